@@ -246,9 +246,14 @@ _PACKAGES = (
 if not TYPE_CHECKING:  # which would else believe that every name is here
 
     def __getattr__(name: str) -> Any:
-        """Import a public name when it is first used. A worker process needs only few names, and starts sooner."""
+        """Import a public name when it is first used.
+
+        A worker process needs only few names, and starts sooner.
+        """
         if name == "__version__":
-            from importlib.metadata import version  # which takes as long to import as half of a worker's own modules
+            from importlib.metadata import (
+                version,
+            )  # which takes as long to import as half of a worker's own modules
 
             return version(__name__)
         if name == "metrics":

@@ -1,9 +1,11 @@
-"""The exceptions of headrace. Wrong arguments mostly raise Python's TypeError or ValueError instead.
+"""The exceptions of headrace.
+
+Wrong arguments mostly raise Python's TypeError or ValueError instead.
 
 A message gives the value that was passed, the limit and the remedy. An exception raised by a user's
 function reaches the training loop with its type and message, and with a note that says where in the
-stream it happened. A StopIteration is replaced by a `StopIterationError`, and an exception in a worker
-process that cannot be pickled, by a similar exception.
+stream it happened. A StopIteration is replaced by a `StopIterationError`, and an exception in a
+worker process that cannot be pickled, by a similar exception.
 """
 
 
@@ -12,7 +14,10 @@ class HeadraceError(Exception):
 
 
 class SourceError(HeadraceError):
-    """A source cannot be opened or read. The message names the file and, if possible, the record key."""
+    """A source cannot be opened or read.
+
+    The message names the file and, if possible, the record key.
+    """
 
 
 class NoRecordsError(SourceError):
@@ -20,7 +25,10 @@ class NoRecordsError(SourceError):
 
 
 class CutOffError(SourceError):
-    """A compressed file cannot be unpacked to its end. The records before the damage are complete."""
+    """A compressed file cannot be unpacked to its end.
+
+    The records before the damage are complete.
+    """
 
 
 class ExpansionError(SourceError):
@@ -36,7 +44,10 @@ class RecordKeyError(SourceError, IndexError):
 
 
 class MissingExtraError(HeadraceError, ImportError):
-    """An optional dependency is not installed or cannot be imported. The message names the extra or the package."""
+    """An optional dependency is not installed or cannot be imported.
+
+    The message names the extra or the package.
+    """
 
 
 class BatchError(HeadraceError, ValueError):
@@ -113,7 +124,9 @@ class NothingPassesError(HeadraceError, RuntimeError):
 
 
 class JoinError(HeadraceError, ValueError):
-    """Datasets cannot be joined; or a join, limit or repeat cannot continue, for example on other shards.
+    """Datasets cannot be joined.
+
+    Or a join, limit or repeat cannot continue, for example on other shards.
 
     The message names the reason.
     """
@@ -131,7 +144,10 @@ class ProgramError(HeadraceError):
 
 
 class OutputError(HeadraceError, OSError):
-    """An output file cannot be written, or two outputs have one name. The message names the file and the reason."""
+    """An output file cannot be written, or two outputs have one name.
+
+    The message names the file and the reason.
+    """
 
 
 class PortError(HeadraceError, OSError):
@@ -149,13 +165,16 @@ class StateIndexError(CheckpointError, IndexError):
 class TraceError(HeadraceError, LookupError):
     """The records of a step cannot be determined.
 
-    The step is after the end, was skipped, or is too old; or the omitted records of a loader cannot be
-    searched for.
+    The step is after the end, was skipped, or is too old; or the omitted records of a loader cannot
+    be searched for.
     """
 
 
 class NotDeterministicError(HeadraceError, RuntimeError):
-    """A pipeline gave different results for the same step. The message names the operation if it is known."""
+    """A pipeline gave different results for the same step.
+
+    The message names the operation if it is known.
+    """
 
 
 class TooManyErrorsError(HeadraceError, RuntimeError):
@@ -172,8 +191,8 @@ class ShardingError(HeadraceError, ValueError):
 class HostsError(HeadraceError, RuntimeError):
     """The processes of a run cannot continue together.
 
-    Their numbers of batches differ, one of them failed or stopped, or they cannot exchange or describe
-    their batches.
+    Their numbers of batches differ, one of them failed or stopped, or they cannot exchange or
+    describe their batches.
     """
 
 
@@ -189,14 +208,17 @@ class InUseError(HeadraceError, RuntimeError):
 
 
 class PicklingError(HeadraceError, ValueError, TypeError):
-    """A part of the pipeline cannot be sent to worker processes. The message names the part and the reason."""
+    """A part of the pipeline cannot be sent to worker processes.
+
+    The message names the part and the reason.
+    """
 
 
 class WorkerCrashedError(HeadraceError, RuntimeError):
     """Workers ended, or exceeded `timeout`, repeatedly while they worked on the same records.
 
-    In a conversion, it is enough that one worker process ended. The message names the records or the
-    file and, if it is known, the signal or exit code.
+    In a conversion, it is enough that one worker process ended. The message names the records or
+    the file and, if it is known, the signal or exit code.
     """
 
 

@@ -1,4 +1,4 @@
-"""Datasets that a program makes by a chain of method calls; the engine of `DataLoader` runs them."""
+"""Datasets made by a chain of method calls, which the engine of `DataLoader` runs."""
 
 from typing import TYPE_CHECKING
 

@@ -20,7 +20,9 @@ BELOW_2_32, BELOW_2_64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32) -> int:
-    """Return `seed`; or, if it is None, a seed derived from the seed that an earlier `seed()` of the dataset has set.
+    """Return `seed` or, if it is None, a derived seed.
+
+    It is derived from the seed that an earlier `seed()` of the dataset has set.
 
     Args:
         method: name of the method, for the error message.
@@ -37,7 +39,9 @@ def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32)
         return checked_seed(seed, high)
     found = default_seed(seeds)
     if found is None:
-        raise SeedError(f"{method} needs a seed. Pass {method}(…, seed=0), or call dataset.seed(0) before it.")
+        raise SeedError(
+            f"{method} needs a seed. Pass {method}(…, seed=0), or call dataset.seed(0) before it."
+        )
     return found
 
 
@@ -85,7 +89,9 @@ def finite(method: str, length: int, what: str = "") -> int:
 
 
 def warn_of_exchange(node: Node, what: str) -> None:
-    """Warn if a dataset is a slice of a shuffled dataset, whose elements differ from epoch to epoch; else do nothing.
+    """Warn if a dataset is a slice of a shuffled dataset.
+
+    Its elements differ from epoch to epoch.
 
     Later epochs of such a slice contain elements that another slice, e.g. for validation, had in
     its first epoch. A slice with a step above 1 causes no warning.
@@ -96,23 +102,30 @@ def warn_of_exchange(node: Node, what: str) -> None:
     """
     if node.exchanges:
         warn(
-            f"{what}: this is a slice of a shuffled dataset, which has another order in each epoch. In later epochs it has "
-            "other elements, even those that another slice (for validation, say) had in the first. Slice before shuffle: "
-            "dataset[:n].shuffle(seed=…); or pass shuffle(…, reseed_each_epoch=False); or use headrace.split."
+            f"{what}: this is a slice of a shuffled dataset, which has another order in each "
+            "epoch. In later epochs it has other elements, even those that another slice (for "
+            "validation, say) had in the first. Slice before shuffle: dataset[:n].shuffle(seed=…); "
+            "or pass shuffle(…, reseed_each_epoch=False); or use headrace.split."
         )
 
 
 def not_empty(length: int) -> None:
-    """Raise IndexError if a dataset is empty. Else any index is an element's, as later epochs follow the first one."""
+    """Raise IndexError if a dataset is empty.
+
+    Else any index is an element's, as later epochs follow the first one.
+    """
     if not length:
-        raise IndexError("the dataset is empty, so it has no element at any index. Check len(dataset) first.")
+        raise IndexError(
+            "the dataset is empty, so it has no element at any index. Check len(dataset) first."
+        )
 
 
 def indices_of(indices: Any, length: int) -> NDArray[np.int64]:
     """Convert indices to `int64[n]`.
 
     Args:
-        indices: a list or one-dimensional array of integers. An empty list or array of any kind gives `int64[0]`.
+        indices: a list or one-dimensional array of integers. An empty list or array of any kind
+            gives `int64[0]`.
         length: number of elements of the dataset.
 
     Raises:
@@ -125,22 +138,32 @@ def indices_of(indices: Any, length: int) -> NDArray[np.int64]:
     not_empty(length)
     if array.dtype.kind in "iu" and array.ndim == 1 and int(array.max()) <= ENDLESS:
         return array.astype(np.int64)
-    listed = array.ravel().tolist() if isinstance(indices, np.ndarray) or array.ndim == 0 else list(indices)
-    if array.ndim != 1 or not all(type(index) is not bool and isinstance(index, (int, np.integer)) for index in listed):
+    listed = (
+        array.ravel().tolist()
+        if isinstance(indices, np.ndarray) or array.ndim == 0
+        else list(indices)
+    )
+    if array.ndim != 1 or not all(
+        type(index) is not bool and isinstance(index, (int, np.integer)) for index in listed
+    ):
         raise TypeError(
-            f"indices {short_repr(indices)} are not a list of whole numbers. Pass a list of ints, such as [3, 1, 4]. For "
-            "a mask of True and False, pass np.flatnonzero(mask)."
+            f"indices {short_repr(indices)} are not a list of whole numbers. Pass a list of ints, "
+            "such as [3, 1, 4]. For a mask of True and False, pass np.flatnonzero(mask)."
         )
     return np.array([checked_index(int(index)) for index in listed], dtype=np.int64)
 
 
 def checked_index(index: int) -> int:
-    """Return an index of a dataset's element, after checking that it fits 64 bits; IndexError if it does not."""
+    """Return an index of a dataset's element.
+
+    Check that it fits 64 bits; raise IndexError if it does not.
+    """
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
     raise IndexError(
-        f"index {short_repr(index)} is too large or too small: indices are from -2**63 to 2**63 - 1. Pass an index of "
-        "this range. The elements of the first epoch have the indices from 0 to len(dataset) - 1."
+        f"index {short_repr(index)} is too large or too small: indices are from -2**63 to 2**63 - "
+        "1. Pass an index of this range. The elements of the first epoch have the indices from 0 "
+        "to len(dataset) - 1."
     )
 
 
@@ -176,13 +199,15 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
     listed = list(datasets.values()) if isinstance(datasets, Mapping) else datasets
     if not isinstance(listed, (list, tuple)):
         raise TypeError(
-            f"{method}({short_repr(datasets)}): the argument is not a list of datasets. Pass a list, or a "
-            "dict of datasets by name."
+            f"{method}({short_repr(datasets)}): the argument is not a list of datasets. Pass a "
+            "list, or a dict of datasets by name."
         )
     streams = not hasattr(kind, "to_iter_dataset")
     if streams:
         listed = [
-            each.to_iter_dataset() if hasattr(each, "to_iter_dataset") and not isinstance(each, type) else each
+            each.to_iter_dataset()
+            if hasattr(each, "to_iter_dataset") and not isinstance(each, type)
+            else each
             for each in listed
         ]
     for number, dataset in enumerate(listed):
@@ -193,15 +218,19 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
                 f"{'an IterDataset' if streams else 'a MapDataset'}. {_OF_WRONG_KIND[streams]}."
             )
     if not listed:
-        raise ValueError(f"{method} needs at least one dataset. Pass a list of one dataset or more.")
+        raise ValueError(
+            f"{method} needs at least one dataset. Pass a list of one dataset or more."
+        )
     return list(listed), names
 
 
 class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run time
-    """Static method that joins the datasets passed to it, such as `MapDataset.concatenate([one, other])`.
+    """Static method that joins the datasets passed to it.
 
-    It can be called only through the class. Access through a dataset raises AttributeError, because users would expect
-    that dataset to be joined too.
+    For example `MapDataset.concatenate([one, other])`.
+
+    It can be called only through the class. Access through a dataset raises AttributeError, because
+    users would expect that dataset to be joined too.
     """
 
     def __get__(self, own: Any, kind: Any = None) -> Any:
@@ -209,13 +238,15 @@ class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run tim
             return super().__get__(own, kind)
         method, class_name = self.__func__.__name__, own._asked_as
         raise AttributeError(
-            f"{method} joins the datasets of a list, and is not a method of a single dataset. Write "
-            f"{class_name}.{method}([dataset, …])."
+            f"{method} joins the datasets of a list, and is not a method of a single dataset. "
+            f"Write {class_name}.{method}([dataset, …])."
         )
 
 
 def joins(method: F) -> F:
-    """Make a function a static method that can only be called through the class, for methods that join datasets.
+    """Make a function a static method that can only be called through the class.
+
+    It is for methods that join datasets.
 
     Access through an object raises AttributeError.
     """

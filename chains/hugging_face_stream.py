@@ -1,8 +1,8 @@
-"""Stream of a Hugging Face `datasets.IterableDataset`, which is resumed with the states of `datasets`.
+"""Stream of a Hugging Face `datasets.IterableDataset`, resumed with the states of `datasets`.
 
 A state has the number of the epoch and the dataset's `state_dict()` within the epoch. On resume,
-`datasets` itself moves to that row; headrace counts no rows. `datasets` keeps the position of a loop
-in the dataset object, so each iterator has a copy of the dataset.
+`datasets` itself moves to that row; headrace counts no rows. `datasets` keeps the position of a
+loop in the dataset object, so each iterator has a copy of the dataset.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ _TABLE_FORMATS = ("arrow", "pandas", "polars")
 class HuggingFaceStream(IterDataset[Any]):
     """Stream the rows of a Hugging Face dataset loaded with `streaming=True`, in its order.
 
-    It can be used in a chain like any `IterDataset`. One thread or worker at a time reads it, and also runs the operations
-    directly after it. Workers share the operations after a join or a `limit`, and from a batch that follows a filter on.
-    A run resumes exactly, with any number of workers: `datasets` moves to the saved row, and may have to read the file from
-    its start for that. If the dataset is stored in files, `ParquetDataSource` and similar sources read these with random
-    access, and can resume on another number of hosts.
+    It can be used in a chain like any `IterDataset`. One thread or worker at a time reads it, and
+    also runs the operations directly after it. Workers share the operations after a join or a
+    `limit`, and from a batch that follows a filter on. A run resumes exactly, with any number of
+    workers: `datasets` moves to the saved row, and may have to read the file from its start for
+    that. If the dataset is stored in files, `ParquetDataSource` and similar sources read these with
+    random access, and can resume on another number of hosts.
 
     Args:
         dataset: a `datasets.IterableDataset`, from `load_dataset(…, streaming=True)` or
@@ -47,20 +48,29 @@ class HuggingFaceStream(IterDataset[Any]):
     Raises:
         TypeError: if `dataset` is not an `IterableDataset`, its format is "arrow", "pandas" or
             "polars", which has no rows, or another argument has a wrong type.
-        ValueError: if the dataset shuffles in a buffer of more than one row, which is not in the states of
-            `datasets` (use `window_shuffle` after this stream instead), or `num_epochs` is below 1.
-        ShardingError: if `shard_options` is given, and the dataset has fewer shards than there are processes, or
-            `drop_remainder` asks for equal parts.
+        ValueError: if the dataset shuffles in a buffer of more than one row, which is not in the
+            states of `datasets` (use `window_shuffle` after this stream instead), or `num_epochs`
+            is below 1.
+        ShardingError: if `shard_options` is given, and the dataset has fewer shards than there are
+            processes, or `drop_remainder` asks for equal parts.
 
     Example (needs `datasets`):
         `HuggingFaceStream(load_dataset(name, streaming=True, split="train")).map(encode).batch(8)`
     """
 
-    def __init__(self, dataset: Any, *, num_epochs: int | None = 1, shard_options: ShardOptions | None = None) -> None:
+    def __init__(
+        self, dataset: Any, *, num_epochs: int | None = 1, shard_options: ShardOptions | None = None
+    ) -> None:
         super().__init__()
         _check(dataset)
-        self.num_epochs = None if num_epochs is None else whole_number("num_epochs", num_epochs, 1, None, "at least 1")
-        self.dataset = dataset if shard_options is None else _part(dataset, as_shard_options(shard_options))
+        self.num_epochs = (
+            None
+            if num_epochs is None
+            else whole_number("num_epochs", num_epochs, 1, None, "at least 1")
+        )
+        self.dataset = (
+            dataset if shard_options is None else _part(dataset, as_shard_options(shard_options))
+        )
 
     @cached_property
     def chain_stream(self) -> Stream:
@@ -71,7 +81,9 @@ class HuggingFaceStream(IterDataset[Any]):
 
     def __repr__(self) -> str:
         shards = self.dataset.num_shards
-        return f"HuggingFaceStream({shards} shard{'s' * (shards != 1)}, num_epochs={self.num_epochs})"
+        return (
+            f"HuggingFaceStream({shards} shard{'s' * (shards != 1)}, num_epochs={self.num_epochs})"
+        )
 
 
 class _Epochs:
@@ -87,10 +99,17 @@ class _Epochs:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Values that identify the dataset in states: name, split, columns, shards, kinds of its steps, and the epochs."""
+        """Values that identify the dataset in states.
+
+        They are name, split, columns, shards, kinds of its steps, and the epochs.
+        """
         info = self._dataset.info
         return {
-            "name": [info.dataset_name or info.builder_name, info.config_name, str(self._dataset.split)],
+            "name": [
+                info.dataset_name or info.builder_name,
+                info.config_name,
+                str(self._dataset.split),
+            ],
             "columns": self._dataset.column_names,
             "shards": self._dataset.num_shards,
             "steps": _kinds_in(self._dataset.state_dict()),
@@ -105,7 +124,9 @@ class _Epochs:
 
 
 class _Rows:
-    """Iterator over the rows of all epochs of a dataset, with a state. It ends early if an epoch has no rows.
+    """Iterator over the rows of all epochs of a dataset, with a state.
+
+    It ends early if an epoch has no rows.
 
     Args:
         dataset: a `datasets.IterableDataset`.
@@ -154,26 +175,29 @@ class _Rows:
         raise StopIteration
 
     def get_state(self) -> dict[str, Any]:
-        """Return the current position: {"epoch": its number, "place": state of `datasets` within the epoch}.
+        """Return the current position: {"epoch": number, "place": state of `datasets` in it}.
 
         `place` is None at the start of the epoch.
         """
-        place = self._reading.state_dict() if self._reading is not None and self._given else self._place
+        place = (
+            self._reading.state_dict() if self._reading is not None and self._given else self._place
+        )
         return {"epoch": self._epoch, "place": place}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Move to a state that `get_state` returned.
 
         Raises:
-            CheckpointError: if it is the state of a dataset made by other steps, such as map or filter.
+            CheckpointError: if it is the state of a dataset made by other steps, such as map or
+                filter.
         """
         place = state["place"]
         known = _kinds_in(self._dataset.state_dict())
         if place is not None and (saved := _kinds_in(place)) != known:
             raise CheckpointError(
-                f"the state belongs to a stream made by {first_few(saved, 8)}, but this one is made "
-                f"by {first_few(known, 8)}. Make the dataset with the same maps, filters and shards "
-                "as in the run that was saved."
+                f"the state belongs to a stream made by {first_few(saved, 8)}, but this one is "
+                f"made by {first_few(known, 8)}. Make the dataset with the same maps, filters and "
+                "shards as in the run that was saved."
             )
         self._go_to(state["epoch"], place)
 
@@ -189,8 +213,9 @@ def _check(dataset: Any) -> None:
     kinds = [f"{kind.__module__}.{kind.__name__}" for kind in type(dataset).__mro__]
     if "datasets.iterable_dataset.IterableDataset" not in kinds:
         raise TypeError(
-            f"HuggingFaceStream takes a datasets.IterableDataset, not {a_kind_of(dataset)}. Pass a split "
-            "loaded with streaming=True. To read a datasets.Dataset, use headrace.load(dataset, …)."
+            f"HuggingFaceStream takes a datasets.IterableDataset, not {a_kind_of(dataset)}. Pass a "
+            "split loaded with streaming=True. To read a datasets.Dataset, use "
+            "headrace.load(dataset, …)."
         )
     form = getattr(getattr(dataset, "_formatting", None), "format_type", None)
     if form in _TABLE_FORMATS:
@@ -199,17 +224,24 @@ def _check(dataset: Any) -> None:
             'dataset.with_format("numpy"), or with_format(None) for Python objects.'
         )
     for step in _steps(getattr(dataset, "_ex_iterable", None)):
-        if type(step).__name__ == "BufferShuffledExamplesIterable" and (size := step.buffer_size) > 1:
+        if (
+            type(step).__name__ == "BufferShuffledExamplesIterable"
+            and (size := step.buffer_size) > 1
+        ):
             raise ValueError(
-                f"the dataset shuffles in a buffer of {short_repr(size)} rows. The states of datasets do not "
-                "contain these rows, so a run that resumes would lose them. Pass the dataset before its shuffle, "
-                f"and shuffle with HuggingFaceStream(dataset).window_shuffle({short_repr(size)}, seed=0). To "
+                f"the dataset shuffles in a buffer of {short_repr(size)} rows. The states of "
+                "datasets do not contain these rows, so a run that resumes would lose them. Pass "
+                "the dataset before its shuffle, and shuffle with "
+                f"HuggingFaceStream(dataset).window_shuffle({short_repr(size)}, seed=0). To "
                 "shuffle the shards too, call dataset.shuffle(seed=0, buffer_size=1) first."
             )
 
 
 def _steps(step: Any) -> Iterator[Any]:
-    """Yield a step of a dataset (for example a map), and all steps from which it gets its rows, down to the files."""
+    """Yield a step of a dataset (for example a map), and all steps below it.
+
+    From these it gets its rows, down to the files.
+    """
     if step is not None:
         yield step
         for below in (getattr(step, "ex_iterable", None), *getattr(step, "ex_iterables", ())):
@@ -236,24 +268,28 @@ def _kinds(state: Any) -> Iterator[str]:
 
 
 def _part(dataset: Any, shard: ShardOptions) -> Any:
-    """Return the part of a dataset that one shard reads: every shard_count-th of the dataset's own shards (its files).
+    """Return the part of a dataset that one shard reads.
+
+    It is every shard_count-th of the dataset's own shards (its files).
 
     Raises:
-        ShardingError: if the dataset has fewer shards than `shard_count`, or `drop_remainder` is True.
+        ShardingError: if the dataset has fewer shards than `shard_count`, or `drop_remainder` is
+            True.
     """
     index, count = shard.shard_index, shard.shard_count
     if shard.drop_remainder:
         raise ShardingError(
             "drop_remainder=True needs shards of equal length, but the number of rows in the files "
-            "of a stream is unknown. Leave drop_remainder out, and pass num_epochs=None if no shard "
-            "must end before the others. Or use HuggingFaceStream(dataset).shard(shard_options), "
-            "where each shard takes every n-th row."
+            "of a stream is unknown. Leave drop_remainder out, and pass num_epochs=None if no "
+            "shard must end before the others. Or use "
+            "HuggingFaceStream(dataset).shard(shard_options), where each shard takes every n-th "
+            "row."
         )
     if dataset.num_shards < count:
         raise ShardingError(
-            f"the dataset has {dataset.num_shards} shards, but shard_count={count}. Pass a dataset of more "
-            "files, or dataset.reshard() if its format can be divided. Or use "
-            "HuggingFaceStream(dataset).shard(shard_options): each process reads all of it and takes every "
-            "n-th row."
+            f"the dataset has {dataset.num_shards} shards, but shard_count={count}. Pass a dataset "
+            "of more files, or dataset.reshard() if its format can be divided. Or use "
+            "HuggingFaceStream(dataset).shard(shard_options): each process reads all of it and "
+            "takes every n-th row."
         )
     return dataset.shard(num_shards=count, index=index, contiguous=False)

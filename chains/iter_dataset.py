@@ -62,14 +62,17 @@ class IterMethods(
     Remarks,
     Generic[T],
 ):
-    """All methods of `IterDataset` except `__len__`. Streams under Grain's names, which have no length, derive from it."""
+    """All methods of `IterDataset` except `__len__`.
+
+    Streams under Grain's names, which have no length, derive from it.
+    """
 
     _asked_as = "IterDataset"
 
     if not TYPE_CHECKING:
         __add__ = NotHere(
-            "streams are not added; join the MapDatasets, headrace.MapDataset.concatenate([dataset, dataset]), before "
-            "to_iter_dataset()."
+            "streams are not added; join the MapDatasets, "
+            "headrace.MapDataset.concatenate([dataset, dataset]), before to_iter_dataset()."
         )
 
     def __init__(self, *parents: Any) -> None:
@@ -83,7 +86,10 @@ class IterMethods(
 
     @property
     def _parent(self) -> Any:
-        """The only dataset that was passed to `__init__` of a user's class; ValueError if there were none or several."""
+        """The only dataset that was passed to `__init__` of a user's class.
+
+        Raise ValueError if there were none or several.
+        """
         (parent,) = self._parents
         return parent
 
@@ -92,7 +98,10 @@ class IterMethods(
         return self._own_stream()
 
     def _own_stream(self) -> Stream:
-        """Return the stream of a user's own class, over whose `__iter__` the engine loops; TypeError if it has none."""
+        """Return the stream of a user's own class, over whose `__iter__` the engine loops.
+
+        Raise TypeError if it has none.
+        """
         if not self._is_own:
             raise TypeError(
                 f"{type(self).__name__} has no __iter__. Define it in the class, or call "
@@ -115,11 +124,15 @@ class IterMethods(
 
     @property
     def loader_description(self) -> LoaderDescription:  # for tools
-        return LoaderDescription(self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors)
+        return LoaderDescription(
+            self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors
+        )
 
     def __iter__(self) -> DataLoaderIterator:
         warn_of_no_effect(self.chain_stream.execution)
-        return DataLoaderIterator(self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors)
+        return DataLoaderIterator(
+            self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors
+        )
 
     def __repr__(self) -> str:
         leaves, operations = len(self._pipeline.leaves), len(self._pipeline.operations)
@@ -140,7 +153,9 @@ class IterMethods(
         return self.chain_stream.operations
 
     def rebatch(self, batch_size: int, *, drop_remainder: bool = False) -> IterDataset[Any]:
-        """Make batches of `batch_size` of the same rows; `drop_remainder=True` drops a last batch that is not full.
+        """Make batches of `batch_size` of the same rows.
+
+        `drop_remainder=True` drops a last batch that is not full.
 
         >>> from headrace import MapDataset
         >>> batches = MapDataset.range(5).batch(2).to_iter_dataset()
@@ -152,18 +167,21 @@ class IterMethods(
     def omit(self, omit: OmitOfParts = ()) -> IterDataset[T]:
         """Omit some records of the source. The other records keep their order.
 
-        All operations of the chain, also earlier ones, get the remaining records, as in a `DataLoader` with `omit=`: batches
-        are filled with the following records, and random maps draw by the new positions. States of a stream that omitted
-        nothing, or fewer records, can be restored.
+        All operations of the chain, also earlier ones, get the remaining records, as in a
+        `DataLoader` with `omit=`: batches are filled with the following records, and random maps
+        draw by the new positions. States of a stream that omitted nothing, or fewer records, can be
+        restored.
 
         Args:
-            omit: keys of records (an array, list or set), the path of a file of keys, or a function `(file, row)` that
-                returns True; for a mix of map datasets, a dict by name. Default: only records the source reports as deleted.
+            omit: keys of records (an array, list or set), the path of a file of keys, or a function
+                `(file, row)` that returns True; for a mix of map datasets, a dict by name. Default:
+                only records the source reports as deleted.
 
         Raises:
-            TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record that the source lacks.
-            ValueError: if the stream is not made of the records of one source, arranged by `shuffle` and `repeat`
-                only, or of one mix of such map datasets.
+            TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record
+                that the source lacks.
+            ValueError: if the stream is not made of the records of one source, arranged by
+                `shuffle` and `repeat` only, or of one mix of such map datasets.
             EmptyStreamError: if no record is left.
 
         >>> from headrace import MapDataset
@@ -174,7 +192,9 @@ class IterMethods(
         return self._made(without(self.chain_stream, omit))
 
     def limit(self, count: int) -> IterDataset[T]:
-        """Keep only the first `count` elements. Raises TypeError or ValueError if `count` is not an int of at least 1.
+        """Keep only the first `count` elements.
+
+        Raises TypeError or ValueError if `count` is not an int of at least 1.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 2).limit(2))
@@ -183,9 +203,12 @@ class IterMethods(
         return self._made(limited(self.chain_stream, count))
 
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
-        """Repeat all elements `num_epochs` times (at least 1), in the same order each time. None (default): endlessly.
+        """Repeat all elements `num_epochs` times (at least 1), in the same order each time.
 
-        `MapDataset.repeat`, before `to_iter_dataset`, gives each epoch another order, and can resume with other shards.
+        None (default): endlessly.
+
+        `MapDataset.repeat`, before `to_iter_dataset`, gives each epoch another order, and can
+        resume with other shards.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
@@ -194,10 +217,12 @@ class IterMethods(
         return self._made(repeated(self.chain_stream, num_epochs))
 
     def cache(self) -> IterDataset[T]:
-        """Keep the elements in memory. A `repeat` after it makes them only once, and then copies them.
+        """Keep the elements in memory.
 
-        All must fit into memory. Operations after it run again. A `limit` between the two can prevent this: elements are
-        kept only when the stream before `cache` has ended.
+        A `repeat` after it makes them only once, and then copies them.
+
+        All must fit into memory. Operations after it run again. A `limit` between the two can
+        prevent this: elements are kept only when the stream before `cache` has ended.
 
         >>> from headrace import MapDataset
         >>> made = []
@@ -208,11 +233,16 @@ class IterMethods(
         return self._made(cached(self.chain_stream))
 
     def seed(self, seed: int) -> IterDataset[T]:
-        """Return this dataset with a seed, in `[0, 2^64)`. Later random operations that have none derive theirs from it."""
+        """Return this dataset with a seed in `[0, 2^64)`.
+
+        Later random operations that have none derive theirs from it.
+        """
         return self._made(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
-        """Select the shard of this process: every shard_count-th record of each source. ValueError if it was selected before.
+        """Select the shard of this process: every shard_count-th record of each source.
+
+        ValueError if it was selected before.
 
         >>> from headrace import MapDataset, ShardOptions
         >>> list(MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10).shard(ShardOptions(1, 2)))
@@ -229,12 +259,14 @@ class IterMethods(
         """Make the whole chain in worker processes, wherever in the chain this method is called.
 
         Args:
-            options: number of processes, 0 for none; None (default): one for each CPU; "auto", "cluster" or `Auto`; or
-                an object with `num_workers`, `per_worker_buffer_size` and `enable_profiling` (see `observe` of
-                `DataLoader`).
-            worker_init_fn: function that is called in each process before anything is unpickled, with the number of the
-                process, from 0, and the number of processes. It must not change the elements. Default: none.
-            sequential_slice: no effect: elements come in the order of the dataset for any number of workers.
+            options: number of processes, 0 for none; None (default): one for each CPU; "auto",
+                "cluster" or `Auto`; or an object with `num_workers`, `per_worker_buffer_size` and
+                `enable_profiling` (see `observe` of `DataLoader`).
+            worker_init_fn: function that is called in each process before anything is unpickled,
+                with the number of the process, from 0, and the number of processes. It must not
+                change the elements. Default: none.
+            sequential_slice: no effect: elements come in the order of the dataset for any number of
+                workers.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().mp_prefetch(1))
@@ -248,12 +280,14 @@ class IterMethods(
     def prefetch(self, count: int = 2) -> IterDataset[T]:
         """Make the stream on a thread ahead of your loop, while a step of the loop runs.
 
-        This helps if a step releases the interpreter lock, as a step on an accelerator does. It needs no process and no
-        pickle. A stream that already has workers keeps them; each then keeps `count` elements ready.
+        This helps if a step releases the interpreter lock, as a step on an accelerator does. It
+        needs no process and no pickle. A stream that already has workers keeps them; each then
+        keeps `count` elements ready.
 
         Args:
-            count: number of elements that are kept ready (default 2); of small ones, more. 0 changes nothing: without
-                workers, each element is made when it is requested. TypeError if it is not an int; ValueError if it is negative.
+            count: number of elements that are kept ready (default 2); of small ones, more. 0
+                changes nothing: without workers, each element is made when it is requested.
+                TypeError if it is not an int; ValueError if it is negative.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().prefetch(2))
@@ -267,12 +301,15 @@ class IterMethods(
         return self.with_options(worker_count=1, worker_kind="thread", worker_buffer_size=count)
 
     def with_options(self, **options: Any) -> IterDataset[T]:
-        """Return this dataset with options for running the stream. They are arguments of `DataLoader`, which describes them.
+        """Return this dataset with options for running the stream.
+
+        They are arguments of `DataLoader`, which describes them.
 
         Args:
-            **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`, `read_options`, `on_error`,
-                `max_errors`, `observe`, `hang_seconds`, `seed_globals`, `ray_options`, `address`; and
-                `worker_init_fn`, which `mp_prefetch` describes. A wrong name raises TypeError.
+            **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`,
+                `read_options`, `on_error`, `max_errors`, `observe`, `hang_seconds`, `seed_globals`,
+                `ray_options`, `address`; and `worker_init_fn`, which `mp_prefetch` describes. A
+                wrong name raises TypeError.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
@@ -296,20 +333,23 @@ class IterMethods(
         Filters and flat maps may come before it: elements are counted after them.
 
         Args:
-            datasets: a list of streams, or a dict by name. TypeError for other objects; ValueError if it is empty.
-            weights: a list of numbers, a dict by name, or a schedule, `[(first_step, weights), …]`. They need not sum
-                to one. None (default): equal weights.
-            when_exhausted: "first" (default): end when a dataset that has run out is needed. "all": continue without
-                it, until all have run out. "repeat": continue with its next epoch.
-            max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix,
-                whatever `when_exhausted` is. The others then get its positions, by their weights. None (default):
-                no limits.
-            ramp: True changes weights linearly from one stage of a schedule to the next. Default False.
-            records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch
-                size, of one shard, counts batches.
+            datasets: a list of streams, or a dict by name. TypeError for other objects; ValueError
+                if it is empty.
+            weights: a list of numbers, a dict by name, or a schedule, `[(first_step, weights), …]`.
+                They need not sum to one. None (default): equal weights.
+            when_exhausted: "first" (default): end when a dataset that has run out is needed. "all":
+                continue without it, until all have run out. "repeat": continue with its next epoch.
+            max_epochs: a dict by name, or a list with None, of numbers of epochs after which a
+                dataset leaves the mix, whatever `when_exhausted` is. The others then get its
+                positions, by their weights. None (default): no limits.
+            ramp: True changes weights linearly from one stage of a schedule to the next. Default
+                False.
+            records_per_step: elements of the mix in a step of the schedule. 1 (default) counts
+                elements; the batch size, of one shard, counts batches.
 
         Raises:
-            TypeError, ValueError: if datasets or weights have a wrong type or do not fit, or the shard options differ.
+            TypeError, ValueError: if datasets or weights have a wrong type or do not fit, or the
+                shard options differ.
 
         >>> from headrace import IterDataset, MapDataset
         >>> ones = MapDataset.source([1] * 10).to_iter_dataset()
@@ -321,18 +361,24 @@ class IterMethods(
         streams = [each.chain_stream for each in listed]
         labels = names or list(map(str, range(len(listed))))
         order = MixOrder.of(weights, labels, ramp, records_per_step)
-        return IterDataset.of_stream(mixed(streams, order, when_exhausted, epochs_of(max_epochs, labels)))
+        return IterDataset.of_stream(
+            mixed(streams, order, when_exhausted, epochs_of(max_epochs, labels))
+        )
 
     @joins
     @staticmethod
     def zip(
-        datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]], *, strict: bool = True
+        datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]],
+        *,
+        strict: bool = True,
     ) -> IterDataset[Any]:
         """Combine one element of each stream to a tuple, or to a dict if the streams are in a dict.
 
         Args:
-            datasets: a list of streams, or a dict by name. TypeError for others; ValueError if empty, or shards differ.
-            strict: True (default): raise `JoinError` if one stream ends before the others. False: end with the shortest.
+            datasets: a list of streams, or a dict by name. TypeError for others; ValueError if
+                empty, or shards differ.
+            strict: True (default): raise `JoinError` if one stream ends before the others. False:
+                end with the shortest.
 
         >>> from headrace import IterDataset, MapDataset
         >>> numbers = MapDataset.range(2).to_iter_dataset()
@@ -345,12 +391,16 @@ class IterMethods(
     @joins
     @staticmethod
     def interleave(
-        datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]], cycle_length: int | None = None
+        datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]],
+        cycle_length: int | None = None,
     ) -> IterDataset[Any]:
-        """Take an element of each open stream in turn. When a stream ends, the next one is opened in its place.
+        """Take an element of each open stream in turn.
+
+        When a stream ends, the next one is opened in its place.
 
         Args:
-            datasets: a list of streams, or a dict by name. TypeError for others; ValueError if empty, or shards differ.
+            datasets: a list of streams, or a dict by name. TypeError for others; ValueError if
+                empty, or shards differ.
             cycle_length: number of streams open at a time, at least 1. None (default): all.
 
         >>> from headrace import IterDataset, MapDataset
@@ -359,22 +409,27 @@ class IterMethods(
         'ababcc'
         """
         listed, names = as_named("interleave", datasets, IterMethods)
-        return IterDataset.of_stream(interleaved([each.chain_stream for each in listed], names, cycle_length))
+        return IterDataset.of_stream(
+            interleaved([each.chain_stream for each in listed], names, cycle_length)
+        )
 
     to_device = to_device
     across_hosts = across_hosts
 
 
 class IterDataset(IterMethods[T]):
-    """Stream of elements, made by `MapDataset.to_iter_dataset()` and by methods of streams. Immutable.
+    """Stream of elements, made by `MapDataset.to_iter_dataset()` and by methods of streams.
 
-    For a stream of your own, write a subclass with `__iter__`, whose iterators have `get_state` and `set_state`. It can
-    be used anywhere in a chain. After `super().__init__(parent)`, `self._parent` is the dataset from which it is made.
-    One worker at a time iterates over such a dataset, in order, and also runs the operations directly after it.
+    Immutable.
 
-    Each `iter(dataset)` is an independent run from the start: a `DataLoaderIterator`, with `get_state`, `set_state`,
-    `set_states`, `start_prefetch` and so on. The elements do not depend on the number of workers, and a state can be
-    restored with any number.
+    For a stream of your own, write a subclass with `__iter__`, whose iterators have `get_state` and
+    `set_state`. It can be used anywhere in a chain. After `super().__init__(parent)`,
+    `self._parent` is the dataset from which it is made. One worker at a time iterates over such a
+    dataset, in order, and also runs the operations directly after it.
+
+    Each `iter(dataset)` is an independent run from the start: a `DataLoaderIterator`, with
+    `get_state`, `set_state`, `set_states`, `start_prefetch` and so on. The elements do not depend
+    on the number of workers, and a state can be restored with any number.
 
     >>> import headrace
     >>> dataset = headrace.MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 3).batch(2)
@@ -390,6 +445,7 @@ class IterDataset(IterMethods[T]):
     def __len__(self) -> int:
         """Return the number of elements of this shard, which is known before anything is read.
 
-        TypeError if the stream is endless or joined from several, or its elements decide, e.g. after a filter.
+        TypeError if the stream is endless or joined from several, or its elements decide, e.g.
+        after a filter.
         """
         return number_of(self._pipeline, (0, 0), NONE_SKIPPED)

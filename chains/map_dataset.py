@@ -19,7 +19,15 @@ from ..samplers.mix.weights import MaxEpochs, Schedule, Weights
 from ..samplers.protocol import ENDLESS
 from ..sources import RangeDataSource, as_source
 from ..sources.facts import SourceFacts
-from .arguments import as_named, checked_index, finite, indices_of, joins, not_empty, warn_of_exchange
+from .arguments import (
+    as_named,
+    checked_index,
+    finite,
+    indices_of,
+    joins,
+    not_empty,
+    warn_of_exchange,
+)
 from .map_methods import MapMethods
 from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .nodes.joins import Chosen, Own, Zipped
@@ -42,17 +50,19 @@ T = TypeVar("T")
 class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     """Dataset with an element at any index. `source(…)` creates one; each method returns another.
 
-    An element is made only when it is requested. An index past the end is in a later epoch: shuffles and batches by budget
-    differ there, random maps draw other numbers, mixes continue, and the rest repeats. Negative indices are in epochs before
-    the first.
-    An element that a filter dropped is None, and stays None in later methods; `zip` puts the None into its result.
+    An element is made only when it is requested. An index past the end is in a later epoch:
+    shuffles and batches by budget differ there, random maps draw other numbers, mixes continue, and
+    the rest repeats. Negative indices are in epochs before the first. An element that a filter
+    dropped is None, and stays None in later methods; `zip` puts the None into its result.
 
-    `iter(dataset)` runs on the engine of `DataLoader`: in order, with read-ahead and states, and without elements that
-    are None. For worker processes, batches after a filter, and devices, see `to_iter_dataset`.
+    `iter(dataset)` runs on the engine of `DataLoader`: in order, with read-ahead and states, and
+    without elements that are None. For worker processes, batches after a filter, and devices, see
+    `to_iter_dataset`.
 
-    For a dataset of your own, write a subclass with `__len__` and `__getitem__(int)`. After `super().__init__(parent)`,
-    `self._parent` is the dataset below. It can be used anywhere in a chain. Its `__getitem__` is called with one int at
-    a time, also if the user passes slices and lists.
+    For a dataset of your own, write a subclass with `__len__` and `__getitem__(int)`. After
+    `super().__init__(parent)`, `self._parent` is the dataset below. It can be used anywhere in a
+    chain. Its `__getitem__` is called with one int at a time, also if the user passes slices and
+    lists.
 
     >>> import headrace
     >>> dataset = headrace.MapDataset.source([1, 2, 3, 4]).shuffle(seed=0).map(lambda x: x * 10).batch(2)
@@ -65,7 +75,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     _asked_as = "MapDataset"
 
     if not TYPE_CHECKING:
-        __add__ = NotHere("datasets are not added; use headrace.MapDataset.concatenate([dataset, dataset]).")
+        __add__ = NotHere(
+            "datasets are not added; use headrace.MapDataset.concatenate([dataset, dataset])."
+        )
 
     _parents: tuple[MapDataset[Any], ...] = ()
 
@@ -83,10 +95,13 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any:
-        """Return the element at an index, or None if a filter dropped it; a dataset for a slice; a list for many indices.
+        """Return the element at an index, or None if a filter dropped it.
+
+        Return a dataset for a slice, and a list for many indices.
 
         Raises:
-            IndexError: if an index exceeds 64 bits, the dataset is empty, or an index of an endless mix is negative.
+            IndexError: if an index exceeds 64 bits, the dataset is empty, or an index of an endless
+                mix is negative.
             TypeError: if the index is not a whole number, a slice, or a list of whole numbers.
             ValueError: if the step of a slice is 0.
 
@@ -120,7 +135,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return list(self.root_node.records(indices_of(indices, len(self))))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the source's records from which the element at an index is made; `headrace.trace` does so for a loader.
+        """Return the source's records from which the element at an index is made.
+
+        `headrace.trace` does so for a loader.
 
         >>> pairs = MapDataset.zip({"up": MapDataset.range(10), "down": MapDataset.range(10)[::-1]})
         >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
@@ -133,13 +150,17 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     def facts(self) -> SourceFacts:
         """Facts about the dataset as the `data_source` of a `DataLoader`.
 
-        Such a loader does not get records that are appended to the source from which the dataset is made.
+        Such a loader does not get records that are appended to the source from which the dataset is
+        made.
         """
         return Evaluated(self.root_node, len(self)).facts._replace(checks_keys=False)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Values that identify the dataset in states: kind, number of elements and a digest of the chain, as JSON values."""
+        """Values that identify the dataset in states.
+
+        They are kind, number of elements and a digest of the chain, as JSON values.
+        """
         return fingerprint_of_node(self.root_node)
 
     def __iter__(self) -> DataLoaderIterator:
@@ -157,25 +178,30 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     ) -> IterDataset[Any]:
         """Return the stream of one epoch: the same elements in the same order, as an `IterDataset`.
 
-        Shuffles, slices and repeats, and operations on elements, run as in a `DataLoader`. Everything up to a join such as
-        `mix` or `zip`, a `pack` or `budget_batch`, a dataset of your own, or a shuffle or slice of batches or of elements
-        that depend on their index, runs where records are read: on the reader threads of `read_options`, if it has any.
+        Shuffles, slices and repeats, and operations on elements, run as in a `DataLoader`.
+        Everything up to a join such as `mix` or `zip`, a `pack` or `budget_batch`, a dataset of
+        your own, or a shuffle or slice of batches or of elements that depend on their index, runs
+        where records are read: on the reader threads of `read_options`, if it has any.
 
         Args:
             read_options: how records are read ahead. None (default): `ReadOptions()`.
             allow_nones: True keeps elements that are None. False (default) drops them.
-            shard_options: the shard of this process: every shard_count-th record, or element made where records are read.
-            balance: True, a cost function or a `Balance`: shards get records of equal cost in each global batch.
-            lengths: lengths of the source's records for `balance`: an array, a field, a file or a function.
-            growth: when appended records of a source with `growing=True` are read: "epoch" (default: from the next epoch
-                on), "now" (in the current one), "hand" (only when a loader is made) or `GrowthOptions`.
-                This needs `source(…).shuffle(…).repeat(…)`, each at most once and with a new order in each epoch, then
-                operations on elements. Other chains, and mixes, keep the records they began with: pass "hand" for these.
+            shard_options: the shard of this process: every shard_count-th record, or element made
+                where records are read.
+            balance: True, a cost function or a `Balance`: shards get records of equal cost in each
+                global batch.
+            lengths: lengths of the source's records for `balance`: an array, a field, a file or a
+                function.
+            growth: when appended records of a source with `growing=True` are read: "epoch"
+                (default: from the next epoch on), "now" (in the current one), "hand" (only when a
+                loader is made) or `GrowthOptions`. This needs `source(…).shuffle(…).repeat(…)`,
+                each at most once and with a new order in each epoch, then operations on elements.
+                Other chains, and mixes, keep the records they began with: pass "hand" for these.
 
         Raises:
             TypeError: if an argument has a wrong type, or `lengths` is given without `balance`.
-            ValueError: if a source grows, this chain cannot read appended records, and `growth` is not "hand"; or
-                `growth` is given and not "hand", and no source has `growing=True`.
+            ValueError: if a source grows, this chain cannot read appended records, and `growth` is
+                not "hand"; or `growth` is given and not "hand", and no source has `growing=True`.
 
         >>> MapDataset.range(6).filter(lambda x: x % 2).to_iter_dataset().batch(2)
         IterDataset(1 source, 2 operations)
@@ -184,7 +210,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         from .stream import stream_of
 
         return IterDataset.of_stream(
-            stream_of(self.root_node, read_options, allow_nones, shard_options, balance, lengths, growth)
+            stream_of(
+                self.root_node, read_options, allow_nones, shard_options, balance, lengths, growth
+            )
         )
 
     @staticmethod
@@ -200,7 +228,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @staticmethod
     def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
-        """Make a dataset of Python's `range(start, stop, step)`, or of `range(start)`; ValueError if it is empty.
+        """Make a dataset of Python's `range(start, stop, step)`, or of `range(start)`.
+
+        Raise ValueError if it is empty.
 
         >>> list(MapDataset.range(1, 10, 4))
         [1, 5, 9]
@@ -213,28 +243,38 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         """Concatenate datasets. The next epoch consists of the next epoch of each.
 
         Raises:
-            TypeError, ValueError: if one is not a `MapDataset`; if there are no datasets, or one is endless.
+            TypeError, ValueError: if one is not a `MapDataset`; if there are no datasets, or one is
+                endless.
 
         >>> list(MapDataset.concatenate([MapDataset.range(2), MapDataset.range(5, 7)]))
         [0, 1, 5, 6]
         """
         named = _nodes("concatenate", datasets)
-        lengths = [finite("concatenate", node.length, f"concatenate (dataset {name})") for name, node in named.items()]
+        lengths = [
+            finite("concatenate", node.length, f"concatenate (dataset {name})")
+            for name, node in named.items()
+        ]
         return Chain(_chosen(named, OneAfterAnother(tuple(lengths))))
 
     @joins
     @staticmethod
-    def select_from_datasets(datasets: Sequence[MapDataset[Any]], selection_map: Any) -> MapDataset[Any]:
-        """Select elements of several datasets by `selection_map[index]`: (index of the dataset, index in it).
+    def select_from_datasets(
+        datasets: Sequence[MapDataset[Any]], selection_map: Any
+    ) -> MapDataset[Any]:
+        """Select elements of several datasets by `selection_map[index]`.
+
+        It has (index of the dataset, index in it).
 
         Args:
             datasets: datasets of any lengths.
-            selection_map: has `__len__`, the length of the result, and `__getitem__`, for any index; also for indices
-                past the end, if later epochs are read.
+            selection_map: has `__len__`, the length of the result, and `__getitem__`, for any
+                index; also for indices past the end, if later epochs are read.
 
         Raises:
-            TypeError, ValueError: if one is not a `MapDataset`, there are none, or `selection_map` has no length.
-            IndexError: when an element is made, if the map returns the index of a dataset that does not exist.
+            TypeError, ValueError: if one is not a `MapDataset`, there are none, or `selection_map`
+                has no length.
+            IndexError: when an element is made, if the map returns the index of a dataset that does
+                not exist.
 
         >>> swapped = [(1, 0), (0, 0)]
         >>> list(MapDataset.select_from_datasets([MapDataset.range(2), MapDataset.range(5, 7)], swapped))
@@ -256,23 +296,27 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     ) -> MapDataset[Any]:
         """Mix several datasets. Up to every index, the numbers of elements follow the weights.
 
-        Shuffle the datasets, not the mix. The stream of a mix can be resumed with other weights or datasets by
-        `set_state(state, strict=False)`, like a loader with a `MixSampler`.
+        Shuffle the datasets, not the mix. The stream of a mix can be resumed with other weights or
+        datasets by `set_state(state, strict=False)`, like a loader with a `MixSampler`.
 
         Args:
             datasets: a list, or a dict by name.
-            weights: numbers in a list or dict, which need not sum to one; or a schedule, `[(first_step, weights), …]`.
-                None (default): equal weights.
-            when_exhausted: "first" (default): end when a dataset that has run out is needed. "all": continue without
-                it, until all have run out. "repeat": continue with its next epoch, without end.
-            max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix,
-                whatever `when_exhausted` is. The others then get its positions, by their weights. None: no limits.
-            ramp: True changes weights linearly from one stage of a schedule to the next. Default False.
-            records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch
-                size, of all shards together, counts batches.
+            weights: numbers in a list or dict, which need not sum to one; or a schedule,
+                `[(first_step, weights), …]`. None (default): equal weights.
+            when_exhausted: "first" (default): end when a dataset that has run out is needed. "all":
+                continue without it, until all have run out. "repeat": continue with its next epoch,
+                without end.
+            max_epochs: a dict by name, or a list with None, of numbers of epochs after which a
+                dataset leaves the mix, whatever `when_exhausted` is. The others then get its
+                positions, by their weights. None: no limits.
+            ramp: True changes weights linearly from one stage of a schedule to the next. Default
+                False.
+            records_per_step: elements of the mix in a step of the schedule. 1 (default) counts
+                elements; the batch size, of all shards together, counts batches.
 
         Raises:
-            TypeError, ValueError: if datasets or weights have a wrong type or do not fit, or a dataset is empty.
+            TypeError, ValueError: if datasets or weights have a wrong type or do not fit, or a
+                dataset is empty.
 
         >>> web, books = MapDataset.source(["w"] * 70), MapDataset.source(["b"] * 30)
         >>> mixed = MapDataset.mix({"web": web, "books": books}, {"web": 0.7, "books": 0.3})
@@ -283,41 +327,62 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         lengths = {name: node.length for name, node in named.items()}
         if empty := [name for name, length in lengths.items() if not length]:
             raise ValueError(f"mix: dataset {empty[0]} is empty. Leave it out, and its weight too.")
-        return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp, records_per_step, max_epochs)))
+        return Chain(
+            _chosen(
+                named,
+                ByWeights(lengths, weights, when_exhausted, ramp, records_per_step, max_epochs),
+            )
+        )
 
     @joins
     @staticmethod
     def zip(datasets: Sequence[MapDataset[Any]] | Mapping[str, MapDataset[Any]]) -> MapDataset[Any]:
-        """Combine the elements that datasets of equal length have at an index: to a tuple, or to a dict if they are in a dict.
+        """Combine the elements that datasets of equal length have at an index.
+
+        The result is a tuple, or a dict if they are in a dict.
 
         Raises:
-            TypeError, ValueError: if one is not a `MapDataset`; if there are no datasets, or their lengths differ.
+            TypeError, ValueError: if one is not a `MapDataset`; if there are no datasets, or their
+                lengths differ.
 
         >>> list(MapDataset.zip([MapDataset.range(2), MapDataset.range(5, 7)]))
         [(0, 5), (1, 6)]
         """
         nodes = _nodes("zip", datasets)
-        lengths = {name: node.length if node.length < ENDLESS else "endless" for name, node in nodes.items()}
+        lengths = {
+            name: node.length if node.length < ENDLESS else "endless"
+            for name, node in nodes.items()
+        }
         if len({*lengths.values()}) > 1:
             raise ValueError(
-                f"zip: the datasets have different lengths, {short_repr(lengths)}. Slice the longer ones "
-                "to the length of the shortest."
+                f"zip: the datasets have different lengths, {short_repr(lengths)}. Slice the "
+                "longer ones to the length of the shortest."
             )
-        return Chain(Zipped(tuple(nodes.values()), tuple(datasets) if isinstance(datasets, Mapping) else ()))
+        return Chain(
+            Zipped(tuple(nodes.values()), tuple(datasets) if isinstance(datasets, Mapping) else ())
+        )
 
     def _made(self, node: Node) -> MapDataset[Any]:
         return Chain(node)
 
 
 def _elements_at(dataset: MapDataset[Any], indices: NDArray[np.int64]) -> list[Any]:
-    """Return the elements at indices `int64[n]`; warn if they are in later epochs of a slice (step 1) of a shuffled dataset."""
+    """Return the elements at indices `int64[n]`.
+
+    Warn if they are in later epochs of a slice (step 1) of a shuffled dataset.
+    """
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(dataset):
-        warn_of_exchange(dataset.root_node, f"indices {first_few(indices.tolist())} of {len(dataset)} elements")
+        warn_of_exchange(
+            dataset.root_node, f"indices {first_few(indices.tolist())} of {len(dataset)} elements"
+        )
     return list(dataset.root_node.records(indices))
 
 
 def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
-    """Wrap `at`, a `__getitem__` for ints: for a slice return a dataset, for a list of indices a list of elements."""
+    """Wrap `at`, a `__getitem__` for ints, for slices and lists.
+
+    For a slice return a dataset, for a list of indices a list of elements.
+    """
 
     @functools.wraps(at)
     def at_any_index(dataset: Any, index: Any) -> Any:
@@ -333,7 +398,10 @@ def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
 
 
 class Chain(MapDataset[T]):
-    """A dataset that a method of another dataset returned. A tree of nodes, whose top is `node`, makes its elements."""
+    """A dataset that a method of another dataset returned.
+
+    A tree of nodes, whose top is `node`, makes its elements.
+    """
 
     def __init__(self, node: Node) -> None:
         self._tree = node
@@ -348,15 +416,23 @@ class Chain(MapDataset[T]):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of an epoch's elements that the source states; None if it does not, or if they were changed or never end."""
+        """Lengths of an epoch's elements that the source states.
+
+        None if it does not, or if they were changed or never end.
+        """
         length = self._tree.length
-        return None if length >= ENDLESS else self._tree.lengths_at(np.arange(length, dtype=np.int64))
+        return (
+            None if length >= ENDLESS else self._tree.lengths_at(np.arange(length, dtype=np.int64))
+        )
 
     def packed_costs(self, cost: Cost | None = None) -> Any:
-        """Return the costs of the rows of `pack`, each the sum of its segments' costs; None for any other dataset.
+        """Return the costs of the rows of `pack`, each the sum of its segments' costs.
+
+        Return None for any other dataset.
 
         Args:
-            cost: function of an array of lengths, such as `headrace.attention(a, b)`. None (default): the length.
+            cost: function of an array of lengths, such as `headrace.attention(a, b)`. None
+                (default): the length.
         """
         return self._tree.packed_costs(cost)
 
@@ -366,7 +442,10 @@ class Chain(MapDataset[T]):
         return self._warning(self._tree.getter()) if self._tree.exchanges else self._tree.getter()
 
     def _warning(self, get: Get) -> Get:
-        """Wrap a function of an index so that its first call with an index outside the first epoch causes a warning."""
+        """Wrap a function of an index  to warn once.
+
+        The first call with an index outside the first epoch causes the warning.
+        """
         node, warned = self._tree, list[bool]()
 
         def warning(index: int) -> Any:
@@ -392,7 +471,9 @@ class Chain(MapDataset[T]):
 
 def _nodes(method: str, datasets: Any) -> dict[str, Node]:
     listed, names = as_named(method, datasets, MapDataset)
-    return dict(zip(names or map(str, range(len(listed))), (dataset.root_node for dataset in listed)))
+    return dict(
+        zip(names or map(str, range(len(listed))), (dataset.root_node for dataset in listed))
+    )
 
 
 def _chosen(named: dict[str, Node], choice: Choice) -> Chosen:

@@ -21,7 +21,15 @@ from ..operations.budget_batch import BudgetBatchMethods
 from ..operations.chain import ChainT
 from ..operations.packing.rules import Strategy
 from ..operations.transforms import TransformMethods
-from ..samplers.chain.index_maps import BlockPermutation, IndexMap, Repeat, Selected, Shuffle, ShuffledWindows, Slice
+from ..samplers.chain.index_maps import (
+    BlockPermutation,
+    IndexMap,
+    Repeat,
+    Selected,
+    Shuffle,
+    ShuffledWindows,
+    Slice,
+)
 from ..sources.omission.keys import Omit
 from .arguments import BELOW_2_64, checked_seed, finite, indices_of, seed_of, warn_of_exchange
 from .nodes.items import Packed, applied
@@ -59,7 +67,9 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return int(self.root_node.operations)
 
     def seed(self, seed: int) -> Self:
-        """Return this dataset with a seed. Later random operations that have no own seed derive theirs from it.
+        """Return this dataset with a seed.
+
+        Later random operations that have no own seed derive theirs from it.
 
         Args:
             seed: an int in `[0, 2^64)`.
@@ -93,7 +103,9 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         ([0, 1, 2, 3, 4], False)
         """
         own = seed_of("shuffle", seed, self.root_node.seeds)
-        return self._reordered(Shuffle(finite("shuffle", self.root_node.length), own, _reseeds(reseed_each_epoch)))
+        return self._reordered(
+            Shuffle(finite("shuffle", self.root_node.length), own, _reseeds(reseed_each_epoch))
+        )
 
     def window_shuffle(self, window_size: int, seed: int | None = None) -> Self:
         """Shuffle elements within windows of consecutive elements.
@@ -107,7 +119,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         Raises:
             SeedError: if `seed` is None and there is no earlier `seed()`.
             TypeError: if a number is not an int.
-            ValueError: if `window_size` is not positive, the seed is outside its range, or the dataset is endless.
+            ValueError: if `window_size` is not positive, the seed is outside its range, or the
+                dataset is endless.
 
         >>> from headrace import MapDataset
         >>> shuffled = list(MapDataset.range(6).window_shuffle(3, seed=0))
@@ -116,7 +129,9 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         """
         window = whole_number("window_size", window_size, 1, None, "a positive int")
         own = seed_of("window_shuffle", seed, self.root_node.seeds)
-        return self._reordered(ShuffledWindows(finite("window_shuffle", self.root_node.length), window, own))
+        return self._reordered(
+            ShuffledWindows(finite("window_shuffle", self.root_node.length), window, own)
+        )
 
     def block_shuffle(self, block_size: int, seed: int | None = None) -> Self:
         """Shuffle blocks of consecutive elements. Each block keeps its inner order.
@@ -128,7 +143,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         Raises:
             SeedError: if `seed` is None and there is no earlier `seed()`.
             TypeError: if a number is not an int.
-            ValueError: if `block_size` is not positive, the seed is outside its range, or the dataset is endless.
+            ValueError: if `block_size` is not positive, the seed is outside its range, or the
+                dataset is endless.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(6).block_shuffle(2, seed=1))
@@ -136,13 +152,16 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         """
         block = whole_number("block_size", block_size, 1, None, "a positive int")
         own = seed_of("block_shuffle", seed, self.root_node.seeds)
-        return self._reordered(BlockPermutation(finite("block_shuffle", self.root_node.length), block, own))
+        return self._reordered(
+            BlockPermutation(finite("block_shuffle", self.root_node.length), block, own)
+        )
 
     def repeat(self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True) -> Self:
         """Repeat the dataset for several epochs.
 
-        A slice of a shuffled dataset has other elements in each epoch, even elements that another slice
-        (e.g. for validation) had in an earlier epoch; this causes a warning, unless the slice has a step above
+        A slice of a shuffled dataset has other elements in each epoch, even elements that another
+        slice (e.g. for validation) had in an earlier epoch; this causes a warning, unless the slice
+        has a step above
         1. Slice before `shuffle`.
 
         Args:
@@ -164,7 +183,9 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
             )
         if num_epochs != 1 and _reseeds(reseed_each_epoch):
             warn_of_exchange(self.root_node, "repeat")
-        return self._reordered(Repeat(finite("repeat", len(self)), num_epochs, _reseeds(reseed_each_epoch)))
+        return self._reordered(
+            Repeat(finite("repeat", len(self)), num_epochs, _reseeds(reseed_each_epoch))
+        )
 
     def select(self, indices: Sequence[int] | NDArray[Any]) -> Self:
         """Select the elements at given indices of each epoch, in the given order.
@@ -185,17 +206,17 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         keys = indices_of(indices, length)
         if len(keys) and not 0 <= keys.min() <= keys.max() < length:
             raise IndexError(
-                f"select: index {keys[(keys < 0) | (keys >= length)][0]} is outside of [0, {length}). "
-                "Pass indices of this range."
+                f"select: index {keys[(keys < 0) | (keys >= length)][0]} is outside of [0, "
+                f"{length}). Pass indices of this range."
             )
         return self._reordered(Selected(length, keys))
 
     def omit(self, omit: Omit = ()) -> Self:
         """Omit some records of the source. All other elements keep their order.
 
-        Call it after `shuffle` and `repeat`. Later methods get the remaining elements, and later random
-        maps draw by the new indices. Its stream can resume from states of a dataset that omitted
-        nothing, or fewer records.
+        Call it after `shuffle` and `repeat`. Later methods get the remaining elements, and later
+        random maps draw by the new indices. Its stream can resume from states of a dataset that
+        omitted nothing, or fewer records.
 
         Args:
             omit: an array, list or set of keys of the source's records; the path of a file of keys,
@@ -205,9 +226,9 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         Raises:
             TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record
                 that the source does not have.
-            ValueError: if the elements are not the records of one source (or made of one record each, by
-                maps and filters that use neither the index nor random numbers), arranged by `shuffle` and
-                `repeat` only.
+            ValueError: if the elements are not the records of one source (or made of one record
+                each, by maps and filters that use neither the index nor random numbers), arranged
+                by `shuffle` and `repeat` only.
             EmptyStreamError: if no record is left.
 
         >>> from headrace import MapDataset
@@ -220,8 +241,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
     def slice(self, sl: builtins.slice) -> Self:
         """Slice the dataset, like `dataset[start:stop:step]`.
 
-        To keep some records for validation, slice before `shuffle`: a slice after it has other records in
-        each epoch.
+        To keep some records for validation, slice before `shuffle`: a slice after it has other
+        records in each epoch.
 
         Args:
             sl: the slice, `slice(start, stop, step)`.
@@ -236,21 +257,26 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         """
         if not isinstance(sl, builtins.slice):
             raise TypeError(
-                f"slice({short_repr(sl)}): the argument is not a slice. Pass slice(start, stop, step), or write "
-                "dataset[start:stop]."
+                f"slice({short_repr(sl)}): the argument is not a slice. Pass slice(start, stop, "
+                "step), or write dataset[start:stop]."
             )
         return self._reordered(Slice.of(sl, self.root_node.length))
 
-    def join(self, other: SourceLike, *, on: str, how: Literal["inner", "left"] = "inner") -> ChainT:
-        """Join each element, a dict, with the element of another dataset that has the same value in a field.
+    def join(
+        self, other: SourceLike, *, on: str, how: Literal["inner", "left"] = "inner"
+    ) -> ChainT:
+        """Join each element, a dict, with another dataset's element of the same value in a field.
 
         Args:
-            other: the other dataset, or anything that `MapDataset.source` takes. It has each value once.
+            other: the other dataset, or anything that `MapDataset.source` takes. It has each value
+                once.
             on: name of the field that both have, of integers, strings or bytes.
-            how: "inner" (default): elements without a partner are left out. "left": they stay, and the other fields are None.
+            how: "inner" (default): elements without a partner are left out. "left": they stay, and
+                the other fields are None.
 
         Raises:
-            TypeError, ValueError, SourceError: as `headrace.JoinedByKey`, which describes the rules.
+            TypeError, ValueError, SourceError: as `headrace.JoinedByKey`, which describes the
+                rules.
 
         >>> from headrace import MapDataset
         >>> images = MapDataset.source([{"id": 7, "image": "x"}, {"id": 9, "image": "y"}])
@@ -289,7 +315,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         Raises:
             PackError: if the lengths are unknown, because a map or filter comes before or the
                 source does not know them; or if there is not one length for each element.
-            LengthsError: if a length is invalid, or `lengths` names a field or file that does not fit the dataset.
+            LengthsError: if a length is invalid, or `lengths` names a field or file that does not
+                fit the dataset.
             TypeError, ValueError: if an argument of `Pack` is wrong, or the dataset is endless.
 
         >>> import numpy as np

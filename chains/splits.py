@@ -31,13 +31,23 @@ class Fold(NamedTuple):
 
 @overload
 def split(
-    data: SourceLike, parts: Mapping[str, float], *, seed: int = 0, stratify: Any = None, groups: Any = None
+    data: SourceLike,
+    parts: Mapping[str, float],
+    *,
+    seed: int = 0,
+    stratify: Any = None,
+    groups: Any = None,
 ) -> dict[str, Any]: ...
 
 
 @overload
 def split(
-    data: SourceLike, parts: Sequence[float], *, seed: int = 0, stratify: Any = None, groups: Any = None
+    data: SourceLike,
+    parts: Sequence[float],
+    *,
+    seed: int = 0,
+    stratify: Any = None,
+    groups: Any = None,
 ) -> list[Any]: ...
 
 
@@ -65,9 +75,9 @@ def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups:
 
     Raises:
         TypeError: if an argument has the wrong type.
-        ValueError: if shares do not sum to the whole or one is not above 0, there are no records or no
-            parts, a part would be empty, `data` is endless, `seed` is outside its range, or there is
-            not one label for each record.
+        ValueError: if shares do not sum to the whole or one is not above 0, there are no records or
+            no parts, a part would be empty, `data` is endless, `seed` is outside its range, or
+            there is not one label for each record.
 
     >>> from headrace import split
     >>> parts = split(range(10), {"train": 0.8, "test": 0.2}, seed=0)
@@ -80,19 +90,27 @@ def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups:
     """
     if not isinstance(parts, (Mapping, list, tuple)):
         raise TypeError(
-            f"parts={short_repr(parts)} is {a_kind_of(parts)}. Pass a dict with a share for each name, or "
-            "a list of shares."
+            f"parts={short_repr(parts)} is {a_kind_of(parts)}. Pass a dict with a share for each "
+            "name, or a list of shares."
         )
     if not parts:
         raise ValueError('parts= is empty. Pass shares, such as {"train": 0.9, "test": 0.1}.')
-    names = list(parts) if isinstance(parts, Mapping) else [str(number) for number in range(len(parts))]
+    names = (
+        list(parts) if isinstance(parts, Mapping) else [str(number) for number in range(len(parts))]
+    )
     whole = _divisible("split", data)
-    shares = shares_of(list(parts.values()) if isinstance(parts, Mapping) else list(parts), names, len(whole))
-    made = [_some(whole, keys) for keys in split_keys(len(whole), shares, names, seed, stratify, groups)]
+    shares = shares_of(
+        list(parts.values()) if isinstance(parts, Mapping) else list(parts), names, len(whole)
+    )
+    made = [
+        _some(whole, keys) for keys in split_keys(len(whole), shares, names, seed, stratify, groups)
+    ]
     return dict(zip(names, made)) if isinstance(parts, Mapping) else made
 
 
-def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, groups: Any = None) -> list[Fold]:
+def kfold(
+    data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, groups: Any = None
+) -> list[Fold]:
     """Divide records into k folds for cross-validation; each fold is the test set once.
 
     Args:
@@ -108,8 +126,8 @@ def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, grou
 
     Raises:
         TypeError: if an argument has the wrong type.
-        ValueError: if there are fewer records or groups than folds, `data` has no records or is endless, `k` or
-            `seed` is outside its range, or there is not one label for each record.
+        ValueError: if there are fewer records or groups than folds, `data` has no records or is
+            endless, `k` or `seed` is outside its range, or there is not one label for each record.
 
     >>> from headrace import kfold
     >>> [(len(fold.train), len(fold.test)) for fold in kfold(range(10), 3)]

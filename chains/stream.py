@@ -1,4 +1,6 @@
-"""The value behind an `IterDataset`: a tree of nodes (sources, operations, joins), and options for running it.
+"""The value behind an `IterDataset`: a tree of nodes (sources, operations, joins).
+
+It also has options for running it.
 
 The engine of `DataLoader` runs the tree. This module makes, joins and changes such streams.
 """
@@ -42,19 +44,22 @@ from .trees import leaves_of, line_of, named, over_epochs, over_leaves, rules_ab
 
 @dataclass(frozen=True)
 class Stream:
-    """The value behind an `IterDataset`: a tree of nodes (sources, operations, joins), and options for running it.
+    """The value behind an `IterDataset`: a tree of nodes (sources, operations, joins).
+
+    It also has options for running it.
 
     Attributes:
         tree: the tree, which the engine compiles.
         seeds: for each joined dataset, the last seed set by `seed()` and the number of nodes since.
         operations: number of operations in the tree, and on the elements that its sources make.
         execution: options such as the number of workers.
-        skips_errors: True to skip failing records, False to raise, or the user's function that decides.
+        skips_errors: True to skip failing records, False to raise, or the user's function that
+            decides.
         max_errors: number of skipped errors after which one is raised; None: no limit.
 
     Raises:
-        ValueError: if a source grows during the run and the stream is joined (other than in a mix), limited, cached or
-            repeated.
+        ValueError: if a source grows during the run and the stream is joined (other than in a mix),
+            limited, cached or repeated.
     """
 
     tree: Tree
@@ -73,9 +78,15 @@ class Stream:
             )
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
-        """Return this stream with another tree of nodes, which has `operations` more operations than its own tree."""
+        """Return this stream with another tree of nodes.
+
+        It has `operations` more operations than its own tree.
+        """
         return dataclasses.replace(
-            self, tree=tree, seeds=nearest_first([self.seeds]), operations=self.operations + operations
+            self,
+            tree=tree,
+            seeds=nearest_first([self.seeds]),
+            operations=self.operations + operations,
         )
 
     def with_options(
@@ -94,9 +105,13 @@ class Stream:
                 from ..migration_hints.hints import unknown_argument
 
                 raise unknown_argument(
-                    function="IterDataset.with_options", name=name, known=[*known, "on_error", "max_errors"]
+                    function="IterDataset.with_options",
+                    name=name,
+                    known=[*known, "on_error", "max_errors"],
                 )
-        changed = dataclasses.replace(self, execution=dataclasses.replace(self.execution, **execution))
+        changed = dataclasses.replace(
+            self, execution=dataclasses.replace(self.execution, **execution)
+        )
         if on_error is None and max_errors is None:
             return changed
         leaves_out = skips("raise" if on_error is None else on_error, max_errors)
@@ -125,7 +140,8 @@ def stream_of(
 ) -> Stream:
     """Return the stream over the first epoch of a node, which is the top of a `MapDataset`'s tree.
 
-    `MapDataset.to_iter_dataset` describes the other arguments, under the same names, and the exceptions.
+    `MapDataset.to_iter_dataset` describes the other arguments, under the same names, and the
+    exceptions.
     """
     true_or_false("allow_nones", allow_nones)
     line = node.evaluated if allow_nones and node.may_be_none else node.line
@@ -141,7 +157,9 @@ def stream_of(
 
 
 def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
-    """Make the order of a growing source one that can change, if the chain reads whole epochs of this source only.
+    """Make the order of a growing source one that can change.
+
+    Do so if the chain reads whole epochs of this source only.
 
     Otherwise return the leaf (a source with its order) unchanged.
 
@@ -161,11 +179,16 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
     wanted = growth_of(leaf.source, growth, leaf.shard)
     refuse_to_ask_later(node.asks_records, wanted)
     growing = growing_order(order.with_shard_options(leaf.shard), leaf.source)
-    return dataclasses.replace(leaf, sampler=growing.without({"": omitted}) if len(omitted) else growing, growth=wanted)
+    return dataclasses.replace(
+        leaf, sampler=growing.without({"": omitted}) if len(omitted) else growing, growth=wanted
+    )
 
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
-    """Return the `Balance` of a source's records; None without `balance`. Arguments are as in `headrace.load`."""
+    """Return the `Balance` of a source's records; None without `balance`.
+
+    Arguments are as in `headrace.load`.
+    """
     # Padding elements of an evaluated source cost as much as others.
     if not balance:
         return balance_of(source, balance, lengths)
@@ -182,7 +205,10 @@ def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _epoch_of(source: Any) -> Any:
-    """Limit a source that evaluates a node of a `MapDataset` to one epoch of the node; return other sources unchanged."""
+    """Limit a source that evaluates a node of a `MapDataset` to one epoch of the node.
+
+    Return other sources unchanged.
+    """
     finite = isinstance(source, Evaluated) and source.root_node.length < ENDLESS
     return Evaluated(source.root_node, source.root_node.length) if finite else source
 
@@ -191,9 +217,14 @@ Exhausted = Literal["first", "all", "repeat"]
 
 
 def mixed(
-    streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted, max_epochs: Mapping[str, int]
+    streams: Sequence[Stream],
+    order: MixOrder,
+    when_exhausted: Exhausted,
+    max_epochs: Mapping[str, int],
 ) -> Stream:
-    """Mix streams in the given order. A stream named in `max_epochs` leaves the mix after this number of epochs.
+    """Mix streams in the given order.
+
+    A stream named in `max_epochs` leaves the mix after this number of epochs.
 
     `IterDataset.mix` describes `when_exhausted`.
     """
@@ -201,14 +232,19 @@ def mixed(
     inputs = []
     for name, stream in zip(order.names, streams):
         if name in max_epochs or when_exhausted == "repeat":
-            stream = dataclasses.replace(stream, tree=over_epochs(stream.tree, max_epochs.get(name)))
+            stream = dataclasses.replace(
+                stream, tree=over_epochs(stream.tree, max_epochs.get(name))
+            )
         inputs.append(stream)
     leaving = tuple(number for number, name in enumerate(order.names) if name in max_epochs)
     return merged(inputs, order.names, MixRows(order, when_exhausted == "all", leaving))
 
 
 def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) -> Stream:
-    """Join streams by a rule that decides which stream gives the next row; JoinError if their shard options differ."""
+    """Join streams by a rule that decides which stream gives the next row.
+
+    Raise JoinError if their shard options differ.
+    """
     inputs = tuple(named(stream.tree, name) for stream, name in zip(streams, names))
     return _joined(streams, Joined(inputs, rule, names))
 
@@ -224,38 +260,50 @@ def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool)
     return _joined(streams, Apply(joined, (ZipRows(len(streams), names or ()),)), 1)
 
 
-def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_length: int | None) -> Stream:
-    """Take an element of each of `cycle_length` open streams in turn (None: all); when one ends, the next one is opened."""
+def interleaved(
+    streams: Sequence[Stream], names: Sequence[str] | None, cycle_length: int | None
+) -> Stream:
+    """Take an element of each of `cycle_length` open streams in turn (None: all).
+
+    When one ends, the next one is opened.
+    """
     count = len(streams)
-    cycle = count if cycle_length is None else whole_number("cycle_length", cycle_length, 1, None, "a positive number")
+    cycle = (
+        count
+        if cycle_length is None
+        else whole_number("cycle_length", cycle_length, 1, None, "a positive number")
+    )
     labels = names or map(str, range(count))
     inputs = tuple(named(stream.tree, label) for stream, label in zip(streams, labels))
     return _joined(streams, Joined(inputs, Interleaved(count, min(cycle, count))))
 
 
 def without(stream: Stream, omit: Any) -> Stream:
-    """Return the stream without the records `omit` of its source, which `IterDataset.omit` describes.
+    """Return the stream without the records `omit` of its source; see `IterDataset.omit`.
 
     Raises:
-        TypeError, RecordKeyError, SourceError: if `omit` has a wrong type, or records that the source does not have.
-        ValueError: if the stream does not consist of the records of one source, or of one mix of map datasets, in whole
-            epochs.
+        TypeError, RecordKeyError, SourceError: if `omit` has a wrong type, or records that the
+            source does not have.
+        ValueError: if the stream does not consist of the records of one source, or of one mix of
+            map datasets, in whole epochs.
         EmptyStreamError: if no record is left.
     """
     base = line_of(stream.tree)[-1]
-    if not (isinstance(base, Read) and (base.leaf.facts.can_change or base.leaf.facts.parts)) or isinstance(
-        base.leaf.source, Evaluated
-    ):
+    if not (
+        isinstance(base, Read) and (base.leaf.facts.can_change or base.leaf.facts.parts)
+    ) or isinstance(base.leaf.source, Evaluated):
         raise ValueError(
-            "omit() can leave out only records of one source, or of one mix of MapDatasets, but this stream joins streams, "
-            "or is limited, repeated or cached, or its elements depend on their index or on several records. Call omit() "
-            "directly after the source, before mix, zip, interleave, batch, limit, repeat and cache."
+            "omit() can leave out only records of one source, or of one mix of MapDatasets, but "
+            "this stream joins streams, or is limited, repeated or cached, or its elements depend "
+            "on their index or on several records. Call omit() directly after the source, before "
+            "mix, zip, interleave, batch, limit, repeat and cache."
         )
     leaf = base.leaf
     if isinstance(leaf.source, RunThroughSource):
         raise ValueError(
-            "omit() leaves out records by their keys, but this stream is a class of your own or reads an iterable, whose "
-            "records have no keys. Use filter() instead, or leave the records out in the iterable."
+            "omit() leaves out records by their keys, but this stream is a class of your own or "
+            "reads an iterable, whose records have no keys. Use filter() instead, or leave the "
+            "records out in the iterable."
         )
     order = living_order(leaf.sampler, leaf.source, omit, leaf.growth)
     return dataclasses.replace(
@@ -264,7 +312,10 @@ def without(stream: Stream, omit: Any) -> Stream:
 
 
 def limited(stream: Stream, count: int) -> Stream:
-    """Return the first `count` elements of `stream`; TypeError or ValueError if `count` is not an int of at least 1."""
+    """Return the first `count` elements of `stream`.
+
+    Raise TypeError or ValueError if `count` is not an int of at least 1.
+    """
     first = whole_number("count", count, 1, None, "a number of elements, at least 1")
     return stream.on(Joined((stream.tree,), First(first)))
 
@@ -275,13 +326,22 @@ def cached(stream: Stream) -> Stream:
 
 
 def repeated(stream: Stream, num_epochs: int | None) -> Stream:
-    """Return a stream that repeats all elements `num_epochs` times (at least 1); without end for None."""
-    times = None if num_epochs is None else whole_number("num_epochs", num_epochs, 1, None, "at least 1, or None")
+    """Return a stream that repeats all elements `num_epochs` times (at least 1).
+
+    None: endlessly.
+    """
+    times = (
+        None
+        if num_epochs is None
+        else whole_number("num_epochs", num_epochs, 1, None, "at least 1, or None")
+    )
     return stream.on(Joined((stream.tree,), Again(times)))
 
 
 def run_through(dataset: Any, endless: bool = False) -> Stream:
-    """Return the stream of a user's own dataset class, which can only be iterated over, without random access.
+    """Return the stream of a user's own dataset class.
+
+    It can only be iterated over, without random access.
 
     Args:
         dataset: the dataset.
@@ -293,10 +353,12 @@ def run_through(dataset: Any, endless: bool = False) -> Stream:
 
 
 def fingerprints_within(value: Any) -> Iterator[Any]:
-    """Yield the fingerprints of the datasets in an object: the object itself, or items of lists and dicts in it.
+    """Yield the fingerprints of the datasets in an object.
 
-    Of a list longer than `MAX_ITEMS`, only the first items are searched; if datasets are among them, the length of the
-    list is yielded last.
+    They may be the object itself, or items of lists and dicts in it.
+
+    Of a list longer than `MAX_ITEMS`, only the first items are searched; if datasets are among
+    them, the length of the list is yielded last.
     """
     if hasattr(value, "to_iter_dataset"):
         yield value.fingerprint
@@ -304,36 +366,42 @@ def fingerprints_within(value: Any) -> Iterator[Any]:
         yield compiled(stream.tree, stream.skips_errors).identity.labelled
     elif isinstance(value, (list, tuple, dict)):
         within = list(value.values()) if isinstance(value, dict) else value
-        found = [fingerprint for each in within[:MAX_ITEMS] for fingerprint in fingerprints_within(each)]
+        found = [
+            fingerprint for each in within[:MAX_ITEMS] for fingerprint in fingerprints_within(each)
+        ]
         yield from [*found, len(within)] if found and len(within) > MAX_ITEMS else found
 
 
 def sharded(stream: Stream, shard: ShardOptions) -> Stream:
-    """Select a shard of each source; raise ValueError if a source already reads one of several shards."""
+    """Select a shard of each source; raise ValueError if a source already reads one of several."""
 
     def of_shard(leaf: Any) -> Any:
         if leaf.shard.shard_count > 1:
             raise ValueError(
-                f"shard({short_repr(shard)}): the dataset has {short_repr(leaf.shard)} already, from "
-                "shard() or shard_options=, and cannot be divided again. Pass shard options only "
-                "once."
+                f"shard({short_repr(shard)}): the dataset has {short_repr(leaf.shard)} already, "
+                "from shard() or shard_options=, and cannot be divided again. Pass shard options "
+                "only once."
             )
         growth = None if leaf.growth is None else growth_of(leaf.source, leaf.growth, shard)
-        return dataclasses.replace(leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard, growth=growth)
+        return dataclasses.replace(
+            leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard, growth=growth
+        )
 
     return dataclasses.replace(stream, tree=over_leaves(stream.tree, of_shard))
 
 
 def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Stream:
-    """Return a stream joined from several streams, with the options of all of them; JoinError if their shards differ.
+    """Return a stream joined from several streams, with the options of all of them.
+
+    Raise JoinError if their shards differ.
 
     `tree` is its tree of nodes, which has `operations` operations more than the streams together.
     """
     shards = [leaf.shard for stream in streams for leaf in leaves_of(stream.tree)]
     if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:
         raise JoinError(
-            "the datasets have different shard_options. Pass shard_options to none of these datasets, "
-            "and call .shard(shard_options) of the joined dataset."
+            "the datasets have different shard_options. Pass shard_options to none of these "
+            "datasets, and call .shard(shard_options) of the joined dataset."
         )
     limits = [stream.max_errors for stream in streams if stream.max_errors is not None]
     return Stream(
@@ -349,8 +417,8 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
 def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
     """Combine the options of two streams: options that differ from the default win.
 
-    If both differ from the default, the larger number is used, or else the value of `other`. Worker processes win over
-    threads.
+    If both differ from the default, the larger number is used, or else the value of `other`. Worker
+    processes win over threads.
     """
     default = ExecutionOptions()
     changes: dict[str, Any] = {}

@@ -1,4 +1,7 @@
-"""Trees of nodes from which the engine compiles a pipeline: find and replace their leaves, and repeat them."""
+"""Trees of nodes from which the engine compiles a pipeline.
+
+Find and replace their leaves, and repeat them.
+"""
 
 from __future__ import annotations
 
@@ -45,26 +48,31 @@ def named(tree: Tree, name: str) -> Tree:
 def over_epochs(tree: Tree, epochs: int | None) -> Tree:
     """Return a tree of nodes that repeats another one for `epochs` epochs (None: without end).
 
-    A single source continues with its next epochs, each in its own order, if its order can change, it has records, and
-    it neither grows during the run nor can only be read in order. Any other tree repeats the same elements.
+    A single source continues with its next epochs, each in its own order, if its order can change,
+    it has records, and it neither grows during the run nor can only be read in order. Any other
+    tree repeats the same elements.
     """
     base = line_of(tree)[-1]
     if not isinstance(base, Read) or base.leaf.growth is not None or not base.leaf.facts.can_change:
         return Joined((tree,), Again(epochs))
     if base.leaf.in_order or not len(base.leaf.sampler.with_shard_options(NoSharding())):
         return Joined((tree,), Again(epochs))
-    return over_leaves(tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.over(epochs)))
+    return over_leaves(
+        tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.over(epochs))
+    )
 
 
 def line_of(tree: Tree) -> list[Tree]:
-    """Return the node at the top of a tree and the nodes below it, down to the first source or join."""
+    """Return the top node of a tree and the nodes below it, down to the first source or join."""
     return [tree, *line_of(tree.input)] if isinstance(tree, Apply) else [tree]
 
 
 def over_leaves(tree: Tree, change: Any) -> Tree:
-    """Return the tree with each of its leaves (a leaf is a source with its order) replaced by `change(leaf)`."""
+    """Return the tree with its leaves (sources with their orders) replaced by `change(leaf)`."""
     if isinstance(tree, Read):
         return Read(change(tree.leaf))
     if isinstance(tree, Apply):
         return dataclasses.replace(tree, input=over_leaves(tree.input, change))
-    return dataclasses.replace(tree, inputs=tuple(over_leaves(each, change) for each in tree.inputs))
+    return dataclasses.replace(
+        tree, inputs=tuple(over_leaves(each, change) for each in tree.inputs)
+    )

@@ -14,7 +14,8 @@
 >>> next(again).tolist()
 [2, 3]
 
-Iterators also save themselves with `save_checkpointables(path, {"loader": iterator})` of `orbax.checkpoint.experimental.v1`.
+Iterators also save themselves with `save_checkpointables(path, {"loader": iterator})` of
+`orbax.checkpoint.experimental.v1`.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ __all__ = [*_NAMES, "Preemptible", "StateFile", "from_grain_state", "on_preempti
 def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataLoaderIterator:
     """Make an iterator over the records that a Grain `DataLoader` had not delivered yet.
 
-    Each of these records comes exactly once, whatever number of workers Grain had. If some of Grain's workers
-    were ahead of others, the records that slower workers had not delivered come first. States of
-    this iterator are headrace states, for any number of workers.
+    Each of these records comes exactly once, whatever number of workers Grain had. If some of
+    Grain's workers were ahead of others, the records that slower workers had not delivered come
+    first. States of this iterator are headrace states, for any number of workers.
 
     Args:
         state: the JSON bytes that `get_state()` of Grain's iterator returned (version 2), in the
@@ -51,9 +52,9 @@ def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataL
             arguments and shard.
 
     Raises:
-        CheckpointError: `state` is not such a state, or `loader` cannot continue from it, for example
-            because the sampler differs (the message says what differs), or Grain had several workers
-            and the loader has a flat map.
+        CheckpointError: `state` is not such a state, or `loader` cannot continue from it, for
+            example because the sampler differs (the message says what differs), or Grain had
+            several workers and the loader has a flat map.
 
     >>> import headrace
     >>> sampler = headrace.IndexSampler(6, shuffle=False, num_epochs=1, algorithm="grain")

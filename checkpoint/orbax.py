@@ -1,6 +1,7 @@
 """Orbax handlers that save and restore an iterator, in one JSON file per process.
 
-Needs orbax-checkpoint. Import them from `headrace.checkpoint`, which imports this module when they are first used.
+Needs orbax-checkpoint. Import them from `headrace.checkpoint`, which imports this module when they
+are first used.
 """
 
 from __future__ import annotations
@@ -43,14 +44,18 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
 
         Raises:
             TypeError: the object has no `get_state`. A loader has none: pass `iter(loader)`.
-            CheckpointError: a state is missing or cannot be read, or the states belong to another pipeline.
+            CheckpointError: a state is missing or cannot be read, or the states belong to another
+                pipeline.
         """
         iterator = with_state(item if args is None else args.item)
         restore(directory, iterator, getattr(args, "strict", True))
         return iterator
 
     def structure(self, directory: Any) -> None:
-        """Return None, because a state has no tree of arrays. Older versions of Orbax call this; `directory` is not used."""
+        """Return None, because a state has no tree of arrays.
+
+        Older versions of Orbax call this; `directory` is not used.
+        """
 
 
 @ocp.args.register_with_handler(CheckpointHandler, for_save=True)

@@ -42,16 +42,18 @@ def on_preemption(
 ) -> Preemptible[T]:
     """Return an iterator that ends early if the process is asked to end, after a call of `save`.
 
-    Slurm, Kubernetes and cloud machines send SIGTERM some seconds before they end a process. The loop then finishes the step
-    that it is at. When it asks for the next element, `save(iterator)` is called, and the loop ends.
+    Slurm, Kubernetes and cloud machines send SIGTERM some seconds before they end a process. The
+    loop then finishes the step that it is at. When it asks for the next element, `save(iterator)`
+    is called, and the loop ends.
 
-    After `jax.distributed.initialize()`, all processes end after the same step, also if only one of them got the signal: by
-    `jax.experimental.multihost_utils.reached_preemption_sync_point`. All of them must have begun at the same step. The loop
-    ends when all of them have saved, or after 30 s, because the end of the first process aborts the others.
+    After `jax.distributed.initialize()`, all processes end after the same step, also if only one of
+    them got the signal: by `jax.experimental.multihost_utils.reached_preemption_sync_point`. All of
+    them must have begun at the same step. The loop ends when all of them have saved, or after 30 s,
+    because the end of the first process aborts the others.
 
-    Hosts that agree on their batches by a folder (`loader.across_hosts(folder=…)`) end after the same step, too. Otherwise
-    each process ends for itself; the states of different steps can be restored together, by
-    `set_states`.
+    Hosts that agree on their batches by a folder (`loader.across_hosts(folder=…)`) end after the
+    same step, too. Otherwise each process ends for itself; the states of different steps can be
+    restored together, by `set_states`.
 
     Args:
         iterator: the iterator of a loader, of a dataset, or of `to_device`.
@@ -60,7 +62,8 @@ def on_preemption(
 
     Raises:
         TypeError: `iterator` has no `step` (pass `iter(loader)`), or `save` is not a function.
-        ValueError: this is not the main thread, the only one that may handle signals; or a signal cannot be handled.
+        ValueError: this is not the main thread, the only one that may handle signals; or a signal
+            cannot be handled.
         HostsError: when the loop asks for an element: JAX's preemption service is switched off.
 
     >>> import os, signal
@@ -79,24 +82,31 @@ def on_preemption(
 class Preemptible(Generic[T]):
     """Iterator that ends early if the process is asked to end. Made by `on_preemption`.
 
-    Signals are handled as before after the end of the loop, of a `with` block, or of the object. The loop itself may run in
-    any thread.
+    Signals are handled as before after the end of the loop, of a `with` block, or of the object.
+    The loop itself may run in any thread.
 
     Attributes:
         iterator: the iterator whose elements it delivers.
         preempted: True after `save` has returned.
     """
 
-    def __init__(self, iterator: Stepping[T], save: Callable[[Any], Any], signals: Sequence[int]) -> None:
+    def __init__(
+        self, iterator: Stepping[T], save: Callable[[Any], Any], signals: Sequence[int]
+    ) -> None:
         if not hasattr(iterator, "step") or not hasattr(iterator, "__next__"):
             raise TypeError(
-                f"iterator={short_repr(iterator)} is {a_kind_of(iterator)} without steps. Pass the iterator of a loader, "
-                "iter(loader)."
+                f"iterator={short_repr(iterator)} is {a_kind_of(iterator)} without steps. Pass the "
+                "iterator of a loader, iter(loader)."
             )
         if not callable(save):
-            raise TypeError(f"save={short_repr(save)} is {a_kind_of(save)}. Pass a function that takes the iterator.")
+            raise TypeError(
+                f"save={short_repr(save)} is {a_kind_of(save)}. Pass a function that takes the "
+                "iterator."
+            )
         if threading.current_thread() is not threading.main_thread():
-            raise ValueError("signals can be handled in the main thread only. Call on_preemption there.")
+            raise ValueError(
+                "signals can be handled in the main thread only. Call on_preemption there."
+            )
         self.iterator, self.preempted = iterator, False
         self._save, self._is_over = save, False
         self._came = _Notice()
@@ -110,7 +120,8 @@ class Preemptible(Generic[T]):
             except (OSError, ValueError, TypeError) as error:
                 self.close()
                 raise ValueError(
-                    f"signal {short_repr(number)} cannot be handled: {error}. Pass signals such as signal.SIGTERM."
+                    f"signal {short_repr(number)} cannot be handled: {error}. Pass signals such as "
+                    "signal.SIGTERM."
                 ) from error
 
     def __iter__(self) -> Iterator[T]:
@@ -137,7 +148,11 @@ class Preemptible(Generic[T]):
 
     def _is_announced(self) -> bool:
         if not _are_connected():
-            return self._came.came if not getattr(self.iterator, "agrees", False) else self._is_agreed()
+            return (
+                self._came.came
+                if not getattr(self.iterator, "agrees", False)
+                else self._is_agreed()
+            )
         if self._came.came and not self._came.passed_on:  # of another signal than SIGTERM
             self._came.passed_on = True
             os.kill(os.getpid(), signal.SIGTERM)
@@ -171,13 +186,18 @@ class Preemptible(Generic[T]):
 
 
 def _wait_for_others() -> None:
-    """Wait until all processes of JAX have saved, or for 30 s. When the first process ends, JAX aborts the others at once."""
+    """Wait until all processes of JAX have saved, or for 30 s.
+
+    When the first process ends, JAX aborts the others at once.
+    """
     if not _are_connected():
         return
     from jax._src.distributed import global_state
 
     with contextlib.suppress(RuntimeError):  # another one has failed, or needs longer
-        global_state.client.wait_at_barrier(f"headrace-saved-{next(_preemptions)}", SAVE_SECONDS * 1000)
+        global_state.client.wait_at_barrier(
+            f"headrace-saved-{next(_preemptions)}", SAVE_SECONDS * 1000
+        )
 
 
 class _Notice:
@@ -196,15 +216,22 @@ class _Notice:
             self.came = True
             if isinstance(former, _Notice):  # of a loop around this one
                 former(number, frame)
-        elif signal.getsignal(number) is not self:  # a handler that took the place of this one has called it
+        elif (
+            signal.getsignal(number) is not self
+        ):  # a handler that took the place of this one has called it
             if callable(former):
                 former(number, frame)
-        elif former is not None:  # the loop ended in a thread that could not put the former handlers back
+        elif (
+            former is not None
+        ):  # the loop ended in a thread that could not put the former handlers back
             signal.signal(number, former)
             os.kill(os.getpid(), number)
 
     def _former(self, number: int) -> Any:
-        """Return the handler that was set before. If it belongs to a loop that has ended, return the one before that loop."""
+        """Return the handler that was set before.
+
+        If it belongs to a loop that has ended, return the one before that loop.
+        """
         former = self.formers.get(number)
         while isinstance(former, _Notice) and former.is_over:
             former = former.formers.get(number)

@@ -1,7 +1,8 @@
 """A file with the state of one iterator, fast enough to be saved at every step.
 
-A state of at most 4,096 bytes is written in place with one write call, which the kernel completes even
-if the process is killed. A larger one is written to a new file, which then replaces the old one.
+A state of at most 4,096 bytes is written in place with one write call, which the kernel completes
+even if the process is killed. A larger one is written to a new file, which then replaces the old
+one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from ..loader.state.files import as_said, from_bytes, to_bytes, unreadable, with
 # The kernel copies this number of bytes into a file without handling signals in between.
 PAGE = 4096
 """Size in bytes to which states are padded."""
-LOOK_EVERY = 64  # number of saves from one check whether the file was removed or replaced to the next
+LOOK_EVERY = (
+    64  # number of saves from one check whether the file was removed or replaced to the next
+)
 
 
 class StateFile(ClosedAtExit):
@@ -29,15 +32,15 @@ class StateFile(ClosedAtExit):
 
     A loop of 5 ms steps takes 1 to 4 % longer.
 
-    The file is JSON. After the process ends, even if it is killed, the file contains a complete state:
-    the state of the last `save`, or, if the process was killed during `save`, of the `save` before. To
-    survive the loss of the machine, use Orbax's checkpoints, which take milliseconds. Each process has
-    its own file. To resume with another number of processes, pass the contents of all files to
-    `set_states`.
+    The file is JSON. After the process ends, even if it is killed, the file contains a complete
+    state: the state of the last `save`, or, if the process was killed during `save`, of the `save`
+    before. To survive the loss of the machine, use Orbax's checkpoints, which take milliseconds.
+    Each process has its own file. To resume with another number of processes, pass the contents of
+    all files to `set_states`.
 
     Args:
-        path: path of the file; `~` at its beginning is the home folder. Missing folders are created. Only the owner
-            may read the file (mode 0600).
+        path: path of the file; `~` at its beginning is the home folder. Missing folders are
+            created. Only the owner may read the file (mode 0600).
 
     Raises:
         CheckpointError: the path is a folder, or cannot be used: for example, it is too long, or is
@@ -69,8 +72,9 @@ class StateFile(ClosedAtExit):
         Raises:
             TypeError: `iterator` has no state; it may be a loader instead of its iterator.
             ClosedError: this object was closed.
-            CheckpointError: another file has replaced this one. With a state of more than 4,096 bytes, each
-                call checks this; otherwise each 64th call, and only if this file was deleted.
+            CheckpointError: another file has replaced this one. With a state of more than 4,096
+                bytes, each call checks this; otherwise each 64th call, and only if this file was
+                deleted.
             OSError: the file system reports an error.
         """
         if self._closed:
@@ -79,7 +83,11 @@ class StateFile(ClosedAtExit):
         self._saves += 1
         looks = self._saves % LOOK_EVERY == 0  # to ask each time would cost as much as to write
         descriptor = -1 if self._file is None else self._file.fileno()
-        if descriptor >= 0 and len(content) == PAGE and not (looks and os.fstat(descriptor).st_nlink == 0):
+        if (
+            descriptor >= 0
+            and len(content) == PAGE
+            and not (looks and os.fstat(descriptor).st_nlink == 0)
+        ):
             self._write(descriptor, content)
             return
         self._check_place()
@@ -128,7 +136,9 @@ class StateFile(ClosedAtExit):
     def _write(self, descriptor: int, content: bytes) -> None:
         if write_at(descriptor, content, 0) != len(content):
             raise OSError(
-                errno.EIO, "only a part of the state was written; free some space on this disk", str(self._path)
+                errno.EIO,
+                "only a part of the state was written; free some space on this disk",
+                str(self._path),
             )
 
     def _check_place(self) -> None:
@@ -145,8 +155,9 @@ class StateFile(ClosedAtExit):
             return
         if (found.st_dev, found.st_ino) != self._identity:
             raise CheckpointError(
-                f"{shorten(self._path)} was replaced: another file has its name now. If two iterators save to this path, give "
-                "each iterator its own; otherwise make a new StateFile(path)."
+                f"{shorten(self._path)} was replaced: another file has its name now. If two "
+                "iterators save to this path, give each iterator its own; otherwise make a new "
+                "StateFile(path)."
             )
 
     def _replace(self, content: bytes) -> None:
@@ -191,14 +202,20 @@ def _resolved(path: str | os.PathLike[str]) -> Path:
         is_folder = resolved.is_dir()
     except FileNotFoundError:
         raise CheckpointError(
-            f"{shorten(path)} is a relative path, and the current folder was deleted. Pass an absolute path."
+            f"{shorten(path)} is a relative path, and the current folder was deleted. Pass an "
+            "absolute path."
         ) from None
-    except (OSError, RuntimeError) as error:  # RuntimeError: a user or a target of links is not found
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # RuntimeError: a user or a target of links is not found
         raise CheckpointError(
-            f"{shorten(path)} cannot be used as a path: {shorten(getattr(error, 'strerror', error))}. Pass another path."
+            f"{shorten(path)} cannot be used as a path: "
+            f"{shorten(getattr(error, 'strerror', error))}. Pass another path."
         ) from None
     if is_folder:
         raise CheckpointError(
-            f"{shorten(resolved)} is a folder, but the state is written to a file. Pass the path of a file in it."
+            f"{shorten(resolved)} is a folder, but the state is written to a file. Pass the path "
+            "of a file in it."
         )
     return resolved

@@ -20,6 +20,7 @@ def warn_of_one_controller(what: str) -> None:
     platforms = (jax.config.jax_platforms or "") if jax is not None else ""
     if _PATHWAYS in platforms.split(","):
         warn(
-            f"with {what}, this process reads the data of all hosts, because it controls all devices "
-            f"(jax_platforms={platforms!r}). Use headrace.RemoteLoader, which reads on each host."
+            f"with {what}, this process reads the data of all hosts, because it controls all "
+            f"devices (jax_platforms={platforms!r}). Use headrace.RemoteLoader, which reads on "
+            "each host."
         )

@@ -1,6 +1,7 @@
 """Check lengths of records, and compute their costs.
 
-A cost is a function of an array of lengths. It is called once for many records. The default cost is the length itself.
+A cost is a function of an array of lengths. It is called once for many records. The default cost is
+the length itself.
 """
 
 from __future__ import annotations
@@ -58,15 +59,21 @@ def attention(a: float, b: float) -> AttentionCost:
     [3.0, 120.0]
     """
     for name, number in (("a", a), ("b", b)):
-        if isinstance(number, bool) or not isinstance(number, (int, float, np.integer, np.floating)):
-            raise TypeError(f"attention: {name}={short_repr(number)} is {a_kind_of(number)}. Pass a number.")
+        if isinstance(number, bool) or not isinstance(
+            number, (int, float, np.integer, np.floating)
+        ):
+            raise TypeError(
+                f"attention: {name}={short_repr(number)} is {a_kind_of(number)}. Pass a number."
+            )
         if not 0 <= _as_float(number) < math.inf:  # False for NaN, too
             raise ValueError(
-                f"attention: {name}={short_repr(number)} is negative or not finite. Pass a finite number of at least 0."
+                f"attention: {name}={short_repr(number)} is negative or not finite. Pass a finite "
+                "number of at least 0."
             )
     if a == b == 0:
         raise ValueError(
-            "attention: with a=0 and b=0 every record costs nothing. Pass a positive number for one of them."
+            "attention: with a=0 and b=0 every record costs nothing. Pass a positive number for "
+            "one of them."
         )
     return AttentionCost(float(a), float(b))
 
@@ -100,26 +107,27 @@ def costs_of(lengths: Int64s, cost: Cost | None = None) -> npt.NDArray[np.float6
         return lengths.astype(np.float64)
     if not callable(cost):
         raise TypeError(
-            f"cost={short_repr(cost)} is {a_kind_of(cost)}. Pass a function that takes an array of lengths, "
-            "such as headrace.attention(a, b)."
+            f"cost={short_repr(cost)} is {a_kind_of(cost)}. Pass a function that takes an array of "
+            "lengths, such as headrace.attention(a, b)."
         )
     given = cost(lengths)
     try:
         costs = np.asarray(given, np.float64)
     except (TypeError, ValueError):
         raise TypeError(
-            f"cost= returned {short_repr(given)} for {len(lengths)} lengths. It must return one number for each length."
+            f"cost= returned {short_repr(given)} for {len(lengths)} lengths. It must return one "
+            "number for each length."
         ) from None
     if costs.shape != lengths.shape:
         raise LengthsError(
-            f"cost= returned an array of shape {costs.shape} for lengths of shape {lengths.shape}. It must "
-            "return one number for each length."
+            f"cost= returned an array of shape {costs.shape} for lengths of shape {lengths.shape}. "
+            "It must return one number for each length."
         )
     wrong = np.flatnonzero(~(np.isfinite(costs) & (costs >= 0)))
     if len(wrong):
         raise LengthsError(
-            f"cost= returned {costs[wrong[0]]} for the length {lengths[wrong[0]]}. It must return finite "
-            "numbers of at least 0."
+            f"cost= returned {costs[wrong[0]]} for the length {lengths[wrong[0]]}. It must return "
+            "finite numbers of at least 0."
         )
     return costs
 
@@ -137,7 +145,8 @@ def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
 
     Raises:
         TypeError: if the lengths are not an array of integers or floats.
-        LengthsError: if there are not `count` lengths, or a length is not a whole number in `[0, 2^62)`.
+        LengthsError: if there are not `count` lengths, or a length is not a whole number in `[0,
+            2^62)`.
 
     >>> as_lengths([3, 5], 2)
     array([3, 5])
@@ -145,13 +154,13 @@ def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
     array = array_of(lengths)
     if array.dtype.kind not in "iuf":
         raise TypeError(
-            f"{whose}: {short_repr(lengths)}, {a_kind_of(lengths)}, cannot be read as an array of integers or floats. "
-            "Pass an array with one whole number below 2^62 for each record."
+            f"{whose}: {short_repr(lengths)}, {a_kind_of(lengths)}, cannot be read as an array of "
+            "integers or floats. Pass an array with one whole number below 2^62 for each record."
         )
     if array.shape != (count,):
         raise LengthsError(
-            f"{whose}: the array has shape {array.shape}, but there are {count} records. Pass one length for "
-            f"each record, shape ({count},)."
+            f"{whose}: the array has shape {array.shape}, but there are {count} records. Pass one "
+            f"length for each record, shape ({count},)."
         )
     possible = (array >= 0) & (array < 1 << 62)
     if array.dtype.kind == "f":
@@ -159,8 +168,8 @@ def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
     if not possible.all():
         wrong = int(np.argmin(possible))
         raise LengthsError(
-            f"{whose}: record {wrong} has length {array[wrong]}, but lengths are whole numbers in [0, 2^62). "
-            "Correct it, or leave the record out."
+            f"{whose}: record {wrong} has length {array[wrong]}, but lengths are whole numbers in "
+            "[0, 2^62). Correct it, or leave the record out."
         )
     whole = array.astype(np.int64, copy=False).view()
     whole.flags.writeable = False
@@ -187,17 +196,17 @@ def as_length(length: Any, record: int) -> int:
     except (TypeError, ValueError, OverflowError):
         pass
     raise LengthsError(
-        f"record {record} has length {short_repr(length)}, but lengths are whole numbers in [0, 2^62). "
-        "Correct it, or leave the record out."
+        f"record {record} has length {short_repr(length)}, but lengths are whole numbers in [0, "
+        "2^62). Correct it, or leave the record out."
     )
 
 
 def length_of_value(value: Any, record: int) -> int:
     """Return the length of a value.
 
-    Of an array or list, it is the number of items along the first axis; of text, the number of bytes in
-    UTF-8; of bytes, their number; of None, 0. A whole number is a length itself. `record` is the index
-    of the record, for error messages.
+    Of an array or list, it is the number of items along the first axis; of text, the number of
+    bytes in UTF-8; of bytes, their number; of None, 0. A whole number is a length itself. `record`
+    is the index of the record, for error messages.
 
     Raises:
         LengthsError: if the value has no length that is a whole number in `[0, 2^62)`.
@@ -210,8 +219,8 @@ def length_of_value(value: Any, record: int) -> int:
         return as_length(len(value), record)
     if not hasattr(value, "__int__"):
         raise LengthsError(
-            f"the value in record {record} is {a_kind_of(value)}, which has no length. Name a field of lists, arrays, texts, "
-            "bytes or whole numbers."
+            f"the value in record {record} is {a_kind_of(value)}, which has no length. Name a "
+            "field of lists, arrays, texts, bytes or whole numbers."
         )
     return as_length(value, record)
 
@@ -219,8 +228,9 @@ def length_of_value(value: Any, record: int) -> int:
 def length_of_field(content: Any, name: str, record: int) -> int:
     """Return the length of a field of a record.
 
-    The length of an array or list is its number of items, along the first axis; of text, its number of
-    bytes in UTF-8; of bytes, their number; of None, 0. If the field is a whole number, it is the length.
+    The length of an array or list is its number of items, along the first axis; of text, its number
+    of bytes in UTF-8; of bytes, their number; of None, 0. If the field is a whole number, it is the
+    length.
 
     Args:
         content: the record: a dict, a named tuple or a dataclass.
@@ -239,11 +249,13 @@ def length_of_field(content: Any, name: str, record: int) -> int:
         fields = value if isinstance(value, Mapping) else fields_of(value) or {}
         if part not in fields:
             owner = f"its field {short_repr(parent)}" if parent else "it"
-            has_no_fields = "has no fields" if isinstance(value, Mapping) else f"is {a_kind_of(value)}"
+            has_no_fields = (
+                "has no fields" if isinstance(value, Mapping) else f"is {a_kind_of(value)}"
+            )
             what_it_has = f"has {first_few([*fields])}" if fields else has_no_fields
             raise LengthsError(
-                f"record {record} has no field {short_repr(name)}: {owner} {what_it_has}. Name a field that all records "
-                "have; or, in Python, pass a function of a record."
+                f"record {record} has no field {short_repr(name)}: {owner} {what_it_has}. Name a "
+                "field that all records have; or, in Python, pass a function of a record."
             )
         value, parent = fields[part], f"{parent}/{part}".lstrip("/")
     return length_of_value(value, record)

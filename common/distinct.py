@@ -14,6 +14,7 @@ def distinct(values: NDArray[Any]) -> list[int]:
     >>> distinct(np.array([3, 3, 1, 3]))
     [1, 3]
     """
-    # `np.unique` imports `numpy.ma` on first use, which takes 20 to 60 ms: more than a whole first plan.
+    # `np.unique` imports `numpy.ma` on first use, which takes 20 to 60 ms: more than a whole first
+    # plan.
     begins = values[1:] != values[:-1]
     return sorted({*values[:1].tolist(), *values[1:][begins].tolist()})

@@ -16,8 +16,8 @@ Named = TypeVar("Named", bound=tuple[Any, ...])
 def fields_of(value: Any) -> dict[str, Any] | None:
     """Return the fields of a named tuple, dataclass or mapping as a dict, or None.
 
-    The result is None for other values, for a dataclass itself (not an object of it), and for a `dict`,
-    `OrderedDict` or `defaultdict`, which need no conversion.
+    The result is None for other values, for a dataclass itself (not an object of it), and for a
+    `dict`, `OrderedDict` or `defaultdict`, which need no conversion.
 
     >>> from typing import NamedTuple
     >>> fields_of(NamedTuple("Pair", [("x", int), ("y", int)])(1, 2)), fields_of((1, 2))

@@ -25,13 +25,17 @@ _REMEDIES = {
 }
 """Remedies for errors of the operating system that are not errors of a path, by number."""
 
-VALUE, TEXT = 80, 200  # Characters of a value, and of a text from elsewhere: a path, or what another error says
+VALUE, TEXT = (
+    80,
+    200,
+)  # Characters of a value, and of a text from elsewhere: a path, or what another error says
 
 
 def short_repr(value: Any, limit: int = VALUE) -> str:
     """Return `repr(value)` on one line, cut to `limit` characters, without credentials.
 
-    Containers are cut before they are formatted. If `repr` fails, the text is the name of the class.
+    Containers are cut before they are formatted. If `repr` fails, the text is the name of the
+    class.
 
     >>> short_repr(list(range(10**6))), short_repr("x" * 10**6, 9)
     ('[0, 1, 2, 3, 4, 5, ...]', "'xxx…xxx'")
@@ -55,7 +59,9 @@ class _Repr(reprlib.Repr):
         return super().repr_str(redacted(text), level)
 
     def repr_dict(self, given: dict[Any, Any], level: int) -> str:
-        return super().repr_dict({name: _hidden(name, value) for name, value in given.items()}, level)
+        return super().repr_dict(
+            {name: _hidden(name, value) for name, value in given.items()}, level
+        )
 
     def repr_instance(self, value: Any, level: int) -> str:
         try:
@@ -63,18 +69,24 @@ class _Repr(reprlib.Repr):
         except Exception:  # a repr of the user's
             return f"<{type(value).__qualname__}>"
         half = self.maxother // 2
-        return text if len(text) <= self.maxother else f"{text[:half]}{self.fillvalue}{text[-half:]}"
+        return (
+            text if len(text) <= self.maxother else f"{text[:half]}{self.fillvalue}{text[-half:]}"
+        )
 
 
 def _hidden(name: Any, value: Any) -> Any:
-    return HIDDEN if isinstance(name, str) and isinstance(value, str) and is_secret_name(name) else value
+    return (
+        HIDDEN
+        if isinstance(name, str) and isinstance(value, str) and is_secret_name(name)
+        else value
+    )
 
 
 def shorten(text: Any, limit: int = TEXT) -> str:
     """Return a text on one line of at most `limit` characters, without credentials.
 
-    The middle of a longer text is left out. If `text` is an exception, the period at its end is left
-    out, so that the result can be a part of a sentence.
+    The middle of a longer text is left out. If `text` is an exception, the period at its end is
+    left out, so that the result can be a part of a sentence.
 
     >>> shorten("a path or an error", 11)
     'a pat…error'

@@ -1,4 +1,7 @@
-"""Pickle a pipeline for workers. Large contiguous arrays are kept outside the pickle, and are not copied."""
+"""Pickle a pipeline for workers.
+
+Large contiguous arrays are kept outside the pickle, and are not copied.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +55,9 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
     except Exception as error:
         reason = f"{type(error).__name__}: {shorten(error, 150)}"
         raise PicklingError(
-            f"{_culprit(value, name)} ({reason}), but worker processes receive the pipeline by pickle. Create "
-            "the object inside the function that uses it, or leave it out in __getstate__."
+            f"{_culprit(value, name)} ({reason}), but worker processes receive the pipeline by "
+            "pickle. Create the object inside the function that uses it, or leave it out in "
+            "__getstate__."
         ) from error
 
 
@@ -72,7 +76,11 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if getattr(build, "__name__", "") != "_make_skeleton_class":
             return reduced
         kind, name, bases, namespace, *identity = arguments
-        return build, (kind, name, bases, {**namespace, "__slots__": obj.__slots__}, *identity), *state  # type: ignore[attr-defined]
+        return (
+            build,
+            (kind, name, bases, {**namespace, "__slots__": obj.__slots__}, *identity),
+            *state,
+        )  # type: ignore[attr-defined]
 
 
 class _Pickler(Pickler):
@@ -81,13 +89,22 @@ class _Pickler(Pickler):
     # cloudpickle leaves out the names of files.
 
     def reducer_override(self, obj: Any) -> Any:
-        """Pickle code objects with their file names (for notebooks, also the text); all else as cloudpickle does."""
+        """Pickle code objects with their file names (for notebooks, also the text).
+
+        All else as cloudpickle does.
+        """
         if type(obj) is not CodeType:
             return super().reducer_override(obj)
         name = obj.co_filename
-        text = None if os.path.exists(name) else linecache.cache.get(name)  # of a notebook, only this process knows it
+        text = (
+            None if os.path.exists(name) else linecache.cache.get(name)
+        )  # of a notebook, only this process knows it
         try:
-            return _code, (marshal.dumps(obj), name, text[2] if text is not None and len(text) > 2 else None)
+            return _code, (
+                marshal.dumps(obj),
+                name,
+                text[2] if text is not None and len(text) > 2 else None,
+            )
         except ValueError:  # a library has put an object among its constants
             return super().reducer_override(obj)
 
@@ -156,7 +173,9 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{short_repr(key)}]", item) for key, item in value.items())
     yield from _parts_of_function(value)
     if not isinstance(value, type):
-        yield from ((f".{attribute}", item) for attribute, item in getattr(value, "__dict__", {}).items())
+        yield from (
+            (f".{attribute}", item) for attribute, item in getattr(value, "__dict__", {}).items()
+        )
 
 
 def _parts_of_function(value: Any) -> Iterator[tuple[str, Any]]:

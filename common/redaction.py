@@ -23,7 +23,9 @@ The password may contain `/`, as S3 keys do. A port before a path does not match
 password is hidden in http URLs only: in `abfs://container@account` it names the container.
 """
 
-_PARAMETER = re.compile(r"([?&;#]([^=&;?#\s'\"<>]{1,100})=)((?:(?!#[^=&;?#\s]{1,100}=)[^&;\s'\"<>)])+)")
+_PARAMETER = re.compile(
+    r"([?&;#]([^=&;?#\s'\"<>]{1,100})=)((?:(?!#[^=&;?#\s]{1,100}=)[^&;\s'\"<>)])+)"
+)
 
 _SECRET_PARAMETER = re.compile(
     r"key|token|secret|sig|pass|pwd|auth|cred|session|policy|jwt|bearer|x-amz|x-goog|accessid|code|^sas$|^pw$",
@@ -33,7 +35,9 @@ _PLAIN_VALUE_LENGTH = 24  # Longer values of parameters hide whatever their name
 
 _SECRET_NAME = r"secret|passw(?:or)?d|api[_-]?key|access[_-]?key|account[_-]?key|(?:session|auth|sas|access)[_-]?token"
 
-_SECRET_OPTION = re.compile(rf"{_SECRET_NAME}|^token$|^sas$|credential|authorization|signature", re.IGNORECASE)
+_SECRET_OPTION = re.compile(
+    rf"{_SECRET_NAME}|^token$|^sas$|credential|authorization|signature", re.IGNORECASE
+)
 
 _SETTING = re.compile(
     rf"((?:{_SECRET_NAME}|credential|signature|authorization|(?<![\w-])token)[\w-]{{0,40}}"
@@ -65,13 +69,15 @@ def redacted_error(text: str, options: Iterable[tuple[str, Any]] = ()) -> str:
 
     Args:
         text: the message.
-        options: pairs of an option's name and its value; values of secret options are hidden as well, if they have at
-            least 4 characters.
+        options: pairs of an option's name and its value; values of secret options are hidden as
+            well, if they have at least 4 characters.
 
     >>> redacted_error("denied: api_key=SECRET, user 42", [("secret", "user 42")])
     'denied: api_key=***, ***'
     """
-    for value in sorted(_secret_values(options), key=len, reverse=True):  # one may be a part of another
+    for value in sorted(
+        _secret_values(options), key=len, reverse=True
+    ):  # one may be a part of another
         text = text.replace(value, HIDDEN)
     return _SETTING.sub(lambda found: found[1] + HIDDEN, redacted(text))
 
@@ -107,7 +113,9 @@ def without_secrets(error: BaseException, options: Iterable[tuple[str, Any]] = (
     return shown.with_traceback(error.__traceback__)
 
 
-def raise_without_secrets(failure: BaseException, error: BaseException, options: Iterable[tuple[str, Any]]) -> NoReturn:
+def raise_without_secrets(
+    failure: BaseException, error: BaseException, options: Iterable[tuple[str, Any]]
+) -> NoReturn:
     """Raise `failure` with a library's `error`, without credentials, as its cause.
 
     Call it in an `except` block.

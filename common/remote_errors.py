@@ -62,7 +62,9 @@ def rebuilt(
         message: text of the exception of the new subclass.
     """
     if name:
-        kind = type(name, (kind,), {"__str__": lambda error: message, "__module__": kind.__module__})
+        kind = type(
+            name, (kind,), {"__str__": lambda error: message, "__module__": kind.__module__}
+        )
     error: BaseException = _builtin(kind).__new__(kind, *arguments)
     error.args = arguments
     for attribute, value in attributes.items():
@@ -72,9 +74,14 @@ def rebuilt(
 
 
 def encode(error: BaseException) -> bytes:
-    """Pickle an exception with the text of its traceback; `decode` makes an equal or similar one in another process."""
+    """Pickle an exception with the text of its traceback.
+
+    `decode` makes an equal or similar one in another process.
+    """
     text = redacted("".join(traceback.format_exception(error)))
-    copies = (data for copy in _copies(error) if (data := _pickled_if_lossless(copy, error)) is not None)
+    copies = (
+        data for copy in _copies(error) if (data := _pickled_if_lossless(copy, error)) is not None
+    )
     builtin = _builtin(type(error))
     return pickle.dumps(([next(copies), cloudpickle.dumps(_stand_in(builtin, error))], text))
 
@@ -82,7 +89,8 @@ def encode(error: BaseException) -> bytes:
 def _copies(error: BaseException) -> Iterator[Any]:
     """Yield copies of an exception, the most faithful first.
 
-    Each copy is of the same class, or of a new subclass of it or of a base class. The last copies can be pickled.
+    Each copy is of the same class, or of a new subclass of it or of a base class. The last copies
+    can be pickled.
     """
     yield error
     yield _Rebuilt(type(error), error.args, _attributes(error))
@@ -97,15 +105,19 @@ def _stand_in(kind: type[BaseException], error: BaseException) -> _Rebuilt:
 
 
 def _pickled_if_lossless(copy: Any, error: BaseException) -> bytes | None:
-    """Pickle `copy`; return None if this fails, or if the unpickled exception would differ from `error`.
+    """Pickle `copy`.
 
-    It must have the message of `error`, and, by name, every attribute in `vars(error)` that can be pickled.
+    Return None if this fails, or if the unpickled exception would differ from `error`.
+
+    It must have the message of `error`, and, by name, every attribute in `vars(error)` that can be
+    pickled.
     """
     try:
         data = cloudpickle.dumps(copy)
         found = pickle.loads(data)
         same = (
-            _message(found) == _message(error) and vars(found).keys() >= _attributes(error).keys() & vars(error).keys()
+            _message(found) == _message(error)
+            and vars(found).keys() >= _attributes(error).keys() & vars(error).keys()
         )
     except Exception:
         return None
@@ -117,10 +129,16 @@ def _attributes(error: BaseException) -> dict[str, Any]:
     held = dict(vars(error))
     for kind in type(error).__mro__:
         for name, member in vars(kind).items():
-            if isinstance(member, (MemberDescriptorType, GetSetDescriptorType)) and not name.startswith("__"):
+            if isinstance(
+                member, (MemberDescriptorType, GetSetDescriptorType)
+            ) and not name.startswith("__"):
                 held.setdefault(name, getattr(error, name, None))
     held.pop("args", None)
-    return {name: value for name, value in held.items() if value is not None and _survives_pickling(value)}
+    return {
+        name: value
+        for name, value in held.items()
+        if value is not None and _survives_pickling(value)
+    }
 
 
 def _survives_pickling(value: Any) -> bool:
@@ -146,8 +164,8 @@ def _message(error: BaseException) -> str:
 def decode(data: bytes) -> Exception:
     """Unpickle an exception that `encode` pickled, with the worker's traceback as its cause.
 
-    If its class cannot be unpickled in this process, return an exception of a new subclass of its nearest
-    built-in class; if that fails, too, a RuntimeError.
+    If its class cannot be unpickled in this process, return an exception of a new subclass of its
+    nearest built-in class; if that fails, too, a RuntimeError.
     """
     copies, text = pickle.loads(data)
     error = _first_loadable(copies)
@@ -164,6 +182,7 @@ def _first_loadable(copies: list[bytes]) -> Exception:
             failure = failure or error
     reason = shorten(f"{type(failure).__name__}: {failure}")
     return RuntimeError(
-        f"a worker raised an exception that cannot be unpickled in this process: {reason}. Define the class "
-        "of the exception in a module that both processes can import, and check that pickle can copy it."
+        f"a worker raised an exception that cannot be unpickled in this process: {reason}. Define "
+        "the class of the exception in a module that both processes can import, and check that "
+        "pickle can copy it."
     )

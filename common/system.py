@@ -43,7 +43,9 @@ def is_portable() -> bool:
             f'{TRANSPORT}={short_repr(wish)} is not a known value. Set the variable to "portable", or '
             "unset it to use the fastest transport that this system has."
         )
-    return wish == "portable" or not (all(hasattr(*part) for part in _PARTS) and os.path.isdir(_THREADS))
+    return wish == "portable" or not (
+        all(hasattr(*part) for part in _PARTS) and os.path.isdir(_THREADS)
+    )
 
 
 def has_processes() -> bool:
@@ -61,7 +63,9 @@ def has_gil() -> bool:
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal; for a number without a name, as most real-time signals have, the number.
+    """Return the name of a signal.
+
+    For a number without a name, as most real-time signals have, the number.
 
     >>> signal_name(9), signal_name(40)
     ('SIGKILL', '40')
@@ -84,9 +88,9 @@ def can_fork() -> bool:
 def anonymous_file(name: str, size: int) -> int:
     """Create a file of `size` bytes without a name, and return its descriptor.
 
-    The file is in memory if the system has such files and enough memory. If `is_portable()`, and if the
-    file system can reserve space, its space is reserved, so that writing to a mapping of the file cannot
-    end the process. The file disappears with its last descriptor and mapping.
+    The file is in memory if the system has such files and enough memory. If `is_portable()`, and if
+    the file system can reserve space, its space is reserved, so that writing to a mapping of the
+    file cannot end the process. The file disappears with its last descriptor and mapping.
 
     Args:
         name: text that tools show which list open files.

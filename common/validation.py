@@ -36,7 +36,9 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}={short_repr(value)} is {a_kind_of(value)}. Pass {remedy}.") from None
+        raise TypeError(
+            f"{name}={short_repr(value)} is {a_kind_of(value)}. Pass {remedy}."
+        ) from None
     if number < low or (high is not None and number > high):
         limits = f"at least {low}" if high is None else f"in [{low}, {_power(high)}]"
         raise ValueError(f"{name}={short_repr(value)} must be {limits}. Pass {remedy}.")
@@ -44,7 +46,9 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
 
 
 def array_of(values: Any) -> NDArray[Any]:
-    """Return values as an array. A list of lists of unequal lengths, of which NumPy makes none, gives an array of these lists.
+    """Return values as an array.
+
+    A list of lists of unequal lengths, of which NumPy makes none, gives an array of these lists.
 
     >>> array_of([1, 2]), array_of([[1], [1, 2]])
     (array([1, 2]), array([list([1]), list([1, 2])], dtype=object))
@@ -66,7 +70,9 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
         category: class of the warning.
     """
     frame, level, ours = sys._getframe(1), 2, __name__.partition(".")[0]
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == ours:
+    while (
+        frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == ours
+    ):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 
@@ -111,7 +117,10 @@ def true_or_false(name: str, value: Any, remedy: str = "True or False") -> bool:
 
 
 def _power(number: int) -> str:
-    """Format a large limit that is a power of two, or one less, as such: "2^55", "2^32 - 1"; else as digits."""
+    """Format a large limit that is a power of two, or one less, as such: "2^55", "2^32 - 1".
+
+    Else as digits.
+    """
     for base, text in ((number, ""), (number + 1, " - 1")):
         if base >= 1 << 20 and base & (base - 1) == 0:
             return f"2^{base.bit_length() - 1}{text}"

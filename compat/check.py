@@ -91,23 +91,35 @@ def check(program: str, arguments: Sequence[str] = ()) -> tuple[Uses, BaseExcept
         arguments: the program's command-line arguments.
 
     Returns:
-        the names that the program used, and the exception that ended it (also a SystemExit), or None.
+        the names that the program used, and the exception that ended it (also a SystemExit), or
+        None.
     """
     uses = Uses()
     argv, path = sys.argv, sys.path
     sys.argv, sys.path = [program, *arguments], [str(Path(program).resolve().parent), *sys.path]
     try:
         with grain_replaced():
-            ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "grain"}
-            sys.modules.update({name: _Watched(name, module, uses) for name, module in ours.items()})
+            ours = {
+                name: module
+                for name, module in sys.modules.items()
+                if name.partition(".")[0] == "grain"
+            }
+            sys.modules.update(
+                {name: _Watched(name, module, uses) for name, module in ours.items()}
+            )
             runpy.run_path(program, run_name="__main__")
     except BaseException as failure:
-        if isinstance(failure, ModuleNotFoundError) and str(failure.name).partition(".")[0] == "grain":
+        if (
+            isinstance(failure, ModuleNotFoundError)
+            and str(failure.name).partition(".")[0] == "grain"
+        ):
             uses.missing[str(failure.name)] = "not here: headrace.compat.grain has no such module"
         elif not isinstance(failure, SystemExit):
             mentioned = _mentioned(program, failure)
             outcome = f"raised {type(failure).__name__}: {shorten(failure)}"
-            uses.raised.update({name: outcome for name in uses.found if name.rpartition(".")[2] in mentioned})
+            uses.raised.update(
+                {name: outcome for name in uses.found if name.rpartition(".")[2] in mentioned}
+            )
         return uses, failure
     finally:
         sys.argv, sys.path = argv, path
@@ -124,12 +136,17 @@ def _mentioned(program: str, failure: BaseException) -> set[str]:
         failure: the exception that ended the program.
     """
     frames = traceback.extract_tb(failure.__traceback__)
-    last = max((place for place, frame in enumerate(frames) if frame.filename == program), default=len(frames))
+    last = max(
+        (place for place, frame in enumerate(frames) if frame.filename == program),
+        default=len(frames),
+    )
     if not any(frame.filename.startswith(_PACKAGE) for frame in frames[last + 1 : last + 2]):
         return set()
     line, tree = frames[last].lineno or 0, ast.parse(Path(program).read_text(encoding="utf-8"))
     statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-    at_line = [node for node in statements if node.lineno <= line <= (node.end_lineno or node.lineno)]
+    at_line = [
+        node for node in statements if node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
     inside = list(ast.walk(max(at_line, key=lambda node: node.lineno))) if at_line else []
     names = {node.id for node in inside if isinstance(node, ast.Name)}
     return names | {node.attr for node in inside if isinstance(node, ast.Attribute)}
@@ -155,12 +172,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status = getattr(failure, "code", None) if exits else None
     ended = failure is None or (exits and not status)
     if failure is not None and not exits:
-        at = failure.__traceback__  # without what called the program; all of it if the program is not in it
+        at = (
+            failure.__traceback__
+        )  # without what called the program; all of it if the program is not in it
         while at is not None and at.tb_frame.f_code.co_filename != options.program:
             at = at.tb_next
         traceback.print_exception(failure.with_traceback(at or failure.__traceback__))
     how = "ran through" if ended else "failed"
-    print(f"\nheadrace.compat.check: {options.program} {how}. Names of Grain that it used:", flush=True)
+    print(
+        f"\nheadrace.compat.check: {options.program} {how}. Names of Grain that it used:",
+        flush=True,
+    )
     for line in uses.lines():
         print(line)
     if not (ended or uses.raised or uses.missing or exits):

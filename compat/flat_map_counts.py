@@ -38,7 +38,8 @@ class _Counts:
     def after(self, number: int, then: Step) -> Step:
         """Return a step that calls `then` with an element, and then counts it for the flat map with index `number`.
 
-        It is counted only if all flat maps before this one have reached their counts, and this one has not.
+        It is counted only if all flat maps before this one have reached their counts, and this one
+        has not.
         """
 
         def counting_step(element: Any) -> None:

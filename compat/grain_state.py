@@ -30,7 +30,9 @@ VERSION = 2
 
 _TAKEN, _WORKERS = "next_index_in_buffer", "iterators_in_use_states"
 _KINDS = ("IndexSampler", "SequentialSampler")  # Grain's; their texts tell their arguments
-_ARGUMENT = re.compile(r"(num_records|shard_index|shard_count|drop_remainder|shuffle|num_epochs|seed)=([\w.-]+)")
+_ARGUMENT = re.compile(
+    r"(num_records|shard_index|shard_count|drop_remainder|shuffle|num_epochs|seed)=([\w.-]+)"
+)
 
 
 def state_after(data: bytes | str | dict[str, Any], pipeline: Pipeline) -> LoaderState:
@@ -41,11 +43,12 @@ def state_after(data: bytes | str | dict[str, Any], pipeline: Pipeline) -> Loade
         pipeline: the pipeline that resumes.
 
     Raises:
-        CheckpointError: `data` is not a state of a Grain `DataLoader`, or has another version; it is
-            damaged, past the end of the stream, or of another sampler or shard; or the pipeline does
-            not read in Grain's order. Also if Grain had several workers, and the loader has flat maps,
-            operations on iterators, a random map after a batch, or a sampler of your own; and if a
-            `FlatMap` follows a batch of the results of another `FlatMap` or of a `Filter`.
+        CheckpointError: `data` is not a state of a Grain `DataLoader`, or has another version; it
+            is damaged, past the end of the stream, or of another sampler or shard; or the pipeline
+            does not read in Grain's order. Also if Grain had several workers, and the loader has
+            flat maps, operations on iterators, a random map after a batch, or a sampler of your
+            own; and if a `FlatMap` follows a batch of the results of another `FlatMap` or of a
+            `Filter`.
     """
     state = _parsed(data)
     if pipeline.leaf.in_order:
@@ -73,9 +76,9 @@ def _of_records(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
         records, given = _reached(state, stream.shard), []
     if len(records) > 1:
         raise CheckpointError(
-            f"the Grain state is of {len(records)} workers. If the pipeline has a sampler of your own, a random map after "
-            "a batch, or an operation on iterators of records, headrace can resume only a state of one worker or "
-            "none. Finish this run with Grain."
+            f"the Grain state is of {len(records)} workers. If the pipeline has a sampler of your "
+            "own, a random map after a batch, or an operation on iterators of records, headrace "
+            "can resume only a state of one worker or none. Finish this run with Grain."
         )
     begun = json.dumps(stream.state_at(records[0], given))
     cursor = replaced(pipeline.start, notes=((0, begun), *pipeline.start.notes[1:]))
@@ -103,8 +106,9 @@ def _flat_mapped(state: Any, flat_maps: int) -> tuple[int, list[int]]:
             raise TypeError
     except (KeyError, TypeError):
         raise CheckpointError(
-            f"the Grain state {short_repr(state)} is not of a pipeline with FlatMap {flat_maps} times, or is damaged. Pass the "
-            "operations of the Grain run, or restore another checkpoint."
+            f"the Grain state {short_repr(state)} is not of a pipeline with FlatMap {flat_maps} "
+            "times, or is damaged. Pass the operations of the Grain run, or restore another "
+            "checkpoint."
         ) from None
     return reached, given
 
@@ -115,11 +119,14 @@ def _inside_flat_maps(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
     Grain's state has the next record, and the number of elements that each flat map has made since.
 
     Raises:
-        CheckpointError: if the state is damaged, is one of several workers, or a flat map comes after
-            a batch.
+        CheckpointError: if the state is damaged, is one of several workers, or a flat map comes
+            after a batch.
     """
     states = state.get(_WORKERS, [state])
-    flat_maps = [sum(operation.method == "flat_map" for operation in stage.operations) for stage in pipeline.stages]
+    flat_maps = [
+        sum(operation.method == "flat_map" for operation in stage.operations)
+        for stage in pipeline.stages
+    ]
     if len(states) != 1 or any(flat_maps[1:]):
         raise CheckpointError(
             "the Grain state is of a DataLoader with a FlatMap. headrace can resume such a state only if Grain had at most "
@@ -130,7 +137,9 @@ def _inside_flat_maps(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
     after_records((reached,), pipeline)  # which looks whether there are so many
     position, rows = reached_by(pipeline, reached, given)
     after = after_records((position,), pipeline)
-    return dataclasses.replace(after, cursor=replaced(after.cursor, skips=(rows, *after.cursor.skips[1:])))
+    return dataclasses.replace(
+        after, cursor=replaced(after.cursor, skips=(rows, *after.cursor.skips[1:]))
+    )
 
 
 def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:
@@ -147,8 +156,9 @@ def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:
     total = shard.length(len(pipeline.leaf.sampler))
     if not UnreadOrder(reached, total).is_possible:
         raise CheckpointError(
-            f"the Grain state is past the end of the stream, which has {total} records in this shard. "
-            "If the source is the same as in the Grain run, begin the next run without this state; otherwise pass that source."
+            f"the Grain state is past the end of the stream, which has {total} records in this "
+            "shard. If the source is the same as in the Grain run, begin the next run without this "
+            "state; otherwise pass that source."
         )
     cursor = Cursor((reached[0] if len(reached) == 1 else 0,), pipeline.start.skips)
     lineage = pipeline.leaf.lineage  # which tells only of the order
@@ -170,8 +180,8 @@ def _parsed(data: bytes | str | dict[str, Any]) -> dict[str, Any]:
         return state  # of a loader with a FlatMap: it has neither version nor sampler
     if not isinstance(state, dict) or "last_seen_indices" not in state:
         raise CheckpointError(
-            f"{short_repr(state)} is not the state of a Grain DataLoader: it has no last_seen_indices. Pass "
-            "what its get_state() returned."
+            f"{short_repr(state)} is not the state of a Grain DataLoader: it has no "
+            "last_seen_indices. Pass what its get_state() returned."
         )
     if state.get("version") != VERSION:
         raise CheckpointError(
@@ -200,7 +210,8 @@ def _reached(state: dict[str, Any], shard: ShardOptions) -> tuple[int, ...]:
             raise TypeError
     except (KeyError, TypeError):
         raise CheckpointError(
-            f"the Grain state is damaged: worker_count={short_repr(state.get('worker_count', 'absent'))} and "
+            "the Grain state is damaged: "
+            f"worker_count={short_repr(state.get('worker_count', 'absent'))} and "
             f"last_seen_indices={short_repr(seen)} do not fit together. Restore another checkpoint."
         ) from None
     reached = []
@@ -209,16 +220,18 @@ def _reached(state: dict[str, Any], shard: ShardOptions) -> tuple[int, ...]:
         count, rest = divmod(index - first + stride, stride)
         if rest or count < 0:
             raise CheckpointError(
-                f"the Grain state belongs to another shard: index {index} of worker {worker} is not "
-                f"in shard {shard.shard_index} of {shard.shard_count}. Pass the shard_options of the "
-                "Grain run to the loader."
+                f"the Grain state belongs to another shard: index {index} of worker {worker} is "
+                f"not in shard {shard.shard_index} of {shard.shard_count}. Pass the shard_options "
+                "of the Grain run to the loader."
             )
         reached.append(count)
     return tuple(reached)
 
 
 def _steps(reached: tuple[int, ...], pipeline: Pipeline) -> int:
-    """Return the number of batches that Grain delivered; 0 if the numbers of records do not determine it.
+    """Return the number of batches that Grain delivered.
+
+    Return 0 if the numbers of records do not determine it.
 
     Args:
         reached: number of records that each of Grain's workers delivered.
@@ -254,18 +267,27 @@ def _check_sampler(told: str, sampler: Any) -> None:
         return
     if there != here:
         raise CheckpointError(
-            f"the Grain state belongs to another sampler, {short_repr(told)}. Pass the sampler of the Grain run."
+            f"the Grain state belongs to another sampler, {short_repr(told)}. Pass the sampler of "
+            "the Grain run."
         )
     theirs = dict(_ARGUMENT.findall(told))
-    ours = {name: getattr(sampler, name) for name in ("num_records", "shuffle", "num_epochs", "seed")}
+    ours = {
+        name: getattr(sampler, name) for name in ("num_records", "shuffle", "num_epochs", "seed")
+    }
     if not is_sequential:  # whose shards are those of its loader
         shard = sampler.shard_options
-        names = ["shard_index", "shard_count", *(["drop_remainder"] if shard.shard_count > 1 else [])]
+        names = [
+            "shard_index",
+            "shard_count",
+            *(["drop_remainder"] if shard.shard_count > 1 else []),
+        ]
         ours |= {name: getattr(shard, name) for name in names}
     pairs = [(name, theirs.get(name, str(value)), value) for name, value in ours.items()]
-    changed = [f"{name} {before} → {value}" for name, before, value in pairs if before != str(value)]
+    changed = [
+        f"{name} {before} → {value}" for name, before, value in pairs if before != str(value)
+    ]
     if changed:
         raise CheckpointError(
-            f"the Grain state belongs to a sampler with other arguments: {first_few(changed)}. Pass "
-            "the arguments of the Grain run."
+            f"the Grain state belongs to a sampler with other arguments: {first_few(changed)}. "
+            "Pass the arguments of the Grain run."
         )

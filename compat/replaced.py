@@ -43,7 +43,8 @@ def install() -> ModuleType:
 def grain_replaced() -> Iterator[ModuleType]:
     """Context manager in which `import grain` and `from grain import …` find headrace's modules.
 
-    Its value is the package `headrace.compat.grain`. Afterwards, imports find Grain again, if it is installed.
+    Its value is the package `headrace.compat.grain`. Afterwards, imports find Grain again, if it is
+    installed.
 
     >>> with grain_replaced():
     ...     from grain.python import MapTransform
@@ -66,9 +67,15 @@ def _ours() -> dict[str, ModuleType]:
     package = import_module(_PACKAGE)
     for found in walk_packages(package.__path__, f"{_PACKAGE}."):
         import_module(found.name)
-    modules = {name: module for name, module in sys.modules.items() if f"{name}.".startswith(f"{_PACKAGE}.")}
+    modules = {
+        name: module
+        for name, module in sys.modules.items()
+        if f"{name}.".startswith(f"{_PACKAGE}.")
+    }
     return {f"grain{name.removeprefix(_PACKAGE)}": module for name, module in modules.items()}
 
 
 def _theirs() -> dict[str, ModuleType]:
-    return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "grain"}
+    return {
+        name: module for name, module in sys.modules.items() if name.partition(".")[0] == "grain"
+    }

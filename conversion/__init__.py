@@ -13,5 +13,11 @@ __all__ = ["Manifest", "convert", "measure_lengths", "verify"]
 
 if not TYPE_CHECKING:
     __getattr__ = names_from(
-        __name__, {"Manifest": "manifest", "convert": "conversion", "measure_lengths": "lengths", "verify": "manifest"}
+        __name__,
+        {
+            "Manifest": "manifest",
+            "convert": "conversion",
+            "measure_lengths": "lengths",
+            "verify": "manifest",
+        },
     )

@@ -1,7 +1,7 @@
 """Run a conversion as a pipeline of Apache Beam.
 
-Each shard is one element. It is converted by the function that worker processes run, so the files have
-the same bytes. Beam may convert a shard twice.
+Each shard is one element. It is converted by the function that worker processes run, so the files
+have the same bytes. Beam may convert a shard twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from .target import target_at
 def run_on_beam(
     job: ConversionJob, shards: Sequence[Shard], runner: str, options: Sequence[str], report: Report
 ) -> Generator[None, None, None]:
-    """Convert shards on a runner of Beam, as `processes.run` does in processes. Yield None for each shard.
+    """Convert shards on a runner of Beam, as `processes.run` does in processes.
+
+    Yield None for each shard.
 
     Progress is reported only at the end.
 
@@ -42,7 +44,9 @@ def run_on_beam(
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError as error:
-        raise MissingExtraError('runner= needs apache-beam: pip install "headrace[beam]"') from error
+        raise MissingExtraError(
+            'runner= needs apache-beam: pip install "headrace[beam]"'
+        ) from error
     try:
         pipeline = beam.Pipeline(options=PipelineOptions([f"--runner={runner}", *options]))
     except (ValueError, ImportError, AttributeError) as error:
@@ -50,11 +54,16 @@ def run_on_beam(
             [f"runner={short_repr(runner)}", *([first_few(list(options))] if options else [])]
         )
         raise ConversionError(
-            f"Beam does not accept {runner_and_options}: {shorten(error)}. Pass the name of a runner of Beam, and "
-            "options of this runner."
+            f"Beam does not accept {runner_and_options}: {shorten(error)}. Pass the name of a "
+            "runner of Beam, and options of this runner."
         ) from error
     convert = beam.Map(_convert, _pickled(job))
-    pipeline | "Shards" >> beam.Create([_pickled(shard) for shard in shards]) | beam.Reshuffle() | "Convert" >> convert
+    (
+        pipeline
+        | "Shards" >> beam.Create([_pickled(shard) for shard in shards])
+        | beam.Reshuffle()
+        | "Convert" >> convert
+    )
     pipeline.run().wait_until_finish()
     receipts = target_at(job.target, job.storage).receipts()
     for shard in shards:

@@ -53,40 +53,50 @@ def convert(
     runner_options: Sequence[str] = (),
     progress: bool = True,
 ) -> Manifest:
-    """Convert data to files with random access. Each input file becomes one file, named like it, unless `shards` is passed.
+    """Convert data to files with random access.
 
-    A file appears when it is complete; `manifest.json` appears last. If a conversion is killed, run it again to resume. The
-    number of workers does not change the bytes that are written.
+    Each input file becomes one file, named like it, unless `shards` is passed.
+
+    A file appears when it is complete; `manifest.json` appears last. If a conversion is killed, run
+    it again to resume. The number of workers does not change the bytes that are written.
 
     Args:
-        source: a path, a glob, a folder or a list of these; a folder of images or of a Hugging Face dataset; or any source,
-            but no list of texts, which are paths.
+        source: a path, a glob, a folder or a list of these; a folder of images or of a Hugging Face
+            dataset; or any source, but no list of texts, which are paths.
         target: a folder. It may contain files of an earlier run of the same conversion.
-        to: "array_record" (default), "bytes" for `BytesSource`, "parquet", or "tokens" for `TokenSource`.
-        source_format: "tfrecord", "tar", "json_lines", "csv", "parquet", "array_record", "npy", "images",
-            "huggingface" or "tfds". Default: determined from the names of the files.
+        to: "array_record" (default), "bytes" for `BytesSource`, "parquet", or "tokens" for
+            `TokenSource`.
+        source_format: "tfrecord", "tar", "json_lines", "csv", "parquet", "array_record", "npy",
+            "images", "huggingface" or "tfds". Default: determined from the names of the files.
         split: split of a TFDS or Hugging Face dataset.
-        shards: number of output files, with about the same number of records each. Default: one for each input file, or one
-            for a source.
+        shards: number of output files, with about the same number of records each. Default: one for
+            each input file, or one for a source.
         workers: number of processes, default one for each core. 0 converts in the calling thread.
-        on_error: "raise" (default), or "skip" to skip damaged records; the manifest has their number.
-        decode: how records of bytes are decoded: "example" (`tf.train.Example`), "json", or "bytes" (not at all). Default:
-            TFRecord files contain examples, which are decoded for Parquet and tokens, and copied for ArrayRecord and bytes;
-            other bytes are not decoded.
+        on_error: "raise" (default), or "skip" to skip damaged records; the manifest has their
+            number.
+        decode: how records of bytes are decoded: "example" (`tf.train.Example`), "json", or "bytes"
+            (not at all). Default: TFRecord files contain examples, which are decoded for Parquet
+            and tokens, and copied for ArrayRecord and bytes; other bytes are not decoded.
         transform: function that is applied to each record after decoding.
-        encode: how records that are not bytes are encoded for ArrayRecord and bytes: "example" (default, except for JSON
-            lines), "json", or a function, which is then applied to all records.
-        options: options of the writer. ArrayRecord: options that are added to `{"group_size": 1}`; Parquet: `row_group_size`,
-            `compression` and so on; tokens: `dtype`, `add_special_tokens`, `end_of_text`, and `document_length` for `.npy`
-            files of tokens.
-        tokenizer: path of a tokenizer file of the library tokenizers. Default: records are tokens already.
-        column: field of a dict record that has its text, default "text", or its tokens, default "tokens".
-        omit: records to omit, as in a `DataLoader`: their keys in the source, in the order of its files; the path of a file of
-            keys; or a predicate of file and row. A run on the source can resume on the new files. Default: none.
-        storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
-        max_expansion: maximum ratio of unpacked to compressed size, for files that unpack to more than 1 GiB; default 200. It
-            protects against small files that would fill the memory.
-        runner: name of a runner of Apache Beam, such as "DirectRunner". Default: processes on this machine.
+        encode: how records that are not bytes are encoded for ArrayRecord and bytes: "example"
+            (default, except for JSON lines), "json", or a function, which is then applied to all
+            records.
+        options: options of the writer. ArrayRecord: options that are added to `{"group_size": 1}`;
+            Parquet: `row_group_size`, `compression` and so on; tokens: `dtype`,
+            `add_special_tokens`, `end_of_text`, and `document_length` for `.npy` files of tokens.
+        tokenizer: path of a tokenizer file of the library tokenizers. Default: records are tokens
+            already.
+        column: field of a dict record that has its text, default "text", or its tokens, default
+            "tokens".
+        omit: records to omit, as in a `DataLoader`: their keys in the source, in the order of its
+            files; the path of a file of keys; or a predicate of file and row. A run on the source
+            can resume on the new files. Default: none.
+        storage_options: how files in a store (`s3://…`) are reached and cached; see
+            `docs/how-to/remote-files.md`.
+        max_expansion: maximum ratio of unpacked to compressed size, for files that unpack to more
+            than 1 GiB; default 200. It protects against small files that would fill the memory.
+        runner: name of a runner of Apache Beam, such as "DirectRunner". Default: processes on this
+            machine.
         runner_options: options for Beam, as on its command line.
         progress: True (default): show progress on standard error.
 
@@ -95,9 +105,11 @@ def convert(
 
     Raises:
         SourceError: the source cannot be read, or a record is damaged. The message names the place.
-        ExpansionError: a compressed file unpacks to more than `max_expansion` allows, also with `on_error="skip"`.
-        ConversionError: the target contains other files, is in use by another conversion, or cannot be written; or the
-            arguments do not fit together; or a record cannot be written in this format. Complete files are kept.
+        ExpansionError: a compressed file unpacks to more than `max_expansion` allows, also with
+            `on_error="skip"`.
+        ConversionError: the target contains other files, is in use by another conversion, or cannot
+            be written; or the arguments do not fit together; or a record cannot be written in this
+            format. Complete files are kept.
         MissingExtraError: a library is not installed.
         WorkerCrashedError: a worker process ended.
         PicklingError: the source or a function cannot be sent to worker processes.
@@ -158,7 +170,9 @@ def convert(
         missing = [shard for shard in plan if shard.name not in receipts]
         if missing:
             total = sum(job.input.weight(part) for shard in missing for part in shard.parts)
-            with ConversionProgress((len(missing), len(plan)), total, job.input.unit, progress) as shown:
+            with ConversionProgress(
+                (len(missing), len(plan)), total, job.input.unit, progress
+            ) as shown:
                 if runner is None:
                     made = run(convert_shard, job, missing, count, shown.advance)
                 else:
@@ -172,10 +186,12 @@ def convert(
         lost = [shard.name for shard in plan if shard.name not in receipts]
         if lost:
             raise ConversionError(
-                f"{len(lost)} shards of the conversion are missing: {first_few(lost)}. Run the same conversion "
-                "again to make them."
+                f"{len(lost)} shards of the conversion are missing: {first_few(lost)}. Run the "
+                "same conversion again to make them."
             )
-        omitted = folder.keep_omitted(job.input.former) if isinstance(job.input, WithoutRecords) else ()
+        omitted = (
+            folder.keep_omitted(job.input.former) if isinstance(job.input, WithoutRecords) else ()
+        )
         shards_made = tuple(receipts[shard.name] for shard in plan)
         manifest = Manifest(identity["source"], identity["options"], shards_made, omitted)
         folder.end(manifest.to_json())
@@ -189,15 +205,24 @@ def _or_nothing(target: Target, job: ConversionJob) -> Iterator[None]:
         yield
     except (ConversionError, MissingExtraError):
         shards = (target.plan() or {"shards": []})["shards"]
-        if not target.there([file for shard in shards for file in job.output.files_of(shard["name"])]):
+        if not target.there(
+            [file for shard in shards for file in job.output.files_of(shard["name"])]
+        ):
             target.undo()
         raise
 
 
 def _plan(
-    target: Target, job: ConversionJob, identity: dict[str, Any], shards: int | None, workers: int, anew: bool
+    target: Target,
+    job: ConversionJob,
+    identity: dict[str, Any],
+    shards: int | None,
+    workers: int,
+    anew: bool,
 ) -> list[Shard]:
-    """Return the stored plan of an earlier run of this conversion; without one, make a plan and store it.
+    """Return the stored plan of an earlier run of this conversion.
+
+    Without one, make a plan and store it.
 
     Args:
         target: target folder.
@@ -208,25 +233,33 @@ def _plan(
         anew: True: the target has no manifest, so existing files of the same names are an error.
 
     Raises:
-        ConversionError: the target contains another conversion, or other files that would be overwritten.
+        ConversionError: the target contains another conversion, or other files that would be
+            overwritten.
     """
     kept = target.plan()
-    if kept is not None and (kept["identity"] == identity or target.there([shard["name"] for shard in kept["shards"]])):
+    if kept is not None and (
+        kept["identity"] == identity or target.there([shard["name"] for shard in kept["shards"]])
+    ):
         _check_same(target, kept["identity"], identity)
         if kept["identity"] != identity:
             target.keep({**kept, "identity": identity})
         return _with_names(target, job, kept)
     plan = _planned(target, job, shards, workers)
-    there = target.there([file for shard in plan for file in job.output.files_of(shard.name)]) if anew else []
+    there = (
+        target.there([file for shard in plan for file in job.output.files_of(shard.name)])
+        if anew
+        else []
+    )
     if there:
         raise ConversionError(
-            f"{shorten(target.path)} already contains {first_few(there)}, which the conversion would "
-            "overwrite. Remove these files, or pass another target."
+            f"{shorten(target.path)} already contains {first_few(there)}, which the conversion "
+            "would overwrite. Remove these files, or pass another target."
         )
     target.forget()
     labels = {name: label for label, name in labelled(job.input.names()).items()}
     kept_plan = [
-        replace(shard, parts=tuple(replace(part, name=labels[part.name]) for part in shard.parts)) for shard in plan
+        replace(shard, parts=tuple(replace(part, name=labels[part.name]) for part in shard.parts))
+        for shard in plan
     ]
     target.keep({"identity": identity, "shards": [asdict(shard) for shard in kept_plan]})
     return plan
@@ -256,9 +289,9 @@ def _with_names(target: Target, job: ConversionJob, kept: Mapping[str, Any]) -> 
     shards = [Shard(shard["name"], tuple(map(part_of, shard["parts"]))) for shard in kept["shards"]]
     if foreign:
         raise ConversionError(
-            f"{shorten(target.path)} contains an unfinished conversion of {first_few(foreign)}, but the "
-            f"source does not have these files. Remove the folder {shorten(target.place(WORKPLACE))} and the shards beside "
-            "it, or pass another target."
+            f"{shorten(target.path)} contains an unfinished conversion of {first_few(foreign)}, "
+            "but the source does not have these files. Remove the folder "
+            f"{shorten(target.place(WORKPLACE))} and the shards beside it, or pass another target."
         )
     return shards
 
@@ -267,11 +300,15 @@ def _planned(target: Target, job: ConversionJob, shards: int | None, workers: in
     names = list(job.input.names())
     if shards is None and job.input.unit == "B":
         return shard_for_shard(names, job.output.suffix)
-    counting = run(count_records, job, names, workers if len(names) > 1 else 0, lambda records, weight: None)
+    counting = run(
+        count_records, job, names, workers if len(names) > 1 else 0, lambda records, weight: None
+    )
     with closing(counting) as counted:
         counts = dict(counted)
     in_order = {name: counts[name] for name in names}
-    return divided(in_order, shards or 1, os.path.basename(target.path) or "data", job.output.suffix)
+    return divided(
+        in_order, shards or 1, os.path.basename(target.path) or "data", job.output.suffix
+    )
 
 
 def count_records(job: ConversionJob, name: str, report: Report) -> tuple[str, int]:
@@ -299,17 +336,20 @@ def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any
         name
         for part in ("source", "options")
         for name in sorted({*before[part], *now[part]})
-        if before[part].get(name) != now[part].get(name) and (name, before[part].get(name)) != _STRICTER
+        if before[part].get(name) != now[part].get(name)
+        and (name, before[part].get(name)) != _STRICTER
     ]
     if different:
         raise ConversionError(
-            f"{shorten(target.path)} contains another conversion, which differs in: {', '.join(different)}. "
-            "Pass the same source and arguments as before, or remove this folder, or pass another target."
+            f"{shorten(target.path)} contains another conversion, which differs in: "
+            f"{', '.join(different)}. Pass the same source and arguments as before, or remove this "
+            "folder, or pass another target."
         )
 
 
 _STRICTER = ("on_error", "raise")
 """Difference between an earlier and this run that is allowed: (option, earlier value).
 
-With "raise", the earlier run wrote only files without damaged records. They are also right if this run skips damaged ones.
+With "raise", the earlier run wrote only files without damaged records. They are also right if this
+run skips damaged ones.
 """

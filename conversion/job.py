@@ -1,6 +1,7 @@
 """Data types of a conversion, and the protocols between its parts.
 
-a RecordInput reads the records of parts  →  steps decode and transform them  →  the Output encodes them and writes a Shard
+a RecordInput reads the records of parts  →  steps decode and transform them  →  the Output encodes
+them and writes a Shard
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from ..files.storage_options import StorageOptions
 from ..files.urls import stays_inside
 
 OnDamage: TypeAlias = Callable[[Exception], None] | None
-"""Type of a function that is called with the error for each record that is skipped. None: the error is raised."""
+"""Type of a function that is called with the error for each record that is skipped.
+
+None: the error is raised.
+"""
 
 Report: TypeAlias = Callable[[int, float], None]
 """Type of a function that receives progress since the last call: records written, and input read in `RecordInput.unit`s."""
@@ -24,7 +28,10 @@ def check_names(names: Sequence[str]) -> None:
     """Raise ValueError if a file name from a manifest or plan leads out of the target folder."""
     outside = [name for name in names if not stays_inside(name)]
     if outside:
-        raise ValueError(f"the file name {short_repr(outside[0])} leads out of the target folder, which is not allowed")
+        raise ValueError(
+            f"the file name {short_repr(outside[0])} leads out of the target folder, which is not "
+            "allowed"
+        )
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,8 @@ class Chunk:
     """Consecutive records of a part.
 
     Attributes:
-        records: `(place, record)` for each. The place is the offset or line in the file, or the index of the record.
+        records: `(place, record)` for each. The place is the offset or line in the file, or the
+            index of the record.
         done: size of what has been read of the part so far, in units of progress.
     """
 
@@ -140,7 +148,8 @@ class RecordInput(Protocol):
     def count(self, name: str, on_damage: OnDamage) -> int:
         """Return the number of records in a file, also of omitted ones. May read the whole file.
 
-        Damaged records do not count if the file can only be read as a stream, and `on_damage` is not None.
+        Damaged records do not count if the file can only be read as a stream, and `on_damage` is
+        not None.
         """
 
     def read(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
@@ -185,14 +194,18 @@ class Output(Protocol):
         """Return records in the form that the writer's `extend` takes.
 
         Raises:
-            Exception: a record cannot be encoded. The caller then encodes one record at a time to find it.
+            Exception: a record cannot be encoded. The caller then encodes one record at a time to
+                find it.
         """
 
     def open(self, path: str) -> ShardWriter:
         """Return a writer for a new shard, at a path."""
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """Return the names of the files of a shard, in the order in which they appear. The last one is the shard's own name."""
+        """Return the names of the files of a shard, in the order in which they appear.
+
+        The last one is the shard's own name.
+        """
         return (name,)
 
 
@@ -220,5 +233,6 @@ class ConversionJob:
 Work: TypeAlias = Callable[[ConversionJob, Any, Report], Any]
 """Type of a function that does one part of a job, in any process. It may run twice.
 
-It takes the job, an argument for the part, and a function that receives progress. It returns the result.
+It takes the job, an argument for the part, and a function that receives progress. It returns the
+result.
 """

@@ -12,7 +12,9 @@ from ..files.urls import is_remote, unsigned
 
 
 def label_of(name: str) -> str:
-    """Return a URL without its signature and credentials, which may differ in the next run. Other names are unchanged.
+    """Return a URL without its signature and credentials, which may differ in the next run.
+
+    Other names are unchanged.
 
     >>> label_of("https://host/a.npy?id=7&X-Amz-Signature=9"), label_of("s3://AK:SECRET@bucket/a")
     ('https://host/a.npy?id=7', 's3://***@bucket/a')
@@ -21,7 +23,9 @@ def label_of(name: str) -> str:
 
 
 def labelled(names: Sequence[str]) -> dict[str, str]:
-    """Return a dict of label to name. If several names have the same label, a number is added to it.
+    """Return a dict of label to name.
+
+    If several names have the same label, a number is added to it.
 
     >>> labelled(["https://host/a?token=1", "https://host/a?token=2"])
     {'https://host/a': 'https://host/a?token=1', 'https://host/a#1': 'https://host/a?token=2'}

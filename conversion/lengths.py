@@ -41,10 +41,12 @@ def measure_lengths(
 
     Args:
         source: anything that `DataLoader` accepts as a source.
-        function: function that takes a record and returns its length, a whole number; or the name of a field. The
-            length of a field is the length of its array, list or text, or the number in the field.
-        path: file in which the lengths are stored. If it contains the lengths of this source and function, no record is read;
-            otherwise it is replaced. Pass it to other functions as `lengths=pathlib.Path(path)`. None (default): no file.
+        function: function that takes a record and returns its length, a whole number; or the name
+            of a field. The length of a field is the length of its array, list or text, or the
+            number in the field.
+        path: file in which the lengths are stored. If it contains the lengths of this source and
+            function, no record is read; otherwise it is replaced. Pass it to other functions as
+            `lengths=pathlib.Path(path)`. None (default): no file.
         worker_count: as in `DataLoader`. 0 (default): the calling thread reads the records.
         progress: True (default): show a progress bar if standard error is a terminal.
 
@@ -53,12 +55,12 @@ def measure_lengths(
 
     Raises:
         TypeError: `function` is neither a function nor a name.
-        LengthsError: a length is not a whole number of at least 0, or a record has no such field. The message names the
-            record.
+        LengthsError: a length is not a whole number of at least 0, or a record has no such field.
+            The message names the record.
         OutputError: the file cannot be written.
 
-    The source of a stored file is recognised by its fingerprint. If your own source class has no attribute `fingerprint`, that
-    is the name of the class and the number of records.
+    The source of a stored file is recognised by its fingerprint. If your own source class has no
+    attribute `fingerprint`, that is the name of the class and the number of records.
 
     >>> import headrace
     >>> headrace.measure_lengths(["one", "three"], len)
@@ -67,8 +69,8 @@ def measure_lengths(
     records = as_source(source)
     if not callable(function) and not isinstance(function, str):
         raise TypeError(
-            f"function={short_repr(function)} is {a_kind_of(function)}. Pass a function that takes a record, "
-            "or the name of a field."
+            f"function={short_repr(function)} is {a_kind_of(function)}. Pass a function that takes "
+            "a record, or the name of a field."
         )
     kept = None if path is None else lengths_in_file(path, records, function)
     if kept is not None:
@@ -82,7 +84,10 @@ def measure_lengths(
         worker_count=worker_count,
     )
     done = 0
-    with iter(loader) as batches, tqdm(total=len(records), unit=" records", disable=None if progress else True) as bar:
+    with (
+        iter(loader) as batches,
+        tqdm(total=len(records), unit=" records", disable=None if progress else True) as bar,
+    ):
         for batch in batches:
             lengths[done : done + len(batch)] = batch
             done += len(batch)
@@ -96,7 +101,9 @@ class _Length(MapWithIndexTransform):
     """Operation that maps a record to its length."""
 
     def __init__(self, function: Callable[[Any], Any] | str) -> None:
-        self._measure = partial(_field, function) if isinstance(function, str) else partial(_by, function)
+        self._measure = (
+            partial(_field, function) if isinstance(function, str) else partial(_by, function)
+        )
 
     def map_with_index(self, index: int, element: Any) -> Any:
         """Return the length of a record, `element`, whose key is `index`."""
@@ -108,23 +115,31 @@ def _field(name: str, element: Any, key: int) -> int:
 
 
 def _by(function: Callable[[Any], Any], element: Any, key: int) -> int:
-    return function(element, key) if isinstance(function, _ConvertedField) else as_length(function(element), key)
+    return (
+        function(element, key)
+        if isinstance(function, _ConvertedField)
+        else as_length(function(element), key)
+    )
 
 
 LENGTHS = f"lengths{SUFFIX}"
 """Name of the file of lengths in a folder of converted files."""
 
 
-def measure_converted(target: str, to: str, name: str, worker_count: int | None = 0, progress: bool = True) -> str:
+def measure_converted(
+    target: str, to: str, name: str, worker_count: int | None = 0, progress: bool = True
+) -> str:
     """Measure the lengths of converted records, and store them beside the files.
 
-    Records of ArrayRecord files and of bytes are not read again if their lengths are stored already.
+    Records of ArrayRecord files and of bytes are not read again if their lengths are stored
+    already.
 
     Args:
         target: folder of the converted files.
         to: format of the files: "array_record", "bytes", "parquet" or "tokens".
-        name: name of a field. If records are bytes, "bytes" means their sizes, and any other name needs records that are
-            `tf.train.Example`s or JSON. For tokens, the name is not used: a length is the number of tokens.
+        name: name of a field. If records are bytes, "bytes" means their sizes, and any other name
+            needs records that are `tf.train.Example`s or JSON. For tokens, the name is not used: a
+            length is the number of tokens.
         worker_count: as in `measure_lengths`.
         progress: as in `measure_lengths`.
 
@@ -137,8 +152,9 @@ def measure_converted(target: str, to: str, name: str, worker_count: int | None 
     """
     if is_remote(target):
         raise ConversionError(
-            f"--lengths {name}: the target {shorten(target)} is in an object store, but lengths can be "
-            "written to local folders only. Leave --lengths out, or convert into a local folder."
+            f"--lengths {name}: the target {shorten(target)} is in an object store, but lengths "
+            "can be written to local folders only. Leave --lengths out, or convert into a local "
+            "folder."
         )
     path = os.path.join(target, LENGTHS)
     if to in ("array_record", "bytes"):
@@ -147,7 +163,12 @@ def measure_converted(target: str, to: str, name: str, worker_count: int | None 
         measure_lengths(records, function, path, worker_count=worker_count, progress=progress)
     else:
         source = ParquetDataSource(target) if to == "parquet" else TokenSource(target)
-        keep_lengths(path, source, function_identity(name), lengths_of(source, name if to == "parquet" else None))
+        keep_lengths(
+            path,
+            source,
+            function_identity(name),
+            lengths_of(source, name if to == "parquet" else None),
+        )
     return path
 
 
@@ -159,4 +180,6 @@ class _ConvertedField:
 
     def __call__(self, record: bytes, key: int) -> int:
         is_json = record.lstrip()[:1] in (b"{", b"[")
-        return length_of_field(json.loads(record) if is_json else decode_example(record), self.name, key)
+        return length_of_field(
+            json.loads(record) if is_json else decode_example(record), self.name, key
+        )

@@ -24,11 +24,13 @@ class Manifest:
     """Result of `headrace.convert`.
 
     Attributes:
-        source: description of the converted data: files with sizes and modification times, or the fingerprint of a source.
+        source: description of the converted data: files with sizes and modification times, or the
+            fingerprint of a source.
         options: everything else that determines the bytes of the files.
-        shards: receipt of each shard: name, records, left_out, damage, and files with bytes and sha256.
-        omitted: if records were omitted, the sources from which this folder was rewritten. For each: its number of records,
-            its fingerprint, and the name of the file of omitted keys.
+        shards: receipt of each shard: name, records, left_out, damage, and files with bytes and
+            sha256.
+        omitted: if records were omitted, the sources from which this folder was rewritten. For
+            each: its number of records, its fingerprint, and the name of the file of omitted keys.
     """
 
     source: Mapping[str, Any]
@@ -58,7 +60,11 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         sums = {"records": self.records, "bytes": self.bytes, "left_out": self.left_out}
-        told = {"source": self.source, "options": self.options, "shards": [shard.to_json() for shard in self.shards]}
+        told = {
+            "source": self.source,
+            "options": self.options,
+            "shards": [shard.to_json() for shard in self.shards],
+        }
         if self.omitted:
             told["omitted"] = list(self.omitted)
         return {"kind": KIND, "version": VERSION, "headrace": version("headrace"), **sums, **told}
@@ -72,8 +78,9 @@ class Manifest:
         """
         if values["kind"] != KIND or values["version"] != VERSION:
             raise ValueError(
-                f"the file must have the kind {KIND!r} and the version {VERSION!r}, which this release of headrace "
-                f"reads, but it has the kind {values['kind']!r} and the version {values['version']!r}"
+                f"the file must have the kind {KIND!r} and the version {VERSION!r}, which this "
+                f"release of headrace reads, but it has the kind {values['kind']!r} and the "
+                f"version {values['version']!r}"
             )
         shards = tuple(map(Receipt.from_json, values["shards"]))
         return cls(values["source"], values["options"], shards, tuple(values.get("omitted", ())))
@@ -94,8 +101,8 @@ def manifest_in(target: Target) -> Manifest | None:
         return None if values is None else Manifest.from_json(values)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConversionError(
-            f"{shorten(target.place(MANIFEST))} is not a manifest that this version of headrace can read "
-            f"({shorten(error)}). Convert the data again, into another target."
+            f"{shorten(target.place(MANIFEST))} is not a manifest that this version of headrace "
+            f"can read ({shorten(error)}). Convert the data again, into another target."
         ) from error
 
 
@@ -107,8 +114,9 @@ def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list
         storage_options: how a folder in a store (`s3://…`) is reached.
 
     Returns:
-        One line for each difference; an empty list if there is none. An additional file is a difference if it lies in a folder
-        that has files of the manifest, and has a suffix of theirs, because sources may read it.
+        One line for each difference; an empty list if there is none. An additional file is a
+        difference if it lies in a folder that has files of the manifest, and has a suffix of
+        theirs, because sources may read it.
 
     Raises:
         ConversionError: there is no manifest, or it cannot be read.
@@ -124,7 +132,8 @@ def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list
     if manifest is None:
         plan = folder.plan()
         raise ConversionError(
-            f"{shorten(folder.path)} has no {MANIFEST}. Pass a folder that `headrace convert` wrote."
+            f"{shorten(folder.path)} has no {MANIFEST}. Pass a folder that `headrace convert` "
+            "wrote."
             if plan is None
             else f"the conversion to {shorten(folder.path)} is not done: {len(folder.receipts())} of {len(plan['shards'])} "
             "shards are complete. Run the same conversion again to write the others."
@@ -134,7 +143,11 @@ def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list
     known = {file.name for file in files}
     suffixes = tuple({os.path.splitext(name)[1] for name in known})
     for name in sorted({os.path.dirname(name) for name in known}):
-        there = [f"{name}/{entry}" if name else entry for entry in folder.names_in(name) if entry.endswith(suffixes)]
+        there = [
+            f"{name}/{entry}" if name else entry
+            for entry in folder.names_in(name)
+            if entry.endswith(suffixes)
+        ]
         wrong += [f"{place} is not in the manifest" for place in there if place not in known]
     return wrong
 
@@ -143,7 +156,15 @@ def _difference(folder: Target, file: WrittenFile) -> str | None:
     try:
         size = folder.size(file.name)
         if size != file.bytes:
-            return f"{file.name} has {size:,} bytes, not {file.bytes:,}" if size >= 0 else f"{file.name} is missing"
-        return None if folder.digest(file.name) == file.sha256 else f"{file.name} has another content (SHA-256)"
+            return (
+                f"{file.name} has {size:,} bytes, not {file.bytes:,}"
+                if size >= 0
+                else f"{file.name} is missing"
+            )
+        return (
+            None
+            if folder.digest(file.name) == file.sha256
+            else f"{file.name} has another content (SHA-256)"
+        )
     except (OSError, SourceError) as error:
         return f"{file.name} cannot be read: {shorten(error)}"

@@ -60,14 +60,18 @@ class Wanted:
 
 
 def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]]:
-    """Check the arguments. Return the job, and JSON values that identify it: equal ones mean that the same bytes are written.
+    """Check the arguments.
+
+    Return the job, and JSON values that identify it: equal ones mean that the same bytes are
+    written.
 
     Args:
         wanted: arguments of `convert`.
         target: path or URL of the target folder.
 
     Raises:
-        ConversionError: arguments do not fit together, or the input cannot be converted as requested.
+        ConversionError: arguments do not fit together, or the input cannot be converted as
+            requested.
         TypeError, ValueError: an argument has a wrong type, or is not one of its choices.
         SourceError: the source cannot be read.
     """
@@ -76,20 +80,27 @@ def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]
     storage, skips = storage_options_of(wanted.storage_options), wanted.on_error == "skip"
     length = wanted.options.get("document_length") if wanted.to == "tokens" else None
     if length is not None:
-        length = whole_number("document_length", length, 1, None, "a number of tokens, such as 1024")
-    opening = Opening({}, target_at(target, storage).index_dir, storage, wanted.max_expansion, length)
+        length = whole_number(
+            "document_length", length, 1, None, "a number of tokens, such as 1024"
+        )
+    opening = Opening(
+        {}, target_at(target, storage).index_dir, storage, wanted.max_expansion, length
+    )
     as_bytes = wanted.to in _OF_BYTES and wanted.transform is None
     found = find_input(wanted.source, wanted.source_format, wanted.split, as_bytes, opening)
     if length is not None and found.format != "npy":
         raise ConversionError(
             f"document_length={length} is for .npy files of tokens, but the source is "
-            f"{found.format or 'a source in Python'}. Leave document_length= out, or pass .npy files."
+            f"{found.format or 'a source in Python'}. Leave document_length= out, or pass .npy "
+            "files."
         )
     if wanted.omit is not None:
         found = WithoutRecords(found, wanted.omit, storage)
     # TFRecord files hold examples, which are taken apart where the target needs what is in them.
     by_format = "example" if wanted.to not in _OF_BYTES and found.format == "tfrecord" else None
-    decode = by_format if wanted.decode is None else None if wanted.decode == "bytes" else wanted.decode
+    decode = (
+        by_format if wanted.decode is None else None if wanted.decode == "bytes" else wanted.decode
+    )
     first = partial(_prepared, found, (lambda error: None) if skips else None)
     steps: tuple[Step, ...] = () if decode is None else (DECODERS[decode],)
     if decode == "example" and wanted.to == "parquet":
@@ -121,8 +132,8 @@ def _check_apart(source: Any, target: str) -> None:
                 path = os.path.dirname(path)
         if _place(target).is_relative_to(_place(path or ".")):
             raise ConversionError(
-                f"the target {shorten(target)} is inside the source {shorten(path or '.')}, so the new files "
-                "would become part of the source. Pass a target outside of the source."
+                f"the target {shorten(target)} is inside the source {shorten(path or '.')}, so the "
+                "new files would become part of the source. Pass a target outside of the source."
             )
 
 
@@ -138,19 +149,27 @@ def _check(wanted: Wanted) -> None:
     if wanted.encode is not None and not callable(wanted.encode):
         one_of("encode", wanted.encode, "example", "json")
     if wanted.transform is not None and not callable(wanted.transform):
-        raise TypeError(f"transform={short_repr(wanted.transform)} must be a function that takes a record.")
+        raise TypeError(
+            f"transform={short_repr(wanted.transform)} must be a function that takes a record."
+        )
     if wanted.shards is not None:
         whole_number("shards", wanted.shards, 1, None, "a number of files, such as 16")
     expands = "how many times its size a file may unpack to, such as 1000"
     whole_number("max_expansion", wanted.max_expansion, 1, None, expands)
     if not isinstance(wanted.options, Mapping):
-        raise TypeError(f"options={short_repr(wanted.options)} must be a dict, such as {{name: value}}.")
+        raise TypeError(
+            f"options={short_repr(wanted.options)} must be a dict, such as {{name: value}}."
+        )
     if wanted.omit is not None and wanted.on_error == "skip":
         raise ConversionError(
             'omit= counts the records of the source, and on_error="skip" leaves damaged records out, which would change '
             'this count. Pass on_error="raise" with omit=.'
         )
-    for name, formats in (("encode", _OF_BYTES), ("tokenizer", ("tokens",)), ("column", ("tokens",))):
+    for name, formats in (
+        ("encode", _OF_BYTES),
+        ("tokenizer", ("tokens",)),
+        ("column", ("tokens",)),
+    ):
         if getattr(wanted, name) is not None and wanted.to not in formats:
             possible = " or ".join(f'to="{each}"' for each in formats)
             raise ConversionError(
@@ -169,7 +188,9 @@ def _output(wanted: Wanted, found: RecordInput, records: Iterator[Any], is_chang
     options = dict(wanted.options)
     if wanted.tokenizer is None and found.format == "npy":  # tokens keep their dtype
         record = next(records, None)
-        dtype = getattr(record.get("tokens") if isinstance(record, Mapping) else record, "dtype", None)
+        dtype = getattr(
+            record.get("tokens") if isinstance(record, Mapping) else record, "dtype", None
+        )
         if dtype is not None and dtype.kind in "iu":
             options = {"dtype": str(dtype), **options}
     return TokensOutput(wanted.tokenizer, wanted.column, options)
@@ -198,7 +219,8 @@ def _prepared(found: RecordInput, on_damage: OnDamage, steps: tuple[Step, ...]) 
 
     Args:
         found: the input.
-        on_damage: function that is called with the error for each record that is skipped. None: the error is raised.
+        on_damage: function that is called with the error for each record that is skipped. None: the
+            error is raised.
         steps: functions that are applied to each record, in order.
     """
     for part in map(InputPart, found.names()):

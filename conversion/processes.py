@@ -3,10 +3,11 @@
 Each worker is a fresh interpreter. Threads of `concurrent.futures` distribute the parts: a thread
 sends a part to a free worker, and waits for its result.
 
-    parent → worker: the function and the job, once; then an argument for each part; end of file to stop
-    worker → parent: `Said` messages; the last one of a part has its result
+    parent → worker: the function and the job, once; then an argument for each part; end of file to
+    stop worker → parent: `Said` messages; the last one of a part has its result
 
-A worker ends with its parent, because a thread in it waits for the next part, and sees the end of file.
+A worker ends with its parent, because a thread in it waits for the next part, and sees the end of
+file.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ _GRACE_SECONDS = 5
 
 @dataclass(frozen=True)
 class Said:
-    """Message of a worker: progress since the last message; at the end of a part also its result, or its error as bytes."""
+    """Message of a worker: progress since the last message.
+
+    At the end of a part also its result, or its error as bytes.
+    """
 
     records: int = 0
     weight: float = 0.0
@@ -113,8 +117,9 @@ def run(
                 worker.channel.close()
 
 
-# `ProcessPoolExecutor` does not fit: its workers import the user's `__main__`, survive a killed parent, and die without telling
-# by which signal and at which part. A process of `multiprocessing` also survives.
+# `ProcessPoolExecutor` does not fit: its workers import the user's `__main__`, survive a killed
+# parent, and die without telling by which signal and at which part. A process of `multiprocessing`
+# also survives.
 class _Interpreter:
     """The parent's side of a worker process. One thread at a time uses it.
 
@@ -166,13 +171,17 @@ class _Interpreter:
     def _crashed(self, part: Any) -> WorkerCrashedError:
         status = self._process.wait()
         exit_or_signal = f"signal {signal_name(-status)}" if status < 0 else f"exit code {status}"
-        hint = " (the system may have run out of memory: use fewer workers)" if -status == signal.SIGKILL else ""
+        hint = (
+            " (the system may have run out of memory: use fewer workers)"
+            if -status == signal.SIGKILL
+            else ""
+        )
         doing = f"counted the records of {shorten(part)}" if isinstance(part, str) else "started"
         if hasattr(part, "name"):
             doing = f"wrote {shorten(part.name)}"
         return WorkerCrashedError(
-            f"a worker process ended by {exit_or_signal}{hint} while it {doing}. Finished shards are kept. Run the "
-            "same command again to write the rest."
+            f"a worker process ended by {exit_or_signal}{hint} while it {doing}. Finished shards "
+            "are kept. Run the same command again to write the rest."
         )
 
     def kill(self) -> None:
@@ -182,19 +191,27 @@ class _Interpreter:
 
 
 def _started(descriptor: int) -> subprocess.Popen[bytes]:
-    """Start a fresh interpreter that works on this descriptor. SIGINT is blocked in it until it ignores the signal itself."""
+    """Start a fresh interpreter that works on this descriptor.
+
+    SIGINT is blocked in it until it ignores the signal itself.
+    """
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "TOKENIZERS_PARALLELISM": "false"}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         command = [sys.executable, "-P", "-c", _PROGRAM, str(descriptor)]
-        return subprocess.Popen(command, pass_fds=[descriptor], env=environment, stdin=subprocess.DEVNULL)
+        return subprocess.Popen(
+            command, pass_fds=[descriptor], env=environment, stdin=subprocess.DEVNULL
+        )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def main() -> None:
-    """Work on parts until the parent closes the pipe. The first command line argument is the pipe's descriptor."""
+    """Work on parts until the parent closes the pipe.
+
+    The first command line argument is the pipe's descriptor.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     channel = Connection(int(sys.argv[1]))
@@ -234,4 +251,6 @@ def _listen(channel: Connection, arguments: SimpleQueue[Any]) -> None:
         while True:
             arguments.put(channel.recv())
     except (EOFError, OSError):
-        os.kill(os.getpid(), signal.SIGKILL)  # at once, whatever is being done: nobody waits for it any more
+        os.kill(
+            os.getpid(), signal.SIGKILL
+        )  # at once, whatever is being done: nobody waits for it any more

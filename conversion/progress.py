@@ -1,6 +1,7 @@
 """Show the progress of a conversion: as a bar on a terminal, otherwise as a line every ten seconds.
 
-Both show shards, records and their rate, the share of the input that was read, and the remaining time.
+Both show shards, records and their rate, the share of the input that was read, and the remaining
+time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ class ConversionProgress:
         to: where to write. None (default): standard error.
     """
 
-    def __init__(self, shards: tuple[int, int], total: float, unit: str, shown: bool, to: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        shards: tuple[int, int],
+        total: float,
+        unit: str,
+        shown: bool,
+        to: TextIO | None = None,
+    ) -> None:
         self._left, self._shards = shards
         self._total, self._unit, self._shown, self._to = total, unit, shown, to or sys.stderr
         self._records, self._weight = 0, 0.0
@@ -33,7 +41,9 @@ class ConversionProgress:
         self._bar: Any = None
         if shown and self._to.isatty():
             scaled = {"unit": unit if unit == "B" else " records", "unit_scale": True}
-            self._bar = tqdm(total=total, file=self._to, desc=self._shards_done(), smoothing=0.05, **scaled)
+            self._bar = tqdm(
+                total=total, file=self._to, desc=self._shards_done(), smoothing=0.05, **scaled
+            )
 
     def advance(self, records: int, weight: float) -> None:
         """Show more progress: `records` were written, and input of the size `weight`, in `unit`s, was read."""

@@ -16,7 +16,9 @@ REASONS = 3
 
 
 def convert_shard(job: ConversionJob, shard: Shard, report: Report) -> None:
-    """Write one shard. It may run again, and in several processes at the same time: all write the same bytes.
+    """Write one shard.
+
+    It may run again, and in several processes at the same time: all write the same bytes.
 
     Args:
         job: settings of the conversion.
@@ -77,12 +79,17 @@ class _Writing:
     def _encoded(self, chunk: Chunk, part: InputPart) -> tuple[Any, int]:
         """Return encoded records and their number.
 
-        If encoding fails, the records are encoded one by one. A wrong one is skipped, or its error is raised.
+        If encoding fails, the records are encoded one by one. A wrong one is skipped, or its error
+        is raised.
         """
         try:
             return self._prepare([record for _, record in chunk.records]), len(chunk.records)
         except Exception:
-            kept = [record for place, record in chunk.records if self._can_be_written(part, place, record)]
+            kept = [
+                record
+                for place, record in chunk.records
+                if self._can_be_written(part, place, record)
+            ]
             return self._prepare(kept), len(kept)
 
     def _prepare(self, records: list[Any]) -> Any:

@@ -18,7 +18,9 @@ Step: TypeAlias = Callable[[Any], Any]
 
 
 def raised_at(error: Exception, where: str) -> NoReturn:
-    """Raise an error again, with the place of the record in its message. An error of a user's function gets a note instead.
+    """Raise an error again, with the place of the record in its message.
+
+    An error of a user's function gets a note instead.
 
     Raises:
         HeadraceError: a new error of the same class, if `error` is one of ours.
@@ -29,8 +31,8 @@ def raised_at(error: Exception, where: str) -> NoReturn:
         raise type(error)(f"{where}: {shorten(error, 400)}.") from error
     if isinstance(error, StopIteration):  # it would end whoever reads the records
         raise StopIterationError(
-            f"{where}: transform= or encode= raised StopIteration. In your function, pass a default "
-            "value to next(), or use a loop."
+            f"{where}: transform= or encode= raised StopIteration. In your function, pass a "
+            "default value to next(), or use a loop."
         ) from error
     error.add_note(f"at {where}")
     raise error
@@ -71,9 +73,12 @@ def _bytes(record: Any, name: str) -> Any:
 
 
 def identity_of(function: Any) -> Any:
-    """Return a digest that identifies a function by its code and the values that it uses. Names and None are unchanged.
+    """Return a digest that identifies a function by its code and the values that it uses.
 
-    Unlike in a checkpoint, the code counts: files that two versions of a function wrote must not be mixed.
+    Names and None are unchanged.
+
+    Unlike in a checkpoint, the code counts: files that two versions of a function wrote must not be
+    mixed.
 
     >>> one, same, other = map(identity_of, (lambda x: x + 1, lambda x: x + 1, lambda x: x + 2))
     >>> one == same, one == other
@@ -92,7 +97,11 @@ def identity_of(function: Any) -> Any:
 def _code(value: Any) -> Any:
     """Return JSON values that describe compiled code, without line numbers."""
     if isinstance(value, CodeType):
-        return [value.co_code.hex(), list(value.co_names), [_code(constant) for constant in value.co_consts]]
+        return [
+            value.co_code.hex(),
+            list(value.co_names),
+            [_code(constant) for constant in value.co_consts],
+        ]
     if isinstance(value, (tuple, frozenset)):
         found = [_code(item) for item in value]
         return found if isinstance(value, tuple) else sorted(map(repr, found))
@@ -105,19 +114,30 @@ class SingleNumbers:
     The numbers of an example are in arrays, even a single label.
 
     Args:
-        records: the first records. If a field has one number in each of them that has the field, it is expected to
-            have one number in all records.
+        records: the first records. If a field has one number in each of them that has the field, it
+            is expected to have one number in all records.
     """
 
     def __init__(self, records: Sequence[Any]) -> None:
-        found = [(name, value) for record in records if isinstance(record, dict) for name, value in record.items()]
+        found = [
+            (name, value)
+            for record in records
+            if isinstance(record, dict)
+            for name, value in record.items()
+        ]
         several = {name for name, value in found if not _is_single(value)}
-        self._names = [name for name in dict.fromkeys(name for name, _ in found) if name not in several]
+        self._names = [
+            name for name in dict.fromkeys(name for name, _ in found) if name not in several
+        ]
 
     def __call__(self, record: Any) -> Any:
         if not isinstance(record, dict):
             return record
-        single = {name: record[name][0] for name in self._names if name in record and _is_single(record[name])}
+        single = {
+            name: record[name][0]
+            for name in self._names
+            if name in record and _is_single(record[name])
+        }
         return {**record, **single}
 
 

@@ -2,7 +2,8 @@
 
     TARGET/train-0.array_record …      shards, when they are complete
     TARGET/manifest.json               appears last: the conversion is done
-    TARGET/.conversion/                during the conversion: plan.json, receipts of complete shards, files being written
+    TARGET/.conversion/                during the conversion: plan.json, receipts of complete
+    shards, files being written
 
 The files of a shard are renamed before its receipt is written. If the process is killed in between,
 the shard is converted again, to the same bytes. A shard may be converted twice at the same time, as
@@ -90,7 +91,10 @@ class Target(ABC):
 
     @abstractmethod
     def scratch(self) -> AbstractContextManager[str]:
-        """Yield a local folder for files that are being written. The folder is removed afterwards."""
+        """Yield a local folder for files that are being written.
+
+        The folder is removed afterwards.
+        """
 
     @abstractmethod
     def locked(self) -> AbstractContextManager[None]:
@@ -148,11 +152,15 @@ class Target(ABC):
         return self.held([receipt for receipt in found if receipt is not None])
 
     def _receipt_names(self) -> list[str]:
-        return [f"{WORKPLACE}/{name}" for name in self.names_in(WORKPLACE) if name.startswith(RECEIPT)]
+        return [
+            f"{WORKPLACE}/{name}" for name in self.names_in(WORKPLACE) if name.startswith(RECEIPT)
+        ]
 
     def held(self, receipts: Sequence[Receipt]) -> dict[str, Receipt]:
         """Return, in a dict by the name of the shard, the receipts whose files exist with the stated sizes."""
-        found = of_each(lambda each: all(self.size(file.name) == file.bytes for file in each.files), receipts)
+        found = of_each(
+            lambda each: all(self.size(file.name) == file.bytes for file in each.files), receipts
+        )
         return {receipt.name: receipt for receipt, is_there in zip(receipts, found) if is_there}
 
     def there(self, names: Sequence[str]) -> list[str]:
@@ -190,10 +198,16 @@ class Target(ABC):
             receipt: receipt, still without the list of files.
         """
         paths = [os.path.join(folder, os.path.basename(file)) for file in files]
-        written = [WrittenFile(file, os.path.getsize(path), _digest_of(path)) for file, path in zip(files, paths)]
+        written = [
+            WrittenFile(file, os.path.getsize(path), _digest_of(path))
+            for file, path in zip(files, paths)
+        ]
         for file, path in zip(files, paths):
             self.put(path, file)
-        self._write(f"{WORKPLACE}/{receipt_name(receipt.name)}", replace(receipt, files=tuple(written)).to_json())
+        self._write(
+            f"{WORKPLACE}/{receipt_name(receipt.name)}",
+            replace(receipt, files=tuple(written)).to_json(),
+        )
 
     @contextmanager
     def writes(self, name: str) -> Iterator[None]:
@@ -208,8 +222,8 @@ class Target(ABC):
             raise
         except OSError as error:
             raise ConversionError(
-                f"{shorten(self.place(name))} cannot be written: {shorten(error)}. Correct this, and "
-                "run the same conversion again. Finished shards are kept."
+                f"{shorten(self.place(name))} cannot be written: {shorten(error)}. Correct this, "
+                "and run the same conversion again. Finished shards are kept."
             ) from error
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:
@@ -217,7 +231,9 @@ class Target(ABC):
             self.write(name, json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n")
 
     def _read(self, name: str, parse: Callable[[Any], ReadT]) -> ReadT | None:
-        remedy = f"Remove the folder {shorten(self.path)}, and convert again, or pass another target."
+        remedy = (
+            f"Remove the folder {shorten(self.path)}, and convert again, or pass another target."
+        )
         if name.startswith(f"{WORKPLACE}/{RECEIPT}"):
             remedy = "Remove it, and convert again."  # only its shard is written again
         try:
@@ -228,7 +244,9 @@ class Target(ABC):
         except (OSError, ValueError, TypeError, KeyError) as error:
             if isinstance(error, OSError):
                 remedy = "Correct this, or pass another target."
-            raise ConversionError(f"{shorten(self.place(name))} cannot be read: {shorten(error)}. {remedy}") from error
+            raise ConversionError(
+                f"{shorten(self.place(name))} cannot be read: {shorten(error)}. {remedy}"
+            ) from error
 
 
 class LocalTarget(Target):
@@ -245,8 +263,8 @@ class LocalTarget(Target):
             raise self._not_writable(error) from error
         if not is_folder:
             raise ConversionError(
-                f"the target {shorten(self.path)} exists and is not a folder. Pass a folder, or a name that does not "
-                "exist yet."
+                f"the target {shorten(self.path)} exists and is not a folder. Pass a folder, or a "
+                "name that does not exist yet."
             )
 
     def opened(self, name: str) -> io.BufferedReader[Any]:
@@ -278,10 +296,13 @@ class LocalTarget(Target):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold a lock, and remove unfinished files that killed processes left. The lock ends with the process.
+        """Hold a lock, and remove unfinished files that killed processes left.
+
+        The lock ends with the process.
 
         Raises:
-            ConversionError: another process converts to this folder, or the folder cannot be written.
+            ConversionError: another process converts to this folder, or the folder cannot be
+                written.
         """
         try:
             os.makedirs(self.place(WORKPLACE), exist_ok=True)
@@ -291,8 +312,8 @@ class LocalTarget(Target):
         try:
             if not lock(file, wait=False):
                 raise ConversionError(
-                    f"another process is converting to {shorten(self.path)}. Wait until it is done, or pass another "
-                    "target."
+                    f"another process is converting to {shorten(self.path)}. Wait until it is "
+                    "done, or pass another target."
                 )
             self._clear()
             try:
@@ -345,7 +366,10 @@ class StoreTarget(Target):
 
     @contextmanager
     def scratch(self) -> Iterator[str]:
-        """Yield a temporary folder of the system. It must have space for the shards that are being written."""
+        """Yield a temporary folder of the system.
+
+        It must have space for the shards that are being written.
+        """
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
             yield folder
 
@@ -371,7 +395,13 @@ def _plan_of(values: Any) -> dict[str, Any]:
     """
     check_names([str(shard["name"]) for shard in values["shards"]])
     shards = [
-        {"name": str(shard["name"]), "parts": [asdict(InputPart(**part)) for part in shard["parts"]]}
+        {
+            "name": str(shard["name"]),
+            "parts": [asdict(InputPart(**part)) for part in shard["parts"]],
+        }
         for shard in values["shards"]
     ]
-    return {"identity": {part: dict(values["identity"][part]) for part in ("source", "options")}, "shards": shards}
+    return {
+        "identity": {part: dict(values["identity"][part]) for part in ("source", "options")},
+        "shards": shards,
+    }

@@ -1,6 +1,7 @@
 """Writes `llms.txt`, and the list of names in `for-assistants.md`: `python docs/assistants.py`.
 
-In: the lists of pages, and the docstrings of what the reference names. Out: two files, which a test holds against these.
+In: the lists of pages, and the docstrings of what the reference names. Out: two files, which a test
+holds against these.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def llms() -> str:
     """The text of llms.txt: what headrace is, and each page with its line, as https://llmstxt.org has it."""
     about = (DOCS / "index.md").read_text().split("\n\n")[1].replace("\n", " ")
     lines = ["# headrace", "", f"> {about}", ""]
-    lines += ["A coding assistant needs one page: [for assistants](for-assistants.md), with all names.", ""]
+    lines += [
+        "A coding assistant needs one page: [for assistants](for-assistants.md), with all names.",
+        "",
+    ]
     for path in LISTS:
         page = DOCS / path
         lines += [f"## {page.read_text().partition(chr(10))[0].removeprefix('# ')}", ""]
@@ -45,23 +49,37 @@ def names() -> str:
     order = re.findall(r"^\* \[(.*)\]\((.*)\): ", (DOCS / "api/index.md").read_text(), re.MULTILINE)
     told: set[str] = set()
     found = {title: _lines_of(DOCS / "api" / file, told) for title, file in order}
-    return "".join(f"\n## {title}\n\n" + "\n".join(lines) + "\n" for title, lines in found.items() if lines)
+    return "".join(
+        f"\n## {title}\n\n" + "\n".join(lines) + "\n" for title, lines in found.items() if lines
+    )
 
 
 def _lines_of(page: Path, told: set[str]) -> list[str]:
-    """Of the names on a page of the reference. Methods that were told of another class are listed without their use."""
+    """Of the names on a page of the reference.
+
+    Methods that were told of another class are listed without their use.
+    """
     lines = []
-    directive = r"^\.\. auto(?:class|function|exception):: (headrace\.[\w.]+)(\(\))?\n((?:   :.*\n)*)"
+    directive = (
+        r"^\.\. auto(?:class|function|exception):: (headrace\.[\w.]+)(\(\))?\n((?:   :.*\n)*)"
+    )
     text = page.read_text()
     for module in re.findall(r"^\.\. automodule:: (.*)$", text, re.MULTILINE):
-        errors = [thing for thing in vars(resolve_name(module)).values() if getattr(thing, "__module__", "") == module]
+        errors = [
+            thing
+            for thing in vars(resolve_name(module)).values()
+            if getattr(thing, "__module__", "") == module
+        ]
         lines += [f"* `{module}.{error.__name__}`: {_first_line(error)}" for error in errors]
     for name, made_by_others, options in re.findall(directive, text, re.MULTILINE):
         thing = resolve_name(name)
         lines += [f"* `{name}{'' if made_by_others else _arguments(thing)}`: {_first_line(thing)}"]
         if ":members:" in options and inspect.isclass(thing):
             members = [
-                (member, f"  * `.{member}{'' if isinstance(it, property) else _arguments(it)}`: {_first_line(it)}")
+                (
+                    member,
+                    f"  * `.{member}{'' if isinstance(it, property) else _arguments(it)}`: {_first_line(it)}",
+                )
                 for member, it in _members(thing)
             ]
             lines += [line for _, line in members if line not in told]
@@ -73,7 +91,9 @@ def _lines_of(page: Path, told: set[str]) -> list[str]:
 
 def _members(kind: type) -> list[tuple[str, Any]]:
     """Its public methods and properties that have a docstring, but for those that only our tools or the loader use."""
-    named = ((name, inspect.getattr_static(kind, name)) for name in dir(kind) if not name.startswith("_"))
+    named = (
+        (name, inspect.getattr_static(kind, name)) for name in dir(kind) if not name.startswith("_")
+    )
     of_loader = vars(VectorSampler)
     return [
         (name, thing if isinstance(thing, property) else getattr(kind, name))
@@ -90,7 +110,9 @@ def _arguments(thing: Any) -> str:
         return ""
     try:
         parameters = [
-            one for one in inspect.signature(thing).parameters.values() if one.name not in ("self", "unnamed")
+            one
+            for one in inspect.signature(thing).parameters.values()
+            if one.name not in ("self", "unnamed")
         ]
     except (TypeError, ValueError):
         return ""

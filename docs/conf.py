@@ -39,7 +39,8 @@ myst_enable_extensions = ["attrs_inline"]
 copybutton_prompt_text = ">>> |\\.\\.\\. |\\$ "
 copybutton_prompt_is_regexp = True
 
-default_role = "py:obj"  # docstrings write `names` as Markdown does: these become links where they are names of ours
+# docstrings write `names` as Markdown does: these become links where they are names of ours
+default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
@@ -50,17 +51,24 @@ maximum_signature_line_length = 100
 def _contents(text: str, folder: Path) -> str:
     """The tables of contents that Sphinx asks for, hidden: one for each heading of a page that lists others.
 
-    The how-tos are in the table of the whole site, by their headings, and not below one entry of it.
+    The how-tos are in the table of the whole site, by their headings, and not below one entry of
+    it.
     """
     tables = []
     for section in re.split(r"^## ", text, flags=re.MULTILINE):
         entries = re.findall(r"^\* \[(.*?)\]\((?!\.\./)([^)#]+)\.md\)", section, re.MULTILINE)
         caption = section.partition("\n")[0].removeprefix("# ")
         lines = "\n".join(f"{title} <{page}>" for title, page in entries)
-        tables += [f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{lines}\n```\n"] * bool(entries)
+        tables += [f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{lines}\n```\n"] * bool(
+            entries
+        )
         if "how-to/index" in lines:
             how_tos = (folder / "how-to" / "index.md").read_text()
-            tables.append(_contents(re.sub(r"^(\* \[.*?\]\()", r"\1how-to/", how_tos, flags=re.MULTILINE), folder))
+            tables.append(
+                _contents(
+                    re.sub(r"^(\* \[.*?\]\()", r"\1how-to/", how_tos, flags=re.MULTILINE), folder
+                )
+            )
     return "\n".join(tables)
 
 
@@ -80,7 +88,9 @@ def _with_summary(app: object, page: str, source: list[str]) -> None:
     """A page of the reference begins with a table: each name, and the first line of its docstring."""
     if not page.startswith("api/"):
         return
-    named = re.findall(r"^\.\. auto(?:class|function|exception):: (headrace\.[\w.]+)", source[0], re.MULTILINE)
+    named = re.findall(
+        r"^\.\. auto(?:class|function|exception):: (headrace\.[\w.]+)", source[0], re.MULTILINE
+    )
     rows = [f"| {{py:obj}}`~{name}` | {_first_line(name)} |" for name in named]
     if len(rows) > 1:
         table = "\n".join(["| name | use |", "|---|---|", *rows, "", ""])
@@ -98,7 +108,9 @@ def _first_line(name: str) -> str:
 
 def _commands() -> str:
     """What `--help` prints of each command."""
-    (commands,) = (action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction))
+    (commands,) = (
+        action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)
+    )
     helps = ((name, command.format_help()) for name, command in commands.choices.items())
     return "\n".join(f"## `headrace {name}`\n\n```text\n{text}```\n" for name, text in helps)
 
@@ -115,8 +127,13 @@ def _with_messages(app: object, page: str, source: list[str]) -> None:
         source[0] += f"\n## Messages\n\nValues are written as `…`.\n\n{table()}"
 
 
-def _with_sections(app: object, kind: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """`Args:` and `Raises:` become lists. Properties are taken for methods, as a colon is no type in them."""
+def _with_sections(
+    app: object, kind: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
+    """`Args:` and `Raises:` become lists.
+
+    Properties are taken for methods, as a colon is no type in them.
+    """
     config = Config(napoleon_use_rtype=False, napoleon_use_ivar=True)
     kind = "method" if kind == "property" else kind
     lines[:] = GoogleDocstring(lines, config, app, kind, name, thing, options).lines()

@@ -3,12 +3,16 @@
     pip install headrace
     python examples/async_source.py [--out DIR]
 
-1. A small HTTP service is started on this machine. It answers each request after 20 ms, as one far away would.
-2. `Service` is a source whose reads are coroutines: `async def __getitem__`. The loader has hundreds of them under way.
+1. A small HTTP service is started on this machine. It answers each request after 20 ms, as one far
+   away would.
+2. `Service` is a source whose reads are coroutines: `async def __getitem__`. The loader has
+   hundreds of them under way.
 3. The service counts the requests that it works on at the same time.
-4. A loader that is resumed from a state gives the rest of the same stream, also with worker processes.
+4. A loader that is resumed from a state gives the rest of the same stream, also with worker
+   processes.
 
-Each claim that is printed as "verified" was checked; one that fails ends the program with exit code 1.
+Each claim that is printed as "verified" was checked; one that fails ends the program with exit code
+1.
 """
 
 import argparse
@@ -53,7 +57,8 @@ class Server:
             writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + record)
             await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # who asked does not want to know any more: a loader that is closed cancels its reads
+            # who asked does not want to know any more: a loader that is closed cancels its reads
+            pass
         finally:
             self.under_way -= 1
             writer.close()
@@ -69,7 +74,10 @@ class Server:
 
 
 class Service:
-    """The records of the service. With an HTTP library, a session would be made in the first read, and kept."""
+    """The records of the service.
+
+    With an HTTP library, a session would be made in the first read, and kept.
+    """
 
     def __init__(self, port):
         self.port = port
@@ -90,7 +98,9 @@ class Service:
 
 def make(port, worker_count=0):
     """A loader of the service."""
-    return headrace.load(Service(port), shuffle=True, seed=0, num_epochs=1, batch_size=100, worker_count=worker_count)
+    return headrace.load(
+        Service(port), shuffle=True, seed=0, num_epochs=1, batch_size=100, worker_count=worker_count
+    )
 
 
 def verify(claim, holds):
@@ -102,14 +112,21 @@ def verify(claim, holds):
 
 def main():
     """Run the example."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", help="not used: nothing is written")
     parser.parse_args()
     with Server() as server:
         batches = list(make(server.port))
         keys = np.concatenate([batch["x"] for batch in batches])
-        verify(f"{RECORDS:,} records came, each once", sorted(keys.tolist()) == list(range(RECORDS)))
-        verify("each is what the service has for its key", all((b["y"] == b["x"] ** 2).all() for b in batches))
+        verify(
+            f"{RECORDS:,} records came, each once", sorted(keys.tolist()) == list(range(RECORDS))
+        )
+        verify(
+            "each is what the service has for its key",
+            all((b["y"] == b["x"] ** 2).all() for b in batches),
+        )
         verify(f"{server.most} requests were under way at the same time", 100 < server.most <= 500)
 
         iterator = iter(make(server.port))
@@ -121,7 +138,10 @@ def main():
             again = iter(make(server.port, worker_count=workers))
             again.set_state(state)
             rest = np.concatenate([batch["x"] for batch in again])
-            verify(f"resumed with {workers} workers: the rest of the same stream", (rest == keys[700:]).all())
+            verify(
+                f"resumed with {workers} workers: the rest of the same stream",
+                (rest == keys[700:]).all(),
+            )
 
 
 if __name__ == "__main__":

@@ -3,13 +3,15 @@
     pip install "headrace[jax,array-record,tfrecord,beam]" scikit-learn
     python examples/convert_digits.py [--out DIR]
 
-1. The 1,797 digits that ship inside scikit-learn are written to four TFRecord files, one of them compressed.
+1. The 1,797 digits that ship inside scikit-learn are written to four TFRecord files, one of them
+   compressed.
 2. `headrace convert` is killed while it works, and run again.
 3. The same is done as a pipeline of Apache Beam, on its local runner.
 4. Both must be the same bytes, be what their manifests say, and hold every digit in its place.
 5. A small network learns from the converted files, shuffled.
 
-Each claim that is printed as "verified" was checked; one that fails ends the program with exit code 1.
+Each claim that is printed as "verified" was checked; one that fails ends the program with exit code
+1.
 """
 
 import argparse
@@ -95,18 +97,28 @@ def train_step(weights, batch):
         scores = jax.nn.log_softmax(apply(weights, batch["image"]))
         return -jnp.take_along_axis(scores, batch["label"][:, None], 1).mean()
 
-    return jax.tree.map(lambda weight, slope: weight - 0.3 * slope, weights, jax.grad(loss)(weights))
+    return jax.tree.map(
+        lambda weight, slope: weight - 0.3 * slope, weights, jax.grad(loss)(weights)
+    )
 
 
 def trained(folder):
     """The share of the digits that are recognised after the training, of those that it has not seen."""
     records = headrace.ArrayRecordDataSource(folder)
     keys = np.arange(len(records))
-    training, test = (records.__getitems__(keys[keys % 5 == 0] if unseen else keys[keys % 5 != 0]) for unseen in (0, 1))
+    training, test = (
+        records.__getitems__(keys[keys % 5 == 0] if unseen else keys[keys % 5 != 0])
+        for unseen in (0, 1)
+    )
     dice = np.random.default_rng(0)
     shapes = ((64, 64), (64, 10))
-    weights = [(dice.normal(0, 0.1, shape).astype(np.float32), np.zeros(shape[1], np.float32)) for shape in shapes]
-    loader = headrace.load(training, shuffle=True, seed=0, transformations=[decode], batch_size=64, drop_remainder=True)
+    weights = [
+        (dice.normal(0, 0.1, shape).astype(np.float32), np.zeros(shape[1], np.float32))
+        for shape in shapes
+    ]
+    loader = headrace.load(
+        training, shuffle=True, seed=0, transformations=[decode], batch_size=64, drop_remainder=True
+    )
     for _, batch in zip(range(STEPS), loader):
         weights = train_step(weights, batch)
     unseen = [decode(record) for record in test]
@@ -123,7 +135,9 @@ def verified(claim, holds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("digits-converted"), help="folder for all files")
+    parser.add_argument(
+        "--out", type=Path, default=Path("digits-converted"), help="folder for all files"
+    )
     out = parser.parse_args().out
     for name in ("tfrecord", "here", "beam"):
         shutil.rmtree(out / name, ignore_errors=True)
@@ -139,17 +153,29 @@ def main():
     try:
         import apache_beam  # noqa: F401
     except ImportError:
-        print('Apache Beam is not installed (pip install "headrace[beam]"): the second way is left out')
+        print(
+            'Apache Beam is not installed (pip install "headrace[beam]"): the second way is left out'
+        )
     else:
         temporary = out / "temporary"
         temporary.mkdir(exist_ok=True)
         environment = {**os.environ, "TMPDIR": str(temporary)}  # Beam leaves folders there
-        subprocess.run(command(out / "tfrecord", out / "beam", "--runner", "DirectRunner"), check=True, env=environment)
+        subprocess.run(
+            command(out / "tfrecord", out / "beam", "--runner", "DirectRunner"),
+            check=True,
+            env=environment,
+        )
         shutil.rmtree(temporary)
-        verified("a pipeline of Apache Beam writes the same bytes", content(out / "here") == content(out / "beam"))
+        verified(
+            "a pipeline of Apache Beam writes the same bytes",
+            content(out / "here") == content(out / "beam"),
+        )
 
     accuracy = trained(out / "here")
-    verified(f"a network that learned from them recognises {accuracy:.1%} of the other digits", accuracy > 0.95)
+    verified(
+        f"a network that learned from them recognises {accuracy:.1%} of the other digits",
+        accuracy > 0.95,
+    )
 
 
 if __name__ == "__main__":

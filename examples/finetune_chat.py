@@ -1,14 +1,15 @@
 """Fine-tune on chats of unequal length: few shapes, hosts that finish together, and a restart on fewer devices.
 
-    chats ─► tokens, loss mask ─► batches of at most 4,096 tokens, in 4 shapes ─► 2 hosts of 4 devices, then 1 host of 4
+    chats ─► tokens, loss mask ─► batches of at most 4,096 tokens, in 4 shapes ─► 2 hosts of 4
+    devices, then 1 host of 4
 
-1. Two processes ("hosts", of four devices each) train a small transformer on 8 devices. They stop in the middle of an epoch,
-   each with its state, a line of JSON.
+1. Two processes ("hosts", of four devices each) train a small transformer on 8 devices. They stop
+   in the middle of an epoch, each with its state, a line of JSON.
 2. One process of four devices goes on from both states, to the end of the last epoch.
 
-Only the bytes of answers count in the loss. Each process writes down what it trained on. In the end each chat must have come
-once in each epoch, both hosts must have had the same shape at each step, and no process may have compiled more often than there
-are shapes.
+Only the bytes of answers count in the loss. Each process writes down what it trained on. In the end
+each chat must have come once in each epoch, both hosts must have had the same shape at each step,
+and no process may have compiled more often than there are shapes.
 
     python examples/finetune_chat.py [--out FOLDER]
 """
@@ -26,7 +27,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-os.environ["JAX_PLATFORMS"] = "cpu"  # the devices are the CPU's; leave it out where there are others
+os.environ["JAX_PLATFORMS"] = (
+    "cpu"  # the devices are the CPU's; leave it out where there are others
+)
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +48,10 @@ WIDTH, RATE = 64, 3e-3
 
 
 def chats():
-    """Questions and answers: the answer is the question in capitals. Most are short, a few are long."""
+    """Questions and answers: the answer is the question in capitals.
+
+    Most are short, a few are long.
+    """
     random = np.random.default_rng(0)
     words = [
         "the",
@@ -72,7 +78,10 @@ def chats():
 
 def encoded(chat):
     """The bytes of a chat, and of which of them the model is to learn to write."""
-    parts = [(role, np.frombuffer(f"{role[0]}:{text}\n".encode(), np.uint8)) for role, text in chat["turns"]]
+    parts = [
+        (role, np.frombuffer(f"{role[0]}:{text}\n".encode(), np.uint8))
+        for role, text in chat["turns"]
+    ]
     tokens = np.concatenate([part for _, part in parts])
     learned = np.concatenate([np.full(len(part), role == "assistant") for role, part in parts])
     return {"tokens": tokens, "loss_mask": learned, "id": chat["id"]}
@@ -103,7 +112,9 @@ def initial_state():
         "narrow": (4 * WIDTH, WIDTH),
         "out": (WIDTH, 256),
     }
-    weights = {name: np.float32(rng.normal(0, shape[0] ** -0.5, shape)) for name, shape in shapes.items()}
+    weights = {
+        name: np.float32(rng.normal(0, shape[0] ** -0.5, shape)) for name, shape in shapes.items()
+    }
     zeros = jax.tree.map(np.zeros_like, weights)
     return {"step": np.int32(0), "weights": weights, "mean": zeros, "square": zeros}
 
@@ -118,7 +129,9 @@ def loss_of(weights, batch):
     x = x + jax.nn.softmax(jnp.where(sees, likeness, -1e9)) @ value @ weights["mix"]
     x = x + jax.nn.gelu(x @ weights["widen"]) @ weights["narrow"]
     likely = jax.nn.log_softmax(x @ weights["out"])
-    losses = -jnp.take_along_axis(likely, batch["tokens"][:, 1:, None].astype(jnp.int32), axis=-1)[..., 0]
+    losses = -jnp.take_along_axis(likely, batch["tokens"][:, 1:, None].astype(jnp.int32), axis=-1)[
+        ..., 0
+    ]
     counted = batch["loss_mask"][:, 1:] & batch["mask"][:, 1:]
     return jnp.where(counted, losses, 0).sum() / jnp.maximum(counted.sum(), 1)
 
@@ -136,7 +149,9 @@ def update(state, batch):
     mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state["mean"], gradient)
     square = jax.tree.map(lambda s, g: 0.99 * s + 0.01 * g * g, state["square"], gradient)
     rate = RATE * jnp.sqrt(1 - 0.99**step) / (1 - 0.9**step)
-    weights = jax.tree.map(lambda w, m, s: w - rate * m / (jnp.sqrt(s) + 1e-8), state["weights"], mean, square)
+    weights = jax.tree.map(
+        lambda w, m, s: w - rate * m / (jnp.sqrt(s) + 1e-8), state["weights"], mean, square
+    )
     return {"step": step, "weights": weights, "mean": mean, "square": square}, loss
 
 
@@ -145,12 +160,17 @@ def update(state, batch):
 
 def local(batch):
     """The rows of a global batch that are on this process's devices."""
-    return {name: np.concatenate([shard.data for shard in leaf.addressable_shards]) for name, leaf in batch.items()}
+    return {
+        name: np.concatenate([shard.data for shard in leaf.addressable_shards])
+        for name, leaf in batch.items()
+    }
 
 
 def host(index, count, port, folder):
     """Train from the saved states, if there are any; a line of the ledger for each step."""
-    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"  # read when jax needs a device
+    os.environ["XLA_FLAGS"] = (
+        f"--xla_force_host_platform_device_count={DEVICES}"  # read when jax needs a device
+    )
     if count > 1:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         jax.distributed.initialize(f"localhost:{port}", count, index)
@@ -163,7 +183,10 @@ def host(index, count, port, folder):
         leaves = np.load(folder / "weights.npz")
         state = jax.tree.unflatten(jax.tree.structure(state), [leaves[name] for name in leaves])
     state = jax.device_put(state, everywhere)
-    with iter(stream.to_device((mesh, "data"))) as feeder, (folder / f"{index}-of-{count}.jsonl").open("w") as lines:
+    with (
+        iter(stream.to_device((mesh, "data"))) as feeder,
+        (folder / f"{index}-of-{count}.jsonl").open("w") as lines,
+    ):
         if states:
             feeder.set_states([path.read_bytes() for path in states])
         for batch in feeder:
@@ -196,7 +219,9 @@ def run(folder, count):
         port = free.getsockname()[1]
     command = [sys.executable, __file__, "--out", str(folder), "--host"]
     hosts = [
-        subprocess.Popen([*command, str(index), str(count), str(port)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, str(index), str(count), str(port)], stdout=subprocess.PIPE, text=True
+        )
         for index in range(count)
     ]
     try:
@@ -205,7 +230,8 @@ def run(folder, count):
         for process in hosts:
             process.kill()
     verify(
-        all(process.returncode == 0 for process in hosts), f"{count} of {count} hosts trained, {DEVICES} devices each"
+        all(process.returncode == 0 for process in hosts),
+        f"{count} of {count} hosts trained, {DEVICES} devices each",
     )
     paths = [folder / f"{index}-of-{count}.jsonl" for index in range(count)]
     return [list(map(json.loads, path.read_text().splitlines())) for path in paths], [
@@ -221,10 +247,19 @@ def verify(holds, claim):
 
 
 def in_random_order(lengths, rows):
-    """The padding of batches of `rows` chats, each padded to its longest; the slower host of a step beside the mean of both."""
-    chosen = np.random.default_rng(0).permutation(lengths)[: len(lengths) // (2 * rows) * 2 * rows].reshape(-1, 2, rows)
+    """The padding of batches of `rows` chats, each padded to its longest.
+
+    The slower host of a step beside the mean of both.
+    """
+    chosen = (
+        np.random.default_rng(0)
+        .permutation(lengths)[: len(lengths) // (2 * rows) * 2 * rows]
+        .reshape(-1, 2, rows)
+    )
     padded = chosen.max(axis=2)
-    return 1 - chosen.sum() / (padded.sum() * rows), (padded.max(axis=1) / padded.mean(axis=1)).mean()
+    return 1 - chosen.sum() / (padded.sum() * rows), (
+        padded.max(axis=1) / padded.mean(axis=1)
+    ).mean()
 
 
 def main(out):
@@ -239,22 +274,31 @@ def main(out):
     lines = [line for each in (*first, *last) for line in each]
 
     shapes = {tuple(line["shape"]) for line in lines}
-    verify(len(shapes) <= SHAPES, f"{len(lines)} batches have {len(shapes)} shapes: {sorted(shapes)}")
+    verify(
+        len(shapes) <= SHAPES, f"{len(lines)} batches have {len(shapes)} shapes: {sorted(shapes)}"
+    )
     most = max(map(len, (*first_compiled, *last_compiled)))
     verify(most <= SHAPES, f"no host compiled its step more than {most} times")
     same = all(one["shape"] == two["shape"] for one, two in zip(*first, strict=True))
     verify(same, f"both hosts had the same shape at each of {len(first[0])} steps")
     came = Counter(number for line in lines for number in line["ids"])
-    verify(came == Counter([*range(CHATS)] * EPOCHS), f"each of {CHATS} chats came once in each of {EPOCHS} epochs")
+    verify(
+        came == Counter([*range(CHATS)] * EPOCHS),
+        f"each of {CHATS} chats came once in each of {EPOCHS} epochs",
+    )
     losses = [line["loss"] for line in (*first[0], *last[0])]
-    verify(np.mean(losses[-5:]) < 0.7 * losses[0], f"the loss fell from {losses[0]:.2f} to {np.mean(losses[-5:]):.2f}")
+    verify(
+        np.mean(losses[-5:]) < 0.7 * losses[0],
+        f"the loss fell from {losses[0]:.2f} to {np.mean(losses[-5:]):.2f}",
+    )
 
     lengths = np.minimum([len(encoded(chat)["tokens"]) for chat in chats()], LONGEST)
     padding = 1 - lengths.sum() * EPOCHS / sum(np.prod(line["shape"]) for line in lines)
     others, behind = in_random_order(lengths, round(np.mean([line["shape"][0] for line in lines])))
     print(f"{padding:.0%} of the tokens are padding, and both hosts of a step have as many")
     print(
-        f"in random order {others:.0%} would be, and the slower host of a step would have {behind:.2f} times the mean"
+        f"in random order {others:.0%} would be, and the slower host of a step would have "
+        f"{behind:.2f} times the mean"
     )
     shutil.rmtree(folder)
     print(f"{time.perf_counter() - began:.0f} s")
@@ -262,7 +306,9 @@ def main(out):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files"
+    )
     parser.add_argument("--host", type=int, nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.host:

@@ -1,8 +1,9 @@
 """Decode, crop and flip JPEG photographs in worker processes, with a live throughput line.
 
-The two photographs that ship inside scikit-learn are cut into 256×256 tiles and written to an ArrayRecord file of JPEGs.
-Workers read, decode, crop at random to 224×224, flip at random and batch them; the batches arrive through shared memory.
-The program checks that two workers give, byte for byte, the stream of none, and that no process is left.
+The two photographs that ship inside scikit-learn are cut into 256×256 tiles and written to an
+ArrayRecord file of JPEGs. Workers read, decode, crop at random to 224×224, flip at random and batch
+them; the batches arrive through shared memory. The program checks that two workers give, byte for
+byte, the stream of none, and that no process is left.
 
     python examples/jpeg_workers.py [--out FOLDER] [--workers 2] [--batches 60]
 """
@@ -23,7 +24,14 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 from tqdm import tqdm
 
-from headrace import ArrayRecordDataSource, Batch, DataLoader, IndexSampler, MapTransform, RandomMapTransform
+from headrace import (
+    ArrayRecordDataSource,
+    Batch,
+    DataLoader,
+    IndexSampler,
+    MapTransform,
+    RandomMapTransform,
+)
 
 TILE, CROP, BATCH = 256, 224, 64
 
@@ -35,7 +43,9 @@ def write_tiles(path):
         for top in range(0, photograph.shape[0] - TILE + 1, 24):
             for left in range(0, photograph.shape[1] - TILE + 1, 24):
                 jpeg = io.BytesIO()
-                Image.fromarray(photograph[top : top + TILE, left : left + TILE]).save(jpeg, "JPEG", quality=90)
+                Image.fromarray(photograph[top : top + TILE, left : left + TILE]).save(
+                    jpeg, "JPEG", quality=90
+                )
                 writer.write(jpeg.getvalue())
     writer.close()
 
@@ -69,7 +79,10 @@ def make_loader(path, worker_count):
 def run(path, worker_count, batches):
     """Pull batches through; their digest, and images per second after the first batch."""
     digest = hashlib.sha256()
-    with iter(make_loader(path, worker_count)) as iterator, tqdm(total=batches * BATCH, unit="image") as line:
+    with (
+        iter(make_loader(path, worker_count)) as iterator,
+        tqdm(total=batches * BATCH, unit="image") as line,
+    ):
         line.set_description(f"{worker_count} workers")
         first = next(iterator)
         digest.update(first.tobytes())
@@ -101,7 +114,9 @@ def main(out, workers, batches):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files"
+    )
     parser.add_argument("--workers", type=int, default=2, help="number of workers")
     parser.add_argument("--batches", type=int, default=60, help="number of batches to measure")
     arguments = parser.parse_args()

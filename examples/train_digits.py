@@ -5,11 +5,14 @@
 
 1. The digits that ship inside scikit-learn are written to an ArrayRecord file, once.
 2. A run trains a small convolutional network from beginning to end.
-3. A second run trains to the middle of an epoch, saves model and loader with Orbax, and its process ends.
+3. A second run trains to the middle of an epoch, saves model and loader with Orbax, and its process
+   ends.
 4. A third process restores both and trains to the end.
-5. The two ends must agree in every bit: each step's loss, all weights, Adam's moments, the loader's place.
+5. The two ends must agree in every bit: each step's loss, all weights, Adam's moments, the loader's
+   place.
 
-Each claim that is printed as "verified" was checked; one that fails ends the program with exit code 1.
+Each claim that is printed as "verified" was checked; one that fails ends the program with exit code
+1.
 """
 
 import argparse
@@ -20,7 +23,9 @@ import sys
 import time
 from pathlib import Path
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")  # an accelerator may add up in another order each time
+os.environ.setdefault(
+    "JAX_PLATFORMS", "cpu"
+)  # an accelerator may add up in another order each time
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +42,8 @@ STEPS = 600  # 26.7 epochs
 HALF = STEPS // 2  # in the middle of the 14th epoch
 LEARNING_RATE = 2e-3
 
-# ---- The records: 64 bytes of pixels, 0 to 16, and 1 byte of label -------------------------------------------------
+# ---- The records: 64 bytes of pixels, 0 to 16, and 1 byte of label
+# -------------------------------------------------
 
 
 def write_digits(path):
@@ -54,7 +60,10 @@ def write_digits(path):
 
 
 class Part:
-    """Some records of a source; a data source itself. Keys outside the part cannot be reached through it."""
+    """Some records of a source; a data source itself.
+
+    Keys outside the part cannot be reached through it.
+    """
 
     def __init__(self, source, keys):
         self.source, self.keys = source, keys
@@ -76,7 +85,8 @@ def split(path):
     return Part(records, keys[keys % 5 != 0]), Part(records, keys[keys % 5 == 0])
 
 
-# ---- From record to batch ------------------------------------------------------------------------------------------
+# ---- From record to batch
+# ------------------------------------------------------------------------------------------
 
 
 def decode(record):
@@ -104,7 +114,12 @@ def training_batches(path):
     return DataLoader(
         data_source=training,
         sampler=IndexSampler(len(training), shuffle=True, seed=SEED),
-        operations=[MapTransform(decode), RandomMapTransform(shift), MapTransform(normalise), Batch(BATCH_SIZE)],
+        operations=[
+            MapTransform(decode),
+            RandomMapTransform(shift),
+            MapTransform(normalise),
+            Batch(BATCH_SIZE),
+        ],
     )
 
 
@@ -118,7 +133,8 @@ def test_batches(path):
     )
 
 
-# ---- The network and Adam, in plain JAX ----------------------------------------------------------------------------
+# ---- The network and Adam, in plain JAX
+# ----------------------------------------------------------------------------
 
 
 def initial_state():
@@ -133,14 +149,22 @@ def initial_state():
         for name, shape in shapes.items()
     }
     zeros = jax.tree.map(jnp.zeros_like, params)
-    return {"step": jnp.int32(0), "params": params, "mean": zeros, "square": zeros, "losses": jnp.zeros(STEPS)}
+    return {
+        "step": jnp.int32(0),
+        "params": params,
+        "mean": zeros,
+        "square": zeros,
+        "losses": jnp.zeros(STEPS),
+    }
 
 
 def logits(params, images):
     """Two convolutions, one pooling, one dense layer: float32[batch, 8, 8, 1] to float32[batch, 10]."""
     hidden, layout = images, ("NHWC", "HWIO", "NHWC")
     for layer in (params["conv1"], params["conv2"]):
-        hidden = jax.lax.conv_general_dilated(hidden, layer["weight"], (1, 1), "SAME", dimension_numbers=layout)
+        hidden = jax.lax.conv_general_dilated(
+            hidden, layer["weight"], (1, 1), "SAME", dimension_numbers=layout
+        )
         hidden = jax.nn.relu(hidden + layer["bias"])
     hidden = hidden.reshape(-1, 4, 2, 4, 2, 64).max(axis=(2, 4))  # the largest of each 2 × 2 pixels
     return hidden.reshape(len(images), -1) @ params["dense"]["weight"] + params["dense"]["bias"]
@@ -161,25 +185,35 @@ def update(state, batch):
     square = jax.tree.map(lambda s, g: 0.999 * s + 0.001 * g * g, state["square"], gradient)
     rate = LEARNING_RATE * (1 + jnp.cos(jnp.pi * step / STEPS)) / 2
     rate = rate * jnp.sqrt(1 - 0.999**step) / (1 - 0.9**step)
-    params = jax.tree.map(lambda p, m, s: p - rate * m / (jnp.sqrt(s) + 1e-8), state["params"], mean, square)
+    params = jax.tree.map(
+        lambda p, m, s: p - rate * m / (jnp.sqrt(s) + 1e-8), state["params"], mean, square
+    )
     losses = state["losses"].at[state["step"]].set(loss)
     return {"step": step, "params": params, "mean": mean, "square": square, "losses": losses}
 
 
-# ---- Training: from the last checkpoint, if there is one, to step `until`, where the next one is saved -------------
+# ---- Training: from the last checkpoint, if there is one, to step `until`, where the next one is
+# saved -------------
 
 
 def train(path, checkpoints, until):
     """The state of the model and of the loader at step `until`."""
     state = initial_state()
-    with ocp.CheckpointManager(checkpoints.absolute()) as manager, iter(training_batches(path)) as batches:
+    with (
+        ocp.CheckpointManager(checkpoints.absolute()) as manager,
+        iter(training_batches(path)) as batches,
+    ):
         start = manager.latest_step() or 0
         if start:
-            wanted = ocp.args.Composite(model=ocp.args.StandardRestore(state), loader=ocp.args.JsonRestore())
+            wanted = ocp.args.Composite(
+                model=ocp.args.StandardRestore(state), loader=ocp.args.JsonRestore()
+            )
             saved = manager.restore(start, args=wanted)
             state = saved.model
             batches.load_state_dict(saved.loader)
-        steps = tqdm(range(start, until), f"process {os.getpid()}", initial=start, total=STEPS, unit=" steps")
+        steps = tqdm(
+            range(start, until), f"process {os.getpid()}", initial=start, total=STEPS, unit=" steps"
+        )
         for step in steps:
             state = update(state, next(batches))
             if step % 50 == 49:
@@ -189,7 +223,8 @@ def train(path, checkpoints, until):
         return jax.device_get(state), batches.state_dict()
 
 
-# ---- What is claimed, and the picture ------------------------------------------------------------------------------
+# ---- What is claimed, and the picture
+# ------------------------------------------------------------------------------
 
 
 def verify(holds, claim):
@@ -206,11 +241,21 @@ def plot(losses, resumed, accuracy, path):
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     axes.semilogy(losses, color="0.75", linewidth=4, label="uninterrupted run")
-    axes.semilogy(range(HALF), resumed[:HALF], color="tab:blue", linewidth=1, label="stopped half-way …")
-    axes.semilogy(range(HALF, STEPS), resumed[HALF:], color="tab:red", linewidth=1, label="… restored in a new process")
+    axes.semilogy(
+        range(HALF), resumed[:HALF], color="tab:blue", linewidth=1, label="stopped half-way …"
+    )
+    axes.semilogy(
+        range(HALF, STEPS),
+        resumed[HALF:],
+        color="tab:red",
+        linewidth=1,
+        label="… restored in a new process",
+    )
     axes.axvline(HALF, color="black", linewidth=1, linestyle=":")
     axes.set(xlabel="step", ylabel="training loss (cross-entropy)", xlim=(0, STEPS))
-    axes.set_title(f"Handwritten digits: {accuracy:.1%} of the test part right; both curves equal in every bit")
+    axes.set_title(
+        f"Handwritten digits: {accuracy:.1%} of the test part right; both curves equal in every bit"
+    )
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
@@ -236,14 +281,20 @@ def main(out):
         command = [sys.executable, __file__, "--out", str(out), "--continue-until", str(until)]
         subprocess.run(command, check=True)
     with ocp.CheckpointManager((out / "interrupted").absolute()) as manager:
-        wanted = ocp.args.Composite(model=ocp.args.StandardRestore(model), loader=ocp.args.JsonRestore())
+        wanted = ocp.args.Composite(
+            model=ocp.args.StandardRestore(model), loader=ocp.args.JsonRestore()
+        )
         resumed = manager.restore(STEPS, args=wanted)
 
     losses, resumed_losses = model["losses"], np.asarray(resumed.model["losses"])
     differing = np.count_nonzero(losses.view(np.uint32) != resumed_losses.view(np.uint32))
     verify(differing == 0, f"{differing} of {STEPS} losses differ in any bit between the two runs")
-    same_bits = jax.tree.map(lambda one, other: one.tobytes() == np.asarray(other).tobytes(), model, resumed.model)
-    verify(all(jax.tree.leaves(same_bits)), "weights and Adam's moments are the same to the last bit")
+    same_bits = jax.tree.map(
+        lambda one, other: one.tobytes() == np.asarray(other).tobytes(), model, resumed.model
+    )
+    verify(
+        all(jax.tree.leaves(same_bits)), "weights and Adam's moments are the same to the last bit"
+    )
     verify(loader == resumed.loader, "both loaders stand at the same place")
 
     right = sum(
@@ -251,18 +302,26 @@ def main(out):
         for batch in test_batches(path)
     )
     accuracy = right / len(test)
-    verify(accuracy >= 0.97, f"test accuracy is {accuracy:.2%} ({right} of {len(test)}), at least 97 %")
+    verify(
+        accuracy >= 0.97, f"test accuracy is {accuracy:.2%} ({right} of {len(test)}), at least 97 %"
+    )
     plot(losses, resumed_losses, accuracy, out / "loss.png")
     print(f"{time.perf_counter() - began:.0f} s; the loss curve is in {out / 'loss.png'}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files"
+    )
     parser.add_argument("--continue-until", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.continue_until:
-        train(arguments.out / "digits.array_record", arguments.out / "interrupted", arguments.continue_until)
+        train(
+            arguments.out / "digits.array_record",
+            arguments.out / "interrupted",
+            arguments.continue_until,
+        )
     else:
         main(arguments.out)

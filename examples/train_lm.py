@@ -1,16 +1,22 @@
-"""Train a language model on packed documents of two kinds; kill it; go on with other hosts and workers.
+"""Train a language model on packed documents of two kinds; kill it.
 
-The text is on every machine that has Python: the functions of its standard library, and the paragraphs of its manual.
+Go on with other hosts and workers.
 
-    documents ─► mix of code and prose, by a schedule ─► packed to rows of 256 bytes ─► batches ─► 8 devices
+The text is on every machine that has Python: the functions of its standard library, and the
+paragraphs of its manual.
+
+    documents ─► mix of code and prose, by a schedule ─► packed to rows of 256 bytes ─► batches ─► 8
+    devices
 
 1. The documents are written into two files of tokens, once.
-2. Two processes ("hosts", of four devices and one worker each) train a small transformer on bytes, with a checkpoint (Orbax:
-   model and loader) every 10 steps. Both are killed by SIGKILL.
-3. One process, of eight devices and two workers, goes on from the last whole checkpoint to the end of the mix.
+2. Two processes ("hosts", of four devices and one worker each) train a small transformer on bytes,
+   with a checkpoint (Orbax: model and loader) every 10 steps. Both are killed by SIGKILL.
+3. One process, of eight devices and two workers, goes on from the last whole checkpoint to the end
+   of the mix.
 
-Every process writes down which bytes it trained on. In the end each document must have come exactly once, and each batch must
-be the one of a loader on one host, without workers, that was never killed.
+Every process writes down which bytes it trained on. In the end each document must have come exactly
+once, and each batch must be the one of a loader on one host, without workers, that was never
+killed.
 
     python examples/train_lm.py [--out FOLDER]
 """
@@ -32,7 +38,9 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
-os.environ["JAX_PLATFORMS"] = "cpu"  # the devices are the CPU's; leave it out where there are others
+os.environ["JAX_PLATFORMS"] = (
+    "cpu"  # the devices are the CPU's; leave it out where there are others
+)
 
 import jax
 import jax.numpy as jnp
@@ -67,7 +75,10 @@ def prose():
 
 
 def write_documents(folder):
-    """Two files of tokens, which are bytes here; of each kind as many documents as are wanted, from everywhere."""
+    """Two files of tokens, which are bytes here.
+
+    Of each kind as many documents as are wanted, from everywhere.
+    """
     for name, kind in (("code", code), ("prose", prose)):
         found = [np.frombuffer(document, np.uint8) for document in kind()]
         chosen = np.linspace(0, len(found) - 1, DOCUMENTS[name]).astype(int)
@@ -84,7 +95,9 @@ def documents(folder):
         name: MapDataset.source(TokenSource(folder / f"{name}.npy")).shuffle(seed=number)
         for number, name in enumerate(DOCUMENTS)
     }
-    return MapDataset.mix(kinds, [(0, {"code": 0.4, "prose": 0.6}), (300, {"code": 0.7, "prose": 0.3})])
+    return MapDataset.mix(
+        kinds, [(0, {"code": 0.4, "prose": 0.6}), (300, {"code": 0.7, "prose": 0.3})]
+    )
 
 
 def batches(folder, shard=None, workers=0):
@@ -97,7 +110,9 @@ def batches(folder, shard=None, workers=0):
 def pieces_to_come(folder):
     """How often each piece of a document is to come."""
     tokens = (document["tokens"] for document in documents(folder))
-    return Counter(zlib.crc32(some[at : at + LENGTH]) for some in tokens for at in range(0, len(some), LENGTH))
+    return Counter(
+        zlib.crc32(some[at : at + LENGTH]) for some in tokens for at in range(0, len(some), LENGTH)
+    )
 
 
 # ---- The model and Adam, in plain JAX
@@ -115,7 +130,9 @@ def initial_state():
         "narrow": (4 * WIDTH, WIDTH),
         "out": (WIDTH, 256),
     }
-    weights = {name: np.float32(rng.normal(0, shape[0] ** -0.5, shape)) for name, shape in shapes.items()}
+    weights = {
+        name: np.float32(rng.normal(0, shape[0] ** -0.5, shape)) for name, shape in shapes.items()
+    }
     zeros = jax.tree.map(np.zeros_like, weights)
     return {"step": np.int32(0), "weights": weights, "mean": zeros, "square": zeros}
 
@@ -128,7 +145,9 @@ def scaled(x):
 def attention(weights, x, segments):
     """Each byte looks at those before it, in its own document."""
     rows, length, _ = x.shape
-    query, key, value = jnp.split((x @ weights["attend"]).reshape(rows, length, HEADS, -1), 3, axis=-1)
+    query, key, value = jnp.split(
+        (x @ weights["attend"]).reshape(rows, length, HEADS, -1), 3, axis=-1
+    )
     likeness = jnp.einsum("rqhd,rkhd->rhqk", query, key) * query.shape[-1] ** -0.5
     sees = (segments[:, :, None] == segments[:, None, :]) & jnp.tri(length, dtype=bool)
     shares = jax.nn.softmax(jnp.where(sees[:, None], likeness, -1e9))
@@ -137,7 +156,9 @@ def attention(weights, x, segments):
 
 def loss_of(weights, batch):
     """Mean cross-entropy of each byte, given those before it in its document."""
-    tokens, segments, places = (batch[name] for name in ("tokens", "tokens_segment_ids", "tokens_positions"))
+    tokens, segments, places = (
+        batch[name] for name in ("tokens", "tokens_segment_ids", "tokens_positions")
+    )
     x = weights["embed"][tokens[:, :-1]] + weights["place"][places[:, :-1]]
     x = x + attention(weights, scaled(x), segments[:, :-1])
     x = x + jax.nn.gelu(scaled(x) @ weights["widen"]) @ weights["narrow"]
@@ -155,7 +176,9 @@ def update(state, batch):
     mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state["mean"], gradient)
     square = jax.tree.map(lambda s, g: 0.99 * s + 0.01 * g * g, state["square"], gradient)
     rate = RATE * jnp.sqrt(1 - 0.99**step) / (1 - 0.9**step)
-    weights = jax.tree.map(lambda w, m, s: w - rate * m / (jnp.sqrt(s) + 1e-8), state["weights"], mean, square)
+    weights = jax.tree.map(
+        lambda w, m, s: w - rate * m / (jnp.sqrt(s) + 1e-8), state["weights"], mean, square
+    )
     return {"step": step, "weights": weights, "mean": mean, "square": square}, loss
 
 
@@ -166,7 +189,9 @@ def pieces_of(batch):
     """Of the rows that this process has: a checksum of each piece of a document, and how many rows and bytes are no filling."""
     pieces, rows, filled = [], 0, 0
     for tokens, segments in zip(batch["tokens"], batch["tokens_segment_ids"]):
-        pieces += [zlib.crc32(tokens[segments == number]) for number in range(1, segments.max() + 1)]
+        pieces += [
+            zlib.crc32(tokens[segments == number]) for number in range(1, segments.max() + 1)
+        ]
         rows += bool(segments.any())
         filled += int(np.count_nonzero(segments))
     return {"pieces": pieces, "rows": rows, "filled": filled}
@@ -174,7 +199,10 @@ def pieces_of(batch):
 
 def local(batch):
     """The rows of a global batch that are on this process's devices."""
-    return {name: np.concatenate([shard.data for shard in leaf.addressable_shards]) for name, leaf in batch.items()}
+    return {
+        name: np.concatenate([shard.data for shard in leaf.addressable_shards])
+        for name, leaf in batch.items()
+    }
 
 
 def restored(manager, feeder, state):
@@ -182,7 +210,9 @@ def restored(manager, feeder, state):
     step = manager.latest_step()
     if step is None:
         return state
-    wanted = ocp.args.Composite(model=ocp.args.StandardRestore(state), loader=CheckpointRestore(feeder))
+    wanted = ocp.args.Composite(
+        model=ocp.args.StandardRestore(state), loader=CheckpointRestore(feeder)
+    )
     return manager.restore(step, args=wanted).model
 
 
@@ -207,7 +237,9 @@ def host(index, count, workers, port, folder):
             line = {"step": feeder.step, "loss": float(loss), **pieces_of(local(batch))}
             print(json.dumps(line), file=lines, flush=True)
             if feeder.step % EVERY == 0:
-                saved = ocp.args.Composite(model=ocp.args.StandardSave(state), loader=CheckpointSave(feeder))
+                saved = ocp.args.Composite(
+                    model=ocp.args.StandardSave(state), loader=CheckpointSave(feeder)
+                )
                 manager.save(feeder.step, args=saved)
         stats = feeder.stats()
         print(json.dumps([stats.elapsed, stats.total.waited]))
@@ -222,7 +254,10 @@ def ledger(folder, index, count):
 
 
 def read(folder, count):
-    """For each step what all processes of a run wrote down. A line that a kill cut off in the middle is none."""
+    """For each step what all processes of a run wrote down.
+
+    A line that a kill cut off in the middle is none.
+    """
     steps = {}
     for index in range(count):
         path = ledger(folder, index, count)
@@ -248,7 +283,10 @@ def running(folder, count, workers):
         port = free.getsockname()[1]
     command = [sys.executable, __file__, "--out", str(folder), "--host"]
     numbers = ([index, count, workers, port] for index in range(count))
-    processes = [subprocess.Popen([*command, *map(str, mine)], stdout=subprocess.PIPE, text=True) for mine in numbers]
+    processes = [
+        subprocess.Popen([*command, *map(str, mine)], stdout=subprocess.PIPE, text=True)
+        for mine in numbers
+    ]
     try:
         yield processes
     finally:
@@ -287,10 +325,24 @@ def plot(first, last, path):
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
-    axes.semilogy(list(first), perplexities(first), color="tab:blue", label="two hosts, until they were killed …")
-    axes.semilogy(list(last), perplexities(last), color="tab:red", label="… and one, from their last checkpoint")
+    axes.semilogy(
+        list(first),
+        perplexities(first),
+        color="tab:blue",
+        label="two hosts, until they were killed …",
+    )
+    axes.semilogy(
+        list(last),
+        perplexities(last),
+        color="tab:red",
+        label="… and one, from their last checkpoint",
+    )
     axes.axvline(min(last), color="black", linewidth=1, linestyle=":")
-    axes.set(xlabel="step", ylabel="perplexity of a byte", title="Python's library and manual, mixed and packed")
+    axes.set(
+        xlabel="step",
+        ylabel="perplexity of a byte",
+        title="Python's library and manual, mixed and packed",
+    )
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
@@ -322,23 +374,34 @@ def main(out):
         "each batch is the one of a loader that was never killed, on one host without workers",
     )
     came = Counter(piece for line in trained.values() for piece in line["pieces"])
-    verify(came == pieces_to_come(folder), f"each piece of each document came exactly once: {came.total():,}")
+    verify(
+        came == pieces_to_come(folder),
+        f"each piece of each document came exactly once: {came.total():,}",
+    )
     filled, rows = (sum(line[name] for line in trained.values()) for name in ("filled", "rows"))
-    verify(filled >= 0.99 * rows * LENGTH, f"{filled / rows / LENGTH:.2%} of all rows is text, the rest is filling")
+    verify(
+        filled >= 0.99 * rows * LENGTH,
+        f"{filled / rows / LENGTH:.2%} of all rows is text, the rest is filling",
+    )
     before, after = perplexities(trained)[0], perplexities(trained)[-10:].mean()
     verify(after < 30, f"the perplexity of a byte fell from {before:.0f} to {after:.1f}, below 30")
 
     plot(first, last, out / "lm.png")
     elapsed, waited = json.loads(printed)
     speed = sum(line["filled"] for line in last.values()) / elapsed
-    print(f"the last run trained on {speed:,.0f} bytes/s; {waited / elapsed:.1%} of the time it waited for batches")
+    print(
+        f"the last run trained on {speed:,.0f} bytes/s; {waited / elapsed:.1%} of the time it "
+        "waited for batches"
+    )
     shutil.rmtree(folder)
     print(f"{time.perf_counter() - began:.0f} s; the curve is in {out / 'lm.png'}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files"
+    )
     parser.add_argument("--host", type=int, nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.host:

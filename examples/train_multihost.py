@@ -1,10 +1,12 @@
 """Train on two hosts, kill both, go on with one, then with four; each record comes exactly once.
 
-The hosts are processes of this machine, joined by `jax.distributed`; each loads its shard of scikit-learn's digits, and the
-global batches are made by a device feeder. The last batch of all does not divide: `on_uneven="pad"` fills it with zeros, and
-the mask leaves these out of the loss. Every process writes down which records it trained on, at each step:
+The hosts are processes of this machine, joined by `jax.distributed`; each loads its shard of
+scikit-learn's digits, and the global batches are made by a device feeder. The last batch of all
+does not divide: `on_uneven="pad"` fills it with zeros, and the mask leaves these out of the loss.
+Every process writes down which records it trained on, at each step:
 
-1. two processes train, with a checkpoint (Orbax: model and loader) every 10 steps, and are killed by SIGKILL;
+1. two processes train, with a checkpoint (Orbax: model and loader) every 10 steps, and are killed
+   by SIGKILL;
 2. one process goes on from the last whole checkpoint, and stops after some steps;
 3. four go on from there to the end.
 
@@ -27,7 +29,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-os.environ["JAX_PLATFORMS"] = "cpu"  # the hosts are processes of one machine; leave it out where they are not
+os.environ["JAX_PLATFORMS"] = (
+    "cpu"  # the hosts are processes of one machine; leave it out where they are not
+)
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +56,10 @@ PACE = 0.05
 def initial_weights():
     """A network with one hidden layer."""
     rng = np.random.default_rng(0)
-    return {"hidden": np.float32(rng.normal(0, 0.1, (64, 32))), "out": np.float32(rng.normal(0, 0.1, (32, 10)))}
+    return {
+        "hidden": np.float32(rng.normal(0, 0.1, (64, 32))),
+        "out": np.float32(rng.normal(0, 0.1, (32, 10))),
+    }
 
 
 def loss_of(weights, batch, mask):
@@ -89,7 +96,9 @@ def restored(manager, feeder, weights):
     step = manager.latest_step()
     if step is None:
         return weights, 0
-    wanted = ocp.args.Composite(model=ocp.args.StandardRestore(weights), loader=CheckpointRestore(feeder))
+    wanted = ocp.args.Composite(
+        model=ocp.args.StandardRestore(weights), loader=CheckpointRestore(feeder)
+    )
     return manager.restore(step, args=wanted).model, step
 
 
@@ -100,17 +109,26 @@ def host(index, count, port, folder, ledger, until, pace):
         jax.distributed.initialize(f"localhost:{port}", count, index)
     mesh = Mesh(np.array(jax.devices()), ("data",))
     everywhere = NamedSharding(mesh, PartitionSpec())
-    weights = jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(everywhere, leaf), initial_weights())
+    weights = jax.tree.map(
+        lambda leaf: jax.make_array_from_process_local_data(everywhere, leaf), initial_weights()
+    )
     feeder = batches(NamedSharding(mesh, PartitionSpec("data")), count)
     with ocp.CheckpointManager(folder) as manager, feeder, ledger.open("a") as lines:
         weights, step = restored(manager, feeder, weights)
         for batch in feeder:
             weights, loss = update(weights, batch, feeder.mask)
             step += 1
-            line = {"step": step, "count": count, "records": feeder.last_records().tolist(), "loss": float(loss)}
+            line = {
+                "step": step,
+                "count": count,
+                "records": feeder.last_records().tolist(),
+                "loss": float(loss),
+            }
             print(json.dumps(line), file=lines, flush=True)
             if step % EVERY == 0 or step == until:
-                saved = ocp.args.Composite(model=ocp.args.StandardSave(weights), loader=CheckpointSave(feeder))
+                saved = ocp.args.Composite(
+                    model=ocp.args.StandardSave(weights), loader=CheckpointSave(feeder)
+                )
                 manager.save(step, args=saved)
             if step == until:
                 break
@@ -150,12 +168,20 @@ def finish(run):
 
 def read(ledgers):
     """Lines of all processes; one that a kill cut off in the middle is none."""
-    lines = [line for ledger in ledgers if ledger.exists() for line in ledger.read_text().splitlines(keepends=True)]
+    lines = [
+        line
+        for ledger in ledgers
+        if ledger.exists()
+        for line in ledger.read_text().splitlines(keepends=True)
+    ]
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def kill_in_the_middle(run):
-    """SIGKILL to all processes of a run, once they are past a certain step; what they had written down."""
+    """SIGKILL to all processes of a run, once they are past a certain step.
+
+    What they had written down.
+    """
     processes, ledgers = run
     while max((line["step"] for line in read(ledgers)), default=0) < KILL_BEHIND:
         if any(process.poll() is not None for process in processes):
@@ -197,11 +223,19 @@ def main(out):
     four = by_step(finish(start(4, folder, "four")))
 
     resumed_at = min(one) - 1
-    verify(0 < resumed_at <= KILL_BEHIND, f"one process went on from the checkpoint of step {resumed_at}")
-    verify(min(four) == STOP_AT + 1, f"four processes went on from the checkpoint of step {STOP_AT}")
+    verify(
+        0 < resumed_at <= KILL_BEHIND,
+        f"one process went on from the checkpoint of step {resumed_at}",
+    )
+    verify(
+        min(four) == STOP_AT + 1, f"four processes went on from the checkpoint of step {STOP_AT}"
+    )
     two = {step: seen for step, seen in by_step(killed).items() if step <= resumed_at}
     trained = {**two, **one, **four}
-    verify(list(trained) == list(whole) == list(range(1, STEPS + 1)), f"together they made all of the {STEPS} steps")
+    verify(
+        list(trained) == list(whole) == list(range(1, STEPS + 1)),
+        f"together they made all of the {STEPS} steps",
+    )
     times = Counter(record for records, _ in trained.values() for record in records)
     verify(
         len(times) == RECORDS and set(times.values()) == {EPOCHS},
@@ -212,8 +246,15 @@ def main(out):
         "at each step the global batch has the records of an uninterrupted run on one process",
     )
     apart = max(abs(trained[step][1] - whole[step][1]) for step in whole)
-    verify(apart < 1e-4, f"losses differ from that run's by at most {apart:.0e}, the rounding of sums in another order")
-    verify(whole[STEPS][1] < whole[1][1] / 2, f"the loss fell from {whole[1][1]:.2f} to {whole[STEPS][1]:.2f}")
+    verify(
+        apart < 1e-4,
+        f"losses differ from that run's by at most {apart:.0e}, the rounding of sums in another "
+        "order",
+    )
+    verify(
+        whole[STEPS][1] < whole[1][1] / 2,
+        f"the loss fell from {whole[1][1]:.2f} to {whole[STEPS][1]:.2f}",
+    )
     shutil.rmtree(folder)
     print(f"{time.perf_counter() - began:.0f} s")
 
@@ -224,6 +265,11 @@ if __name__ == "__main__":
         host(*map(int, numbers), *map(Path, paths), int(rest[0]), float(rest[1]))
     else:
         parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-        parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files")
+        parser.add_argument(
+            "--out",
+            type=Path,
+            default=Path(__file__).parent / "output",
+            help="folder for all files",
+        )
         arguments = parser.parse_args()
         main(arguments.out)

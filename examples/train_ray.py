@@ -3,13 +3,17 @@
     pip install "headrace[jax,array-record,ray]" scikit-learn pillow psutil
     python examples/train_ray.py [--out DIR]
 
-1. Tiles of the two photographs that ship inside scikit-learn are written to an ArrayRecord file of JPEGs.
-2. A small network learns to tell from which photograph a tile is. The loader works in this thread: worker_count=0.
-3. It learns the same again. Now the batches come from a cluster of a head and two nodes, on this machine (Ray's own test
-   cluster). After 20 steps a node is killed, after 40 another one joins. Device feeders bring batches to the accelerator.
+1. Tiles of the two photographs that ship inside scikit-learn are written to an ArrayRecord file of
+   JPEGs.
+2. A small network learns to tell from which photograph a tile is. The loader works in this thread:
+   worker_count=0.
+3. It learns the same again. Now the batches come from a cluster of a head and two nodes, on this
+   machine (Ray's own test cluster). After 20 steps a node is killed, after 40 another one joins.
+   Device feeders bring batches to the accelerator.
 4. Both runs must agree in each bit of each loss.
 
-Each claim that is printed as "verified" was checked; one that fails ends the program with exit code 1.
+Each claim that is printed as "verified" was checked; one that fails ends the program with exit code
+1.
 """
 
 import argparse
@@ -22,8 +26,12 @@ import time
 import warnings
 from pathlib import Path
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")  # an accelerator may add up in another order each time
-os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"  # under `uv run`, Ray would install all packages anew for the nodes
+os.environ.setdefault(
+    "JAX_PLATFORMS", "cpu"
+)  # an accelerator may add up in another order each time
+os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = (
+    "0"  # under `uv run`, Ray would install all packages anew for the nodes
+)
 os.environ.pop("PYTHONWARNINGS", None)  # Ray's own processes are not held to it
 import jax
 import jax.numpy as jnp
@@ -33,7 +41,14 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from headrace import ArrayRecordDataSource, Batch, DataLoader, IndexSampler, MapTransform, RandomMapTransform
+from headrace import (
+    ArrayRecordDataSource,
+    Batch,
+    DataLoader,
+    IndexSampler,
+    MapTransform,
+    RandomMapTransform,
+)
 
 TILE, CROP, BATCH, STEPS = 256, 224, 32, 60
 NODE_DIES, NODE_JOINS = 20, 40
@@ -46,7 +61,9 @@ def write_tiles(path):
         for top in range(0, photograph.shape[0] - TILE + 1, 24):
             for left in range(0, photograph.shape[1] - TILE + 1, 24):
                 jpeg = io.BytesIO()
-                Image.fromarray(photograph[top : top + TILE, left : left + TILE]).save(jpeg, "JPEG", quality=90)
+                Image.fromarray(photograph[top : top + TILE, left : left + TILE]).save(
+                    jpeg, "JPEG", quality=90
+                )
                 writer.write(bytes([label]) + jpeg.getvalue())
     writer.close()
 
@@ -55,7 +72,10 @@ class Decode(MapTransform):
     """Bytes to `image` uint8[256, 256, 3] and `label`."""
 
     def map(self, element):
-        return {"image": np.asarray(Image.open(io.BytesIO(element[1:]))), "label": np.int32(element[0])}
+        return {
+            "image": np.asarray(Image.open(io.BytesIO(element[1:]))),
+            "label": np.int32(element[0]),
+        }
 
 
 class Crop(RandomMapTransform):
@@ -69,7 +89,9 @@ class Crop(RandomMapTransform):
 def make_loader(path, **workers):
     source = ArrayRecordDataSource(str(path))
     sampler = IndexSampler(len(source), shuffle=True, seed=0)
-    return DataLoader(data_source=source, sampler=sampler, operations=[Decode(), Crop(), Batch(BATCH)], **workers)
+    return DataLoader(
+        data_source=source, sampler=sampler, operations=[Decode(), Crop(), Batch(BATCH)], **workers
+    )
 
 
 @jax.jit
@@ -79,7 +101,9 @@ def update(weights, batch):
 
     def loss_of(weights):
         logits = images @ weights
-        return -jnp.take_along_axis(jax.nn.log_softmax(logits), batch["label"][:, None], axis=1).mean()
+        return -jnp.take_along_axis(
+            jax.nn.log_softmax(logits), batch["label"][:, None], axis=1
+        ).mean()
 
     loss, gradient = jax.value_and_grad(loss_of)(weights)
     return weights - 0.5 * gradient, loss
@@ -103,7 +127,10 @@ def kill_a_node():
 
 
 def train_on_cluster(path):
-    """The same training, fed by a cluster that loses a node and gets another one; and what was logged."""
+    """The same training, fed by a cluster that loses a node and gets another one.
+
+    And what was logged.
+    """
     import ray
     from ray.cluster_utils import Cluster
 
@@ -111,7 +138,9 @@ def train_on_cluster(path):
     handler = logging.Handler()
     handler.emit = lambda record: told.append(record.getMessage())
     logging.getLogger("headrace").addHandler(handler)
-    warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # Ray's test cluster starts a node; JAX may be at work
+    warnings.filterwarnings(
+        "ignore", "os.fork", RuntimeWarning
+    )  # Ray's test cluster starts a node; JAX may be at work
     cluster = Cluster(True, head_node_args={"num_cpus": 0, "object_store_memory": 200 << 20})
     for _ in range(2):
         cluster.add_node(num_cpus=1, object_store_memory=200 << 20)
@@ -145,19 +174,30 @@ def main(out):
         write_tiles(path)
     alone = train(make_loader(path), lambda step: None)
     together, told = train_on_cluster(path)
-    verify(alone[-1] < alone[0] / 2, f"the loss falls from {alone[0]:.3f} to {alone[-1]:.3f} in {STEPS} steps")
+    verify(
+        alone[-1] < alone[0] / 2,
+        f"the loss falls from {alone[0]:.3f} to {alone[-1]:.3f} in {STEPS} steps",
+    )
     verify(len(told) == 1 and "node" in told[0], f"one node died, and one warning says so: {told}")
     differing = np.count_nonzero(alone.view(np.uint32) != together.view(np.uint32))
-    verify(differing == 0, f"{differing} of {STEPS} losses differ in any bit from those without workers")
+    verify(
+        differing == 0,
+        f"{differing} of {STEPS} losses differ in any bit from those without workers",
+    )
     verify(not psutil.Process().children(recursive=True), "no process is left")
     print(f"{time.perf_counter() - began:.0f} s")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files"
+    )
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
-        os.environ |= {"RAY_TMPDIR": folder, "RAY_AUTH_MODE": "disabled"}  # a short path: Ray's sockets are there
+        os.environ |= {
+            "RAY_TMPDIR": folder,
+            "RAY_AUTH_MODE": "disabled",
+        }  # a short path: Ray's sockets are there
         main(arguments.out)

@@ -1,7 +1,8 @@
 """Train a byte-level language model, data-parallel over eight devices, fed by a device feeder.
 
-The text is the source of Python's own standard library. The eight devices are the CPU's, so that the program runs anywhere; on
-a machine with accelerators, leave out the line with XLA_FLAGS. Three runs train on the same stream:
+The text is the source of Python's own standard library. The eight devices are the CPU's, so that
+the program runs anywhere; on a machine with accelerators, leave out the line with XLA_FLAGS. Three
+runs train on the same stream:
 
 1. fed by `loader.to_device(sharding)`;
 2. fed by hand, with `jax.device_put` in the loop: the losses must be the same in every bit;
@@ -36,7 +37,9 @@ BATCH, STEPS, RATE = 1024, 120, 3e-3
 HALF = STEPS // 2
 
 mesh = Mesh(jax.devices(), ("data",))
-rows = NamedSharding(mesh, PartitionSpec("data"))  # the batch: each device has an eighth of its rows
+rows = NamedSharding(
+    mesh, PartitionSpec("data")
+)  # the batch: each device has an eighth of its rows
 everywhere = NamedSharding(mesh, PartitionSpec())  # the model: each device has all of it
 
 
@@ -52,7 +55,9 @@ def text():
 def windows():
     """Windows of 128 bytes and the one that follows, batched: `uint8[1024, 129]`."""
     cut = np.lib.stride_tricks.sliding_window_view(text(), CONTEXT + 1)[::16]
-    return headrace.load({"window": np.ascontiguousarray(cut)}, shuffle=True, seed=0, batch_size=BATCH)
+    return headrace.load(
+        {"window": np.ascontiguousarray(cut)}, shuffle=True, seed=0, batch_size=BATCH
+    )
 
 
 # ---- The model and Adam, in plain JAX
@@ -62,35 +67,47 @@ def initial_state():
     """Weights, Adam's moments and the step, on all devices."""
     rng = np.random.default_rng(0)
     shapes = {"embed": (256, WIDTH), "hidden": (CONTEXT * WIDTH, HIDDEN), "out": (HIDDEN, 256)}
-    params = {name: np.float32(rng.normal(0, shape[0] ** -0.5, shape)) for name, shape in shapes.items()}
+    params = {
+        name: np.float32(rng.normal(0, shape[0] ** -0.5, shape)) for name, shape in shapes.items()
+    }
     zeros = jax.tree.map(np.zeros_like, params)
-    return jax.device_put({"step": jnp.int32(0), "params": params, "mean": zeros, "square": zeros}, everywhere)
+    return jax.device_put(
+        {"step": jnp.int32(0), "params": params, "mean": zeros, "square": zeros}, everywhere
+    )
 
 
 def loss_of(params, window):
     """Mean cross-entropy of the last byte, given those before."""
     hidden = params["embed"][window[:, :-1]].reshape(len(window), -1)
     logits = jnp.tanh(hidden @ params["hidden"]) @ params["out"]
-    likely = jnp.take_along_axis(jax.nn.log_softmax(logits), window[:, -1:].astype(jnp.int32), axis=1)
+    likely = jnp.take_along_axis(
+        jax.nn.log_softmax(logits), window[:, -1:].astype(jnp.int32), axis=1
+    )
     return -likely.mean()
 
 
 @jax.jit
 def update(state, batch):
-    """One step of Adam (Kingma & Ba 2015); the gradient is summed over the devices by jit, as the sharding says."""
+    """One step of Adam (Kingma & Ba 2015).
+
+    The gradient is summed over the devices by jit, as the sharding says.
+    """
     loss, gradient = jax.value_and_grad(loss_of)(state["params"], batch["window"])
     step = state["step"] + 1
     mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state["mean"], gradient)
     square = jax.tree.map(lambda s, g: 0.99 * s + 0.01 * g * g, state["square"], gradient)
     rate = RATE * jnp.sqrt(1 - 0.99**step) / (1 - 0.9**step)
-    params = jax.tree.map(lambda p, m, s: p - rate * m / (jnp.sqrt(s) + 1e-8), state["params"], mean, square)
+    params = jax.tree.map(
+        lambda p, m, s: p - rate * m / (jnp.sqrt(s) + 1e-8), state["params"], mean, square
+    )
     return {"step": step, "params": params, "mean": mean, "square": square}, loss
 
 
 def train(state, batches, steps):
     """The state after some steps, and the loss of each.
 
-    It waits for each step: XLA's eight devices on one CPU share its threads, and may get stuck with many steps under way.
+    It waits for each step: XLA's eight devices on one CPU share its threads, and may get stuck with
+    many steps under way.
     """
     losses = np.zeros(steps, np.float32)
     for step in range(steps):
@@ -121,7 +138,9 @@ def fed_by_a_feeder():
         nonlocal in_place
         for batch in feeder:
             start, size = filled.popleft()
-            pieces = [shard.data.unsafe_buffer_pointer() for shard in batch["window"].addressable_shards]
+            pieces = [
+                shard.data.unsafe_buffer_pointer() for shard in batch["window"].addressable_shards
+            ]
             in_place += all(start <= piece < start + size for piece in pieces)
             yield batch
 
@@ -141,7 +160,9 @@ def stopped_and_resumed(folder):
     with ocp.CheckpointManager(folder) as manager:
         with iter(windows().to_device((mesh, "data"))) as feeder:
             state, first = train(initial_state(), feeder, HALF)
-            saved = ocp.args.Composite(model=ocp.args.StandardSave(state), loader=CheckpointSave(feeder))
+            saved = ocp.args.Composite(
+                model=ocp.args.StandardSave(state), loader=CheckpointSave(feeder)
+            )
             manager.save(HALF, args=saved)
             manager.wait_until_finished()
         with iter(windows().to_device((mesh, "data"))) as feeder:
@@ -158,13 +179,24 @@ def main(out):
     shutil.rmtree(out / "sharded", ignore_errors=True)
     losses, stats, in_place = fed_by_a_feeder()
     verify(len(jax.devices()) == 8, "the batches are divided over 8 devices")
-    verify(in_place == STEPS, "no batch was copied: the devices read the memory that the loader filled")
-    verify(losses[-10:].mean() < 3, f"the loss fell from {losses[0]:.2f} to {losses[-10:].mean():.2f}, below 3")
+    verify(
+        in_place == STEPS, "no batch was copied: the devices read the memory that the loader filled"
+    )
+    verify(
+        losses[-10:].mean() < 3,
+        f"the loss fell from {losses[0]:.2f} to {losses[-10:].mean():.2f}, below 3",
+    )
     differing = np.count_nonzero(losses.view(np.uint32) != fed_by_hand().view(np.uint32))
-    verify(differing == 0, f"{differing} of {STEPS} losses differ in any bit from those of a loop that is fed by hand")
+    verify(
+        differing == 0,
+        f"{differing} of {STEPS} losses differ in any bit from those of a loop that is fed by hand",
+    )
     resumed = stopped_and_resumed((out / "sharded").absolute())
     differing = np.count_nonzero(losses.view(np.uint32) != resumed.view(np.uint32))
-    verify(differing == 0, f"{differing} of {STEPS} losses differ in any bit after a stop and a resume half-way")
+    verify(
+        differing == 0,
+        f"{differing} of {STEPS} losses differ in any bit after a stop and a resume half-way",
+    )
     shutil.rmtree(out / "sharded")
     waited = stats.total.waited / stats.steps
     print(f"{time.perf_counter() - began:.0f} s; a step waited {1e3 * waited:.2f} ms for its batch")
@@ -172,7 +204,9 @@ def main(out):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent / "output", help="folder for all files"
+    )
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     main(arguments.out)

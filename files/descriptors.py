@@ -36,7 +36,10 @@ def _moved_and_written(descriptor: int, data: bytes, offset: int) -> int:
 
 
 read_at = getattr(os, "pread", _moved_and_read)
-"""`read_at(descriptor, length, offset)`: return `length` bytes; fewer at the end of the file, and if `length` exceeds 2 GiB."""
+"""`read_at(descriptor, length, offset)`: return `length` bytes.
+
+Return fewer at the end of the file, and if `length` exceeds 2 GiB.
+"""
 
 write_at = getattr(os, "pwrite", _moved_and_written)
 """`write_at(descriptor, data, offset)`: write bytes, and return the number of bytes written."""
@@ -45,11 +48,13 @@ write_at = getattr(os, "pwrite", _moved_and_written)
 def lock(descriptor: int, wait: bool = True) -> bool:
     """Lock a file against other processes. Return True if this process has the lock.
 
-    The lock ends when the descriptor is closed. Without `fcntl`, nothing is locked, and the result is True.
+    The lock ends when the descriptor is closed. Without `fcntl`, nothing is locked, and the result
+    is True.
 
     Args:
         descriptor: descriptor of the file.
-        wait: True (default): wait until other processes release the lock. False: return False if one has it.
+        wait: True (default): wait until other processes release the lock. False: return False if
+            one has it.
     """
     if fcntl is None:
         return True

@@ -1,8 +1,8 @@
 """Map files into memory; on Linux without a descriptor that stays open.
 
-Python's `mmap` takes no address, and keeps a descriptor for each mapping. So on Linux it only reserves
-addresses here, and the system is asked to map the file to these addresses. They are released like
-any mapping.
+Python's `mmap` takes no address, and keeps a descriptor for each mapping. So on Linux it only
+reserves addresses here, and the system is asked to map the file to these addresses. They are
+released like any mapping.
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ from .urls import is_remote, local_path
 class OpenFile(Protocol):
     """Protocol of an open file that is read at offsets. Thread-safe, picklable, safe to fork.
 
-    A remote file stays at the version that was opened: reads of another one are an error. A local file stays the file that was
-    opened, also if its path leads to another one later; but unpickling opens it anew by its path.
+    A remote file stays at the version that was opened: reads of another one are an error. A local
+    file stays the file that was opened, also if its path leads to another one later; but unpickling
+    opens it anew by its path.
     """
 
     path: str
@@ -62,7 +63,9 @@ class OpenFile(Protocol):
         ...
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if a local file was modified since it was opened. A deleted one can still be read.
+        """Raise SourceError if a local file was modified since it was opened.
+
+        A deleted one can still be read.
 
         Nothing is done for a remote file, whose reads check its version.
         """
@@ -73,14 +76,16 @@ class OpenFile(Protocol):
         ...
 
 
-def open_file(path: str, storage_options: StorageOptionsLike = None, stamp: Stamp | None = None) -> OpenFile:
+def open_file(
+    path: str, storage_options: StorageOptionsLike = None, stamp: Stamp | None = None
+) -> OpenFile:
     """Open a file for reads at offsets.
 
     Args:
         path: a path or a URL.
         storage_options: how a remote file is reached and cached.
-        stamp: expected version of the file. For a remote file, this saves a request, and the errors below are raised
-            only by reads. None (default): any version.
+        stamp: expected version of the file. For a remote file, this saves a request, and the errors
+            below are raised only by reads. None (default): any version.
 
     Raises:
         SourceNotFoundError: the file does not exist.
@@ -96,8 +101,12 @@ def open_file(path: str, storage_options: StorageOptionsLike = None, stamp: Stam
 
 
 @contextmanager
-def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Stamp | None = None) -> Iterator[str]:
-    """Yield the path of a local copy of a file; for a local file, its own path, without a check that it exists.
+def local_copy(
+    path: str, storage_options: StorageOptionsLike = None, stamp: Stamp | None = None
+) -> Iterator[str]:
+    """Yield the path of a local copy of a file.
+
+    For a local file, its own path, without a check that it exists.
 
     A copy of a remote file is in the cache, and is kept during the block.
 
@@ -108,7 +117,8 @@ def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Sta
 
     Raises:
         SourceNotFoundError: a remote file does not exist.
-        SourceError: a remote file cannot be read, or is larger than the cache; or there is no cache.
+        SourceError: a remote file cannot be read, or is larger than the cache; or there is no
+            cache.
     """
     if is_remote(path):
         with _remote(path, storage_options, stamp).copied() as copy:
@@ -118,7 +128,9 @@ def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Sta
 
 
 def copy_ahead(files: Sequence[tuple[str, Stamp]], storage_options: StorageOptionsLike) -> None:
-    """Start to make the copies that later calls of `local_copy` need. Does not wait, and raises nothing.
+    """Start to make the copies that later calls of `local_copy` need.
+
+    Does not wait, and raises nothing.
 
     Args:
         files: URL and expected stamp of each remote file.
@@ -147,7 +159,9 @@ def _remote(path: str, storage_options: StorageOptionsLike, stamp: Stamp | None)
 
 
 def check_open_file(path: str, before: Stamp) -> None:
-    """Raise SourceError if an open local file was modified, or cannot be looked up. A deleted file can be read, and passes.
+    """Raise SourceError if an open local file was modified, or cannot be looked up.
+
+    A deleted file can be read, and passes.
 
     Does nothing for a remote file: each answer of a store contains the version of the file.
 
@@ -185,7 +199,9 @@ class LocalFile:
             if stat.S_ISDIR(found.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         except FileNotFoundError:
-            raise SourceNotFoundError(f"there is no file {short_repr(path, TEXT)}. Check the path.") from None
+            raise SourceNotFoundError(
+                f"there is no file {short_repr(path, TEXT)}. Check the path."
+            ) from None
         except IsADirectoryError:
             self.close()
             raise SourceError(f"{shorten(path)} is a folder. Pass a file.") from None
@@ -195,7 +211,11 @@ class LocalFile:
                 f"{shorten(path)} cannot be opened: {shorten(error)}. "
                 f"{remedy_for(error, 'Check the path and its permissions')}."
             ) from error
-        self.path, self.size, self.stamp = path, found.st_size, Stamp(found.st_size, found.st_mtime_ns)
+        self.path, self.size, self.stamp = (
+            path,
+            found.st_size,
+            Stamp(found.st_size, found.st_mtime_ns),
+        )
 
     def read(self, offset: int, length: int) -> bytes:
         try:
@@ -205,14 +225,15 @@ class LocalFile:
                 found += more
         except OSError as error:
             raise SourceError(
-                f"{shorten(self.path)} cannot be read at byte {offset}: {shorten(error)}. Check the disk, or the "
-                "network file system."
+                f"{shorten(self.path)} cannot be read at byte {offset}: {shorten(error)}. Check "
+                "the disk, or the network file system."
             ) from error
         if len(found) < length:
             raise SourceError(
-                f"{shorten(self.path)}: {length} bytes were expected at byte {offset}, but the file "
-                f"has only {len(found)} there. The file is cut off, damaged, or changed after it was opened; or it does "
-                "not belong to its index. Write the file again, with its index if it has one."
+                f"{shorten(self.path)}: {length} bytes were expected at byte {offset}, but the "
+                f"file has only {len(found)} there. The file is cut off, damaged, or changed after "
+                "it was opened; or it does not belong to its index. Write the file again, with its "
+                "index if it has one."
             )
         return found
 

@@ -1,7 +1,7 @@
 """Fields of records that folders name, as in `year=2024/month=01/x.parquet` (Hive's layout).
 
-The values are those of `pyarrow.dataset`: integers of 32 bits if all values of a field are such integers, otherwise
-strings; None for a file that lies in no folder of that name.
+The values are those of `pyarrow.dataset`: integers of 32 bits if all values of a field are such
+integers, otherwise strings; None for a file that lies in no folder of that name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _WHOLE = re.compile("-?[0-9]+")
 
 
 def checked_partitioning(partitioning: str | None) -> bool:
-    """Return True if the names of folders are fields: `partitioning` is "hive"; False if it is None.
+    """Return True if the names of folders are fields: `partitioning` is "hive".
+
+    Return False if it is None.
 
     Raises:
         ValueError: it is something else.
@@ -39,20 +41,26 @@ def checked_partitioning(partitioning: str | None) -> bool:
 def top_folder(paths: Sequence[str]) -> str:
     """Return the folder below which names of folders are fields, for the paths that a user passed.
 
-    For one path it is the folder itself, or the part of a pattern before its first wildcard. For several
-    paths it is the folder that contains all of them. A single file is returned as it is: no file lies below it.
+    For one path it is the folder itself, or the part of a pattern before its first wildcard. For
+    several paths it is the folder that contains all of them. A single file is returned as it is: no
+    file lies below it.
 
     >>> top_folder(["data/*/x.parquet"]), top_folder(["data/year=2023", "data/year=2024"])
     ('data', 'data')
     """
     fixed = [_normal(path).split("/") for path in paths]
-    without = [parts[: next((at for at, part in enumerate(parts) if _is_pattern(part)), len(parts))] for parts in fixed]
+    without = [
+        parts[: next((at for at, part in enumerate(parts) if _is_pattern(part)), len(parts))]
+        for parts in fixed
+    ]
     shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*without))
     return "/".join(parts[0] for parts in shared)
 
 
 def values_in(path: str, top: str) -> dict[str, str | None]:
-    """Return the fields that the folders of a file name, with their values; None for Hive's name of a missing value.
+    """Return the fields that the folders of a file name, with their values.
+
+    Return None for Hive's name of a missing value.
 
     Args:
         path: path of the file.
@@ -67,7 +75,11 @@ def values_in(path: str, top: str) -> dict[str, str | None]:
     if top and not normal.startswith(top.rstrip("/") + "/"):
         return {}
     pairs = [part.partition("=") for part in normal[len(top) :].split("/")[:-1]]
-    return {unquote(name): None if value == NULL else unquote(value) for name, is_field, value in pairs if is_field}
+    return {
+        unquote(name): None if value == NULL else unquote(value)
+        for name, is_field, value in pairs
+        if is_field
+    }
 
 
 def types_of(values: Sequence[dict[str, str | None]]) -> dict[str, Any]:
@@ -81,7 +93,9 @@ def types_of(values: Sequence[dict[str, str | None]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in dict.fromkeys(name for each in values for name in each):
         texts = {text for each in values if (text := each.get(name)) is not None}
-        found[name] = pa.null() if not texts else pa.int32() if all(map(_is_int32, texts)) else pa.string()
+        found[name] = (
+            pa.null() if not texts else pa.int32() if all(map(_is_int32, texts)) else pa.string()
+        )
     return found
 
 

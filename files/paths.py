@@ -1,7 +1,7 @@
 """Convert paths that a user passes (a path, list, glob or folder) to a list of existing files.
 
-A folder is searched to the bottom. The files of a glob or a folder are sorted by path. A list keeps its
-order. Local paths and URLs are expanded in the same way, through the protocol `FileSystem`.
+A folder is searched to the bottom. The files of a glob or a folder are sorted by path. A list keeps
+its order. Local paths and URLs are expanded in the same way, through the protocol `FileSystem`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ Paths: TypeAlias = PathLike | Sequence[PathLike]
 
 
 class FileSystem(Protocol):
-    """Protocol of a file system: the methods with which paths are expanded. Paths are strings with `/` between folders."""
+    """Protocol of a file system: the methods with which paths are expanded.
+
+    Paths are strings with `/` between folders.
+    """
 
     def is_file(self, path: str) -> bool: ...
 
@@ -46,7 +49,10 @@ class FileSystem(Protocol):
         ...
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the files that match a shell pattern, in any order. `**` matches any number of folders."""
+        """Return the files that match a shell pattern, in any order.
+
+        `**` matches any number of folders.
+        """
         ...
 
 
@@ -85,21 +91,28 @@ def path_list(paths: Any) -> list[Any]:
     if isinstance(paths, (str, bytes, os.PathLike)):
         return [paths]
     if not isinstance(paths, Iterable):
-        raise TypeError(f"paths={short_repr(paths)} is of type {type(paths).__name__}. Pass a path or a list of paths.")
+        raise TypeError(
+            f"paths={short_repr(paths)} is of type {type(paths).__name__}. Pass a path or a list "
+            "of paths."
+        )
     listed = list(paths)
     if not listed:
         raise ValueError("the list of paths is empty. Pass at least one path.")
     return listed
 
 
-def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOptionsLike = None) -> list[str]:
-    """Return the files that paths name. A path is a file, a glob, a folder or a URL, and may begin with `~`.
+def find_files(
+    paths: Any, patterns: Sequence[str], storage_options: StorageOptionsLike = None
+) -> list[str]:
+    """Return the files that paths name.
+
+    A path is a file, a glob, a folder or a URL, and may begin with `~`.
 
     Args:
-        paths: one path, or a list. A folder is searched with all folders in it. Files of a glob or a folder are sorted by
-            path; a list keeps its order. Hidden files, whose names begin with a dot, and files in a folder `__MACOSX` are
-            found only if the path names them. Below a folder, files and folders whose names begin with `_` are left out,
-            too.
+        paths: one path, or a list. A folder is searched with all folders in it. Files of a glob or
+            a folder are sorted by path; a list keeps its order. Hidden files, whose names begin
+            with a dot, and files in a folder `__MACOSX` are found only if the path names them.
+            Below a folder, files and folders whose names begin with `_` are left out, too.
         patterns: patterns of the files that are read from a folder, such as `("*.tfrecord*",)`.
         storage_options: how a store is reached.
 
@@ -111,7 +124,8 @@ def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOpti
 
     >>> find_files("~/no such folder", ("*.tfrecord",))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    headrace.errors.SourceNotFoundError: there is no file or directory '.../no such folder'. Check the path.
+    headrace.errors.SourceNotFoundError: there is no file or directory '.../no such folder'. Check
+    the path.
     """
     return [
         file
@@ -156,8 +170,8 @@ def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[
             file.encode()
         except UnicodeEncodeError:
             raise SourceError(
-                f"{short_repr(file, TEXT)}: this path is not UTF-8, which headrace needs. Rename the file, or the folder "
-                "whose name is not UTF-8."
+                f"{short_repr(file, TEXT)}: this path is not UTF-8, which headrace needs. Rename "
+                "the file, or the folder whose name is not UTF-8."
             ) from None
     return found
 
@@ -166,19 +180,23 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
     if file_system.is_file(name):
         return [name]
     if file_system.is_directory(name):
-        counts = re.compile("|".join(map(fnmatch.translate, patterns))).match  # `fnmatch` takes 3 µs for each name
+        counts = re.compile(
+            "|".join(map(fnmatch.translate, patterns))
+        ).match  # `fnmatch` takes 3 µs for each name
         named = (each for each in file_system.names_below(name) if counts(each.rpartition("/")[2]))
         counted = sorted(each for each in named if not any(map(is_left_out, each.split("/"))))
         if not counted:
             wanted = f" named {first_few(patterns, 8)}" if patterns else ""
             raise SourceNotFoundError(
-                f"the directory {short_repr(name, TEXT)} contains no file{wanted} (names that begin with . or _ do not "
-                "count). Pass another directory, or a list of files."
+                f"the directory {short_repr(name, TEXT)} contains no file{wanted} (names that "
+                "begin with . or _ do not count). Pass another directory, or a list of files."
             )
         return [f"{name.rstrip('/') or ''}/{each}" for each in counted]
     if glob.has_magic(name):
         found = sorted(
-            file for file in file_system.glob(name) if MACOS_FOLDER in name or MACOS_FOLDER not in file.split("/")
+            file
+            for file in file_system.glob(name)
+            if MACOS_FOLDER in name or MACOS_FOLDER not in file.split("/")
         )
         if not found:
             raise SourceNotFoundError(
@@ -188,11 +206,13 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
         return found
     if not is_remote(name) and os.path.lexists(name) and isinstance(file_system, LocalFileSystem):
         raise SourceNotFoundError(
-            f"{short_repr(name, TEXT)} is neither a file nor a directory; it may be a pipe, a device or a broken link. Pass a "
-            "file or a directory."
+            f"{short_repr(name, TEXT)} is neither a file nor a directory; it may be a pipe, a "
+            "device or a broken link. Pass a file or a directory."
         )
     hint = (
-        "Pass a URL as a string, because Path removes a slash from it" if _LOST_SLASH.match(name) else "Check the path"
+        "Pass a URL as a string, because Path removes a slash from it"
+        if _LOST_SLASH.match(name)
+        else "Check the path"
     )
     raise SourceNotFoundError(f"there is no file or directory {short_repr(name, TEXT)}. {hint}.")
 
@@ -210,5 +230,6 @@ def text_of(path: Any) -> str:
         return os.path.expanduser(local_path(os.fsdecode(path)))
     except TypeError:
         raise TypeError(
-            f"{short_repr(path)} is of type {type(path).__name__}, not a path. Pass a string or a pathlib.Path."
+            f"{short_repr(path)} is of type {type(path).__name__}, not a path. Pass a string or a "
+            "pathlib.Path."
         ) from None

@@ -13,7 +13,9 @@ MACOS_FOLDER = "__MACOSX"
 
 
 def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
-    """Return True if the parts of a path match the parts of a pattern. `**` matches any number of parts.
+    """Return True if the parts of a path match the parts of a pattern.
+
+    `**` matches any number of parts.
 
     As in a shell, `*` and `**` do not match names that begin with a dot.
 
@@ -27,9 +29,13 @@ def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
     if not pattern or not parts:
         return not parts and set(pattern) <= {"**"}
     if pattern[0] == "**":
-        return matches(pattern[1:], parts) or (not parts[0].startswith(".") and matches(pattern, parts[1:]))
+        return matches(pattern[1:], parts) or (
+            not parts[0].startswith(".") and matches(pattern, parts[1:])
+        )
     hidden = parts[0].startswith(".") and not pattern[0].startswith(".")
-    return not hidden and fnmatch.fnmatchcase(parts[0], pattern[0]) and matches(pattern[1:], parts[1:])
+    return (
+        not hidden and fnmatch.fnmatchcase(parts[0], pattern[0]) and matches(pattern[1:], parts[1:])
+    )
 
 
 def is_hidden(name: str) -> bool:
@@ -52,14 +58,17 @@ def is_left_out(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
-def names_below(folder: str, before: str = "", inside: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
+def names_below(
+    folder: str, before: str = "", inside: frozenset[tuple[int, int]] = frozenset()
+) -> Iterator[str]:
     """Yield the local files in a folder and its folders, as paths relative to it, except those that `is_left_out` names.
 
     Symbolic links are followed, except a link to a folder that contains the link.
 
     Args:
         folder: path of the folder.
-        before: prefix of all results: path of `folder` relative to the first folder, with `/` at its end; or "".
+        before: prefix of all results: path of `folder` relative to the first folder, with `/` at
+            its end; or "".
         inside: device and inode of each folder that the search has entered on its way to `folder`.
 
     Raises:
@@ -81,7 +90,8 @@ def names_below(folder: str, before: str = "", inside: frozenset[tuple[int, int]
 def found_locally(pattern: str) -> list[str]:
     """Return the files that match a pattern, like `glob.glob(pattern, recursive=True)`, but each path only once.
 
-    `**` follows links, but does not enter a folder inside itself. So circular links do not lead to endless paths.
+    `**` follows links, but does not enter a folder inside itself. So circular links do not lead to
+    endless paths.
     """
     parts = pattern.split("/")
     fixed = parts.index("**") if "**" in parts else len(parts)
@@ -89,11 +99,15 @@ def found_locally(pattern: str) -> list[str]:
         return list(filter(os.path.isfile, glob.glob(pattern)))
     above = "/".join(parts[:fixed]) + ("/" if fixed else "")
     folders = glob.glob(above) if fixed else [""]
-    found = dict.fromkeys(path for folder in folders for path in _matching(folder, parts[fixed:], frozenset()))
+    found = dict.fromkeys(
+        path for folder in folders for path in _matching(folder, parts[fixed:], frozenset())
+    )
     return list(filter(os.path.isfile, found))
 
 
-def _matching(folder: str, parts: Sequence[str], inside: frozenset[tuple[int, int]]) -> Iterator[str]:
+def _matching(
+    folder: str, parts: Sequence[str], inside: frozenset[tuple[int, int]]
+) -> Iterator[str]:
     """Yield the matching paths below a folder.
 
     Args:
@@ -111,7 +125,11 @@ def _matching(folder: str, parts: Sequence[str], inside: frozenset[tuple[int, in
             yield from _matching(os.path.join(folder, name), parts, inside | {here})
         return
     names = _names(folder, hidden=part.startswith(".")) if glob.has_magic(part) else [part]
-    for path in (os.path.join(folder, name) for name in names if name == part or fnmatch.fnmatchcase(name, part)):
+    for path in (
+        os.path.join(folder, name)
+        for name in names
+        if name == part or fnmatch.fnmatchcase(name, part)
+    ):
         if not rest:
             yield path
         elif os.path.isdir(path):
@@ -127,7 +145,10 @@ def _identity(folder: str) -> tuple[int, int] | None:
 
 
 def _names(folder: str, hidden: bool = False) -> list[str]:
-    """Return the names in a folder, without hidden ones unless `hidden` is True; [] if the folder cannot be listed."""
+    """Return the names in a folder, without hidden ones unless `hidden` is True.
+
+    Return [] if the folder cannot be listed.
+    """
     with suppress(OSError):
         return [name for name in os.listdir(folder or ".") if hidden or not name.startswith(".")]
     return []

@@ -1,8 +1,8 @@
 """Pool of open readers of files, limited in number. No reader is closed while a thread uses it.
 
-A reader may serve several threads at the same time, so there is one for each file. All pools without
-their own limit share one table of readers. So a thousand sources keep no more files open than
-one. Pools of mapped files, which need no descriptor, share another table.
+A reader may serve several threads at the same time, so there is one for each file. All pools
+without their own limit share one table of readers. So a thousand sources keep no more files open
+than one. Pools of mapped files, which need no descriptor, share another table.
 
 No reader may be closed while another thread reads. Therefore:
 
@@ -10,17 +10,17 @@ No reader may be closed while another thread reads. Therefore:
   table's lock;
 * only a reader without users is closed, the least recently used first. It is removed from the table
   before, so it cannot be lent again;
-* a reader that is dropped after an exception is removed from the table at once. Its last user closes
-  it;
+* a reader that is dropped after an exception is removed from the table at once. Its last user
+  closes it;
 * if all readers are in use, the table exceeds its limit, by at most one reader for each reading
   thread, and shrinks later;
-* files are opened without holding the lock. If two threads open the same file, the second one closes
-  its own reader;
+* files are opened without holding the lock. If two threads open the same file, the second one
+  closes its own reader;
 * a pool may be destroyed on any thread, even on one that holds the lock. This is only recorded; the
   next thread that gets the lock closes the pool's readers.
 
-After a fork, the child has an empty table and a new lock, because a thread that does not exist there
-may hold the old one.
+After a fork, the child has an empty table and a new lock, because a thread that does not exist
+there may hold the old one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ Place: TypeAlias = tuple[int, int]
 
 _MOST_OPEN = 256
 
-# Each has one or two mappings, and Linux allows 65,530 in a process. Documents that a user holds keep theirs besides.
+# Each has one or two mappings, and Linux allows 65,530 in a process. Documents that a user holds
+# keep theirs besides.
 MOST_MAPPED = 4096
 """Maximum number of mapped readers in a process."""
 
@@ -62,14 +63,17 @@ class ReaderPool(Generic[ReaderT]):
     """Pool of open readers, by the index of the file. Thread-safe.
 
     Args:
-        open_reader: function that takes the index of a file and opens it. It is called on the thread that borrows the reader,
-            without the lock. The reader needs a method `close`, which is called once, when no thread uses the reader.
-        limit: maximum number of readers that stay open, at least 1; only readers in use exceed it. None: all pools
-            with `limit=None` share one limit, `open_file_limit()` readers. Of these pools, the ones with `mapped=True`
-            have their own common limit instead, `MOST_MAPPED` readers.
-        limit_bytes: maximum memory of the readers of this pool, by their attribute `nbytes`. A single reader, and
-            readers in use, may exceed it. Default: no limit.
-        keep_failed: True (default): keep a reader after a loan that ended with an exception. False: close it.
+        open_reader: function that takes the index of a file and opens it. It is called on the
+            thread that borrows the reader, without the lock. The reader needs a method `close`,
+            which is called once, when no thread uses the reader.
+        limit: maximum number of readers that stay open, at least 1; only readers in use exceed it.
+            None: all pools with `limit=None` share one limit, `open_file_limit()` readers. Of these
+            pools, the ones with `mapped=True` have their own common limit instead, `MOST_MAPPED`
+            readers.
+        limit_bytes: maximum memory of the readers of this pool, by their attribute `nbytes`. A
+            single reader, and readers in use, may exceed it. Default: no limit.
+        keep_failed: True (default): keep a reader after a loan that ended with an exception. False:
+            close it.
         mapped: True: readers need no file descriptor. Default False.
 
     >>> import io
@@ -98,13 +102,17 @@ class ReaderPool(Generic[ReaderT]):
 
     @contextmanager
     def lend(self, number: int) -> Iterator[ReaderT]:
-        """Lend the reader of a file. It is opened if necessary, and stays open during the `with` block.
+        """Lend the reader of a file.
+
+        It is opened if necessary, and stays open during the `with` block.
 
         Raises:
             Exception: whatever `open_reader` raises.
         """
         place, table = (self._number, number), self._table
-        loan: _Loan[ReaderT] = table.borrow(place) or table.insert(place, self._open(number), self._limit_bytes)
+        loan: _Loan[ReaderT] = table.borrow(place) or table.insert(
+            place, self._open(number), self._limit_bytes
+        )
         try:
             yield loan.reader
         except BaseException:
@@ -135,10 +143,13 @@ class _Table:
         self._lock, self.loans = threading.Lock(), OrderedDict()
 
     def forget(self) -> None:
-        """Remove all readers of the parent process without closing them. Called in a child right after a fork.
+        """Remove all readers of the parent process without closing them.
 
-        The threads that use them do not exist in the child, and a reader may have been copied in the middle of a read, with its
-        locks held. So readers are neither closed nor destroyed; the child does not get back their memory and descriptors.
+        Called in a child right after a fork.
+
+        The threads that use them do not exist in the child, and a reader may have been copied in
+        the middle of a read, with its locks held. So readers are neither closed nor destroyed; the
+        child does not get back their memory and descriptors.
         """
         _inherited.append(self.loans)
         self._empty()
@@ -181,7 +192,9 @@ class _Table:
                 del self.loans[place]
 
     def give_back(self, loan: _Loan[Any]) -> None:
-        limit = self._limit or _MOST_OPEN  # enough to shrink a table that had grown; to insert asks the system
+        limit = (
+            self._limit or _MOST_OPEN
+        )  # enough to shrink a table that had grown; to insert asks the system
         with self._lock:
             loan.users -= 1
             surplus = self._surplus(limit)
@@ -195,7 +208,8 @@ class _Table:
 
         Args:
             pool: number of the pool.
-            wait: True: wait for the lock. False: if another thread has the lock, that thread closes the readers.
+            wait: True: wait for the lock. False: if another thread has the lock, that thread closes
+                the readers.
         """
         self._dropped.append(pool)
         self._sweep(wait)

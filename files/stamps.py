@@ -1,8 +1,8 @@
 """Stamps of files (size and modification time), to detect that a file was modified after its source was made.
 
 If a file is rewritten while a source reads it, its keys lead to other records. So size and
-modification time are kept from the moment when the source was made, and compared wherever that takes
-little time.
+modification time are kept from the moment when the source was made, and compared wherever that
+takes little time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from ..errors import SourceError
 
 
 class Stamp(NamedTuple):
-    """Size in bytes, and modification time in ns; for a remote file, a text that identifies its version, or None."""
+    """Size in bytes, and modification time in ns.
+
+    For a remote file, a text that identifies its version, or None.
+    """
 
     size: int
     modified: int | str | None

@@ -45,10 +45,10 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
     """Return the options of remote files after a check.
 
     Args:
-        options: a dict. headrace uses the keys `cache_dir` (default `$HEADRACE_CACHE_DIR`, or `headrace/files` in
-            `$XDG_CACHE_HOME` or `~/.cache`), `cache_bytes` (default `$HEADRACE_CACHE_BYTES`, or 32 GiB; 0: no cache),
-            `tries` (default 8) and `timeout` (seconds, default 15). All other keys are passed to the store's library.
-            None: defaults.
+        options: a dict. headrace uses the keys `cache_dir` (default `$HEADRACE_CACHE_DIR`, or
+            `headrace/files` in `$XDG_CACHE_HOME` or `~/.cache`), `cache_bytes` (default
+            `$HEADRACE_CACHE_BYTES`, or 32 GiB; 0: no cache), `tries` (default 8) and `timeout`
+            (seconds, default 15). All other keys are passed to the store's library. None: defaults.
 
     Raises:
         TypeError: `options` is not a dict with string keys, or a value has a wrong type.
@@ -59,10 +59,19 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
     """
     if isinstance(options, StorageOptions):
         return options
-    if not isinstance(options, Mapping | None) or not all(isinstance(name, str) for name in options or ()):
+    if not isinstance(options, Mapping | None) or not all(
+        isinstance(name, str) for name in options or ()
+    ):
         # What was given may be a credential, or hold one.
-        found = "has names that are not strings" if isinstance(options, Mapping) else f"is {a_kind_of(options)}"
-        raise TypeError(f"storage_options {found}. Pass a dict with string keys, such as {{'region': 'eu-west-1'}}.")
+        found = (
+            "has names that are not strings"
+            if isinstance(options, Mapping)
+            else f"is {a_kind_of(options)}"
+        )
+        raise TypeError(
+            f"storage_options {found}. Pass a dict with string keys, such as {{'region': "
+            "'eu-west-1'}."
+        )
     given = dict(options or {})
     folder = given.pop("cache_dir", None) or os.environ.get("HEADRACE_CACHE_DIR")
     if not folder:
@@ -75,13 +84,20 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
             budget = int(text)
         except ValueError:
             raise ValueError(
-                f"HEADRACE_CACHE_BYTES={short_repr(text)} is not a whole number. Set this environment variable to "
-                "a number of bytes, or unset it."
+                f"HEADRACE_CACHE_BYTES={short_repr(text)} is not a whole number. Set this "
+                "environment variable to a number of bytes, or unset it."
             ) from None
-    budget = whole_number(budget_name, budget, 0, None, "a number of bytes, such as 2**34, or 0 for no cache")
-    tries = whole_number("tries", given.pop("tries", TRIES), 1, None, "a number of tries, such as 8")
+    budget = whole_number(
+        budget_name, budget, 0, None, "a number of bytes, such as 2**34, or 0 for no cache"
+    )
+    tries = whole_number(
+        "tries", given.pop("tries", TRIES), 1, None, "a number of tries, such as 8"
+    )
     timeout = given.pop("timeout", TIMEOUT_SECONDS)
     if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout > 0:
-        raise ValueError(f"timeout={short_repr(timeout)} is not a positive int or float. Pass a number of seconds.")
+        raise ValueError(
+            f"timeout={short_repr(timeout)} is not a positive int or float. Pass a number of "
+            "seconds."
+        )
     folder = os.path.abspath(os.path.expanduser(folder))
     return StorageOptions(folder, budget, tries, float(timeout), tuple(given.items()))

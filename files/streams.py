@@ -38,17 +38,18 @@ def open_stream(
 
     Args:
         path: path or URL of the file.
-        decompress: "gzip" or "zstd"; "auto": chosen by the suffix, `.gz` or `.gzip`, `.zst` or `.zstd`. None
-            (default): the bytes are unchanged.
+        decompress: "gzip" or "zstd"; "auto": chosen by the suffix, `.gz` or `.gzip`, `.zst` or
+            `.zstd`. None (default): the bytes are unchanged.
         storage_options: how a remote file is reached and cached.
-        max_expansion: maximum ratio of unpacked to compressed size, if the file unpacks to more than 1 GiB. Default 200.
+        max_expansion: maximum ratio of unpacked to compressed size, if the file unpacks to more
+            than 1 GiB. Default 200.
 
     Raises:
         SourceNotFoundError: the file does not exist.
         ExpansionError: when reading: the file unpacks to more than is allowed.
         SourceError: the file cannot be opened; or, when reading, it is damaged.
-        CutOffError: when reading: a compressed file is cut off, or damaged after its beginning. `read1` and lines first
-            return everything before the damage.
+        CutOffError: when reading: a compressed file is cut off, or damaged after its beginning.
+            `read1` and lines first return everything before the damage.
         MissingExtraError: "zstd" needs a package that is not installed.
         ValueError: `decompress` has another value.
 
@@ -60,7 +61,9 @@ def open_stream(
     ...         list(stream)
     [b'one\n', b'two\n']
     """
-    kind = one_of("decompress", decompress, "auto", "gzip", "zstd") if decompress is not None else None
+    kind = (
+        one_of("decompress", decompress, "auto", "gzip", "zstd") if decompress is not None else None
+    )
     if kind == "auto":
         kind = compression_of(path)
     file = open_file(path, storage_options)
@@ -71,7 +74,10 @@ def open_stream(
 
 
 def stream_of(file: OpenFile) -> BinaryIO:
-    """Return an open file as a stream from its beginning. Closing the stream does not close the file."""
+    """Return an open file as a stream from its beginning.
+
+    Closing the stream does not close the file.
+    """
     return io.BufferedReader(RawFile(file), _BUFFER_BYTES)
 
 
@@ -126,7 +132,10 @@ class RawFile(io.RawIOBase):
         return self._place
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._file.size}[whence]
+        self._place = (
+            offset
+            + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._file.size}[whence]
+        )
         return self._place
 
     def readinto(self, buffer: Any) -> int:
@@ -142,17 +151,24 @@ class RawFile(io.RawIOBase):
 
 
 class _Unpacked(io.RawIOBase):
-    """Stream that decompresses. Its errors name the file, and are raised after all bytes that can be unpacked."""
+    """Stream that decompresses.
+
+    Its errors name the file, and are raised after all bytes that can be unpacked.
+    """
 
     _begun = False
     _failure: SourceError | None = None
 
-    def __init__(self, packed: BinaryIO, kind: str, path: str, size: int, max_expansion: int) -> None:
+    def __init__(
+        self, packed: BinaryIO, kind: str, path: str, size: int, max_expansion: int
+    ) -> None:
         self._packed, self._path, self._kind = packed, path, kind
         self._size, self._max_expansion = size, max_expansion
         self._left = max(EXPECTED_BYTES, size * max_expansion)
         zstd = zstd_library() if kind == "zstd" else None
-        self._inner = zstd.ZstdFile(packed, mode="rb") if zstd else gzip.GzipFile(fileobj=packed, mode="rb")
+        self._inner = (
+            zstd.ZstdFile(packed, mode="rb") if zstd else gzip.GzipFile(fileobj=packed, mode="rb")
+        )
         self._errors = (OSError, EOFError, zstd.ZstdError if zstd else zlib.error)
 
     def readable(self) -> bool:
@@ -160,15 +176,18 @@ class _Unpacked(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         room, filled = memoryview(buffer), 0
-        while filled < len(room) and self._failure is None and (found := self._unpack(room[filled:])):
+        while (
+            filled < len(room) and self._failure is None and (found := self._unpack(room[filled:]))
+        ):
             filled += found
             self._begun = True
             self._left -= found
             if self._left < 0:
                 self._failure = ExpansionError(
                     f"{shorten(self._path)} has {self._size} bytes, but unpacks to more than "
-                    f"max_expansion={self._max_expansion} times as many, and more than {EXPECTED_BYTES}. Some files do so to "
-                    "attack programs. If you trust the file, unpack it first, or pass headrace.convert a larger max_expansion "
+                    f"max_expansion={self._max_expansion} times as many, and more than "
+                    f"{EXPECTED_BYTES}. Some files do so to attack programs. If you trust the "
+                    "file, unpack it first, or pass headrace.convert a larger max_expansion "
                     "(--max-expansion)."
                 )
         if self._failure is not None and not filled:
@@ -176,7 +195,10 @@ class _Unpacked(io.RawIOBase):
         return filled
 
     def _unpack(self, room: memoryview) -> int:
-        """Unpack bytes into `room`, and return their number. A failure is kept, and is raised by a later read."""
+        """Unpack bytes into `room`, and return their number.
+
+        A failure is kept, and is raised by a later read.
+        """
         try:
             return cast(int, self._inner.readinto1(room))
         except SourceError as error:
@@ -187,17 +209,17 @@ class _Unpacked(io.RawIOBase):
         return 0
 
     def _cut_off(self, error: Exception) -> SourceError:
-        where = (
-            f"{shorten(self._path)} cannot be unpacked, near byte {self._packed.tell()} of the file: {shorten(error)}"
-        )
-        if self._begun or isinstance(error, EOFError):  # the bytes that are there are such as they should be
+        where = f"{shorten(self._path)} cannot be unpacked, near byte {self._packed.tell()} of the file: {shorten(error)}"
+        if self._begun or isinstance(
+            error, EOFError
+        ):  # the bytes that are there are such as they should be
             return CutOffError(
-                f"{where}. The file is cut off or damaged, and the records after this place are lost. "
-                "Write the file again."
+                f"{where}. The file is cut off or damaged, and the records after this place are "
+                "lost. Write the file again."
             )
         return SourceError(
-            f"{where}. The file is cut off or damaged, or is not compressed with {self._kind} although its name says so. "
-            "Write the file again, or rename it."
+            f"{where}. The file is cut off or damaged, or is not compressed with {self._kind} "
+            "although its name says so. Write the file again, or rename it."
         )
 
     def close(self) -> None:

@@ -22,7 +22,10 @@ _AT_ONCE = 1 << 26
 
 
 class DamagedPieceError(Exception):
-    """Bytes on disk differ from the bytes that were written. The piece is then removed and fetched again."""
+    """Bytes on disk differ from the bytes that were written.
+
+    The piece is then removed and fetched again.
+    """
 
 
 def sums_of(data: bytes | memoryview) -> bytes:

@@ -55,7 +55,8 @@ def local_path(path: str) -> str:
 def split_url(url: str) -> tuple[str, str]:
     """Split a URL into the URL of its store, and the key of the file in the store.
 
-    The query of an `https://` URL (after `?`) is sent with each request, so it belongs to the store.
+    The query of an `https://` URL (after `?`) is sent with each request, so it belongs to the
+    store.
 
     >>> split_url("s3://bucket/train/a.parquet"), split_url("https://host/a%20b.parquet?Signature=9")
     (('s3://bucket', 'train/a.parquet'), ('https://host?Signature=9', 'a b.parquet'))
@@ -96,7 +97,9 @@ def in_folder(folder: str, name: str) -> str:
 
 
 def unsigned(url: str) -> str:
-    """Return an `https://` URL without its signature, which gives access to anyone for a while. Other paths are unchanged.
+    """Return an `https://` URL without its signature, which gives access to anyone for a while.
+
+    Other paths are unchanged.
 
     >>> unsigned("https://host/a.parquet?id=7&X-Amz-Expires=600&X-Amz-Signature=9")
     'https://host/a.parquet?id=7'
@@ -104,14 +107,19 @@ def unsigned(url: str) -> str:
     if "?" not in url or not _is_http(url):
         return url
     bare, _, query = url.partition("?")
-    kept = [one for one in query.split("&") if not _OF_SIGNATURES.fullmatch(one.partition("=")[0].lower())]
+    kept = [
+        one
+        for one in query.split("&")
+        if not _OF_SIGNATURES.fullmatch(one.partition("=")[0].lower())
+    ]
     return f"{bare}?{'&'.join(kept)}" if kept else bare
 
 
 def stays_inside(name: str) -> bool:
     """Return True if a relative name, from a store or a file, consists of plain names, and so stays in its folder.
 
-    The result is False for a name with an empty component, `.` or `..`, even one that stays inside, such as "a/../b".
+    The result is False for a name with an empty component, `.` or `..`, even one that stays inside,
+    such as "a/../b".
 
     >>> [stays_inside(name) for name in ("a/b.txt", "../b.txt", "a/../../b.txt", "/b.txt", "")]
     [True, False, False, False, False]

@@ -1,7 +1,7 @@
 """Write files atomically: a file appears when it is complete.
 
-Indices, shards, tokens, checkpoints and pictures are written through this module. The cache of remote
-files has its own protocol (`remote/cache.py`), in which the unfinished file is also a lock.
+Indices, shards, tokens, checkpoints and pictures are written through this module. The cache of
+remote files has its own protocol (`remote/cache.py`), in which the unfinished file is also a lock.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ _BUFFER_BYTES = 1 << 20
 
 @contextmanager
 def written_whole(path: str) -> Iterator[BinaryIO]:
-    """Yield a file to write to. When the block ends, it appears at `path`, complete and on disk, in place of an existing file.
+    """Yield a file to write to.
 
-    If the block ends with an exception, nothing is written to `path`. If the process is killed, a file whose name ends in
-    `.unfinished` may be left.
+    When the block ends, it appears at `path`, complete and on disk, in place of an existing file.
+
+    If the block ends with an exception, nothing is written to `path`. If the process is killed, a
+    file whose name ends in `.unfinished` may be left.
 
     Raises:
         OSError: the file system reports an error, such as a full disk.
@@ -44,14 +46,19 @@ def written_whole(path: str) -> Iterator[BinaryIO]:
 
 
 class WholeFile:
-    """File that is written under a temporary name beside `path`. Its permissions are `mode` less the umask."""
+    """File that is written under a temporary name beside `path`.
+
+    Its permissions are `mode` less the umask.
+    """
 
     file: BinaryIO
 
     def __init__(self, path: str, mode: int = 0o666) -> None:
         self._path = path
         self._beside = f"{path}.{secrets.token_hex(4)}.unfinished"
-        self.file = open(self._beside, "xb", _BUFFER_BYTES, opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
+        self.file = open(  # noqa: SIM115
+            self._beside, "xb", _BUFFER_BYTES, opener=lambda name, flags: os.open(name, flags, mode)
+        )
 
     def finish(self) -> None:
         """Flush all bytes to disk. The file keeps its temporary name."""
@@ -63,7 +70,8 @@ class WholeFile:
         """Rename the file to its final name.
 
         Args:
-            durable: True (default): flush the folder, too, so that the file survives a crash of the machine.
+            durable: True (default): flush the folder, too, so that the file survives a crash of the
+                machine.
         """
         os.replace(self._beside, self._path)
         if durable:
@@ -91,7 +99,10 @@ def put_whole(written: str, path: str) -> None:
 
 
 def sync(path: str) -> None:
-    """Flush a file or folder to disk. On Windows, which cannot open folders, folders are skipped."""
+    """Flush a file or folder to disk.
+
+    On Windows, which cannot open folders, folders are skipped.
+    """
     if os.name == "nt" and os.path.isdir(path):
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -102,7 +113,9 @@ def sync(path: str) -> None:
 
 
 def private_folder(path: str) -> None:
-    """Create a missing folder that only its user can access (mode 0700). An existing folder is not changed.
+    """Create a missing folder that only its user can access (mode 0700).
+
+    An existing folder is not changed.
 
     Raises:
         OSError: the folder cannot be created.

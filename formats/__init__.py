@@ -1,4 +1,7 @@
-"""File formats: records and their checksums, indices, and samples. This package does not use sources."""
+"""File formats: records and their checksums, indices, and samples.
+
+This package does not use sources.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
 """Decode and encode `tf.train.Example` and `tf.train.SequenceExample` without TensorFlow.
 
-In: serialised bytes. Out: a dict of features. The bytes are parsed in `feature_messages.py`; values are converted to
-requested types in `feature_types.py` and `joined_features.py`.
+In: serialised bytes. Out: a dict of features. The bytes are parsed in `feature_messages.py`; values
+are converted to requested types in `feature_types.py` and `joined_features.py`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,24 @@ import numpy.typing as npt
 from ..common.messages import a_kind_of, first_few, short_repr
 from ..errors import SourceError
 from .feature_messages import BYTES, DELIMITED, FEW, FLOATS, INTEGERS, Found, read_example
-from .feature_types import AllBytesType, FeatureType, NumbersType, OneFeature, Shape, StepsType, TextsType
+from .feature_types import (
+    AllBytesType,
+    FeatureType,
+    NumbersType,
+    OneFeature,
+    Shape,
+    StepsType,
+    TextsType,
+)
 from .joined_features import RaggedFeature, RaggedType, SparseFeature, SparseType
 
 _MOST = np.iinfo(np.int64).max
 
 
 def decode_example(
-    data: bytes, features: Mapping[str, Any] | None = None, sequences: Mapping[str, Any] | None = None
+    data: bytes,
+    features: Mapping[str, Any] | None = None,
+    sequences: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Decode the features of an example, and the feature lists of a sequence example, to one dict.
 
@@ -30,26 +40,34 @@ def decode_example(
         data: a serialised `tf.train.Example` or `tf.train.SequenceExample`.
         features: the features to return, each with its type:
 
-            * `bytes` or `str`: exactly one byte string or text in UTF-8; `list`: any number of byte strings;
+            * `bytes` or `str`: exactly one byte string or text in UTF-8; `list`: any number of byte
+              strings;
             * a dtype: exactly one number, as a NumPy scalar;
-            * `(dtype, shape)`: an array, in which one length may be None; of objects if `dtype` is `bytes` or `str`;
-            * `(dtype, shape, default)`: likewise, and `default` is returned if the feature is missing or has no value. It is
-              one value, which fills the shape, or an array of the shape;
-            * `headrace.RaggedFeature`: rows of different lengths; `headrace.SparseFeature`: a sparse array.
+            * `(dtype, shape)`: an array, in which one length may be None; of objects if `dtype` is
+              `bytes` or `str`;
+            * `(dtype, shape, default)`: likewise, and `default` is returned if the feature is
+              missing or has no value. It is one value, which fills the shape, or an array of the
+              shape;
+            * `headrace.RaggedFeature`: rows of different lengths; `headrace.SparseFeature`: a
+              sparse array.
 
-            Default: all features; numbers as read-only arrays with one axis, `int64` or `float32`; one byte string as
-            `bytes`, several as a list; a feature without values and type as an empty list.
-        sequences: the feature lists of a sequence example to return, each with the type of one step, as above (without
-            `RaggedFeature` and `SparseFeature`). Numbers become an array with a first axis of steps, or a list of arrays
-            if a length is None; `bytes` and `str` become a list. With a default, the list may be missing, too, and then has no
-            steps. Default: all feature lists; a list of steps, or one array if all steps have equally many numbers.
+            Default: all features; numbers as read-only arrays with one axis, `int64` or `float32`;
+            one byte string as `bytes`, several as a list; a feature without values and type as an
+            empty list.
+        sequences: the feature lists of a sequence example to return, each with the type of one
+            step, as above (without `RaggedFeature` and `SparseFeature`). Numbers become an array
+            with a first axis of steps, or a list of arrays if a length is None; `bytes` and `str`
+            become a list. With a default, the list may be missing, too, and then has no steps.
+            Default: all feature lists; a list of steps, or one array if all steps have equally many
+            numbers.
 
             If only one of `features` and `sequences` is passed, nothing else is returned.
 
     Raises:
-        SourceError: `data` is not an example; a feature is missing or does not match its type; a number does not fit its
-            dtype; or a feature and a feature list have the same name.
-        TypeError: `data` is not an object of bytes; `features` or `sequences` has an unknown type; or both have the same name.
+        SourceError: `data` is not an example; a feature is missing or does not match its type; a
+            number does not fit its dtype; or a feature and a feature list have the same name.
+        TypeError: `data` is not an object of bytes; `features` or `sequences` has an unknown type;
+            or both have the same name.
 
     >>> data = encode_example({"image": b"...", "label": 3, "box": [0.5, 1.0]})
     >>> decode_example(data)
@@ -67,8 +85,8 @@ def decode_example(
             data = bytes(memoryview(data))
         except TypeError:
             raise TypeError(
-                f"data={short_repr(data)} is {a_kind_of(data)}. Pass the bytes of a serialised tf.train.Example or "
-                "SequenceExample."
+                f"data={short_repr(data)} is {a_kind_of(data)}. Pass the bytes of a serialised "
+                "tf.train.Example or SequenceExample."
             ) from None
     return Decoder(features, sequences)(data)
 
@@ -77,14 +95,20 @@ class Decoder:
     """Function that decodes examples with fixed `features` and `sequences`; see `decode_example`.
 
     Raises:
-        TypeError: `features` or `sequences` is not a dict, or has an unknown type; or both have the same name.
+        TypeError: `features` or `sequences` is not a dict, or has an unknown type; or both have the
+            same name.
     """
 
     _features: dict[str, FeatureType] | None = None
-    """Types of the requested features and, in `_sequences`, feature lists. Both None: everything is returned."""
+    """Types of the requested features and, in `_sequences`, feature lists.
+
+    Both None: everything is returned.
+    """
     _sequences: dict[str, FeatureType] | None = None
 
-    def __init__(self, features: Mapping[str, Any] | None = None, sequences: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, features: Mapping[str, Any] | None = None, sequences: Mapping[str, Any] | None = None
+    ) -> None:
         for argument, given in (("features", features), ("sequences", sequences)):
             if given is not None and not isinstance(given, Mapping):
                 raise TypeError(
@@ -92,25 +116,37 @@ class Decoder:
                     'bytes, "label": np.int64}.'
                 )
         if features is not None:
-            self._features = {name: _type_of_feature(name, wanted) for name, wanted in features.items()}
+            self._features = {
+                name: _type_of_feature(name, wanted) for name, wanted in features.items()
+            }
         if sequences is not None:
-            self._sequences = {name: StepsType(_type("sequences", name, wanted)) for name, wanted in sequences.items()}
+            self._sequences = {
+                name: StepsType(_type("sequences", name, wanted))
+                for name, wanted in sequences.items()
+            }
         self._needed = _needed(self._features), _needed(self._sequences)
         both = sorted(set(features or ()) & set(sequences or ()))
         if both:
             raise TypeError(
-                f"features= and sequences= both name {first_few(both)}. Name each of these in one of them only."
+                f"features= and sequences= both name {first_few(both)}. Name each of these in one "
+                "of them only."
             )
 
     def __call__(self, data: bytes) -> dict[str, Any]:
         found = read_example(data)
         if self._features is None and self._sequences is None:
             return _everything(found)
-        if not (self._needed[0] <= found.features.keys() and self._needed[1] <= found.sequences.keys()):
+        if not (
+            self._needed[0] <= found.features.keys() and self._needed[1] <= found.sequences.keys()
+        ):
             raise self._missing(found)
-        decoded = {name: convert(name, found.features) for name, convert in (self._features or {}).items()}
+        decoded = {
+            name: convert(name, found.features) for name, convert in (self._features or {}).items()
+        }
         if self._sequences is not None:
-            decoded |= {name: convert(name, found.sequences) for name, convert in self._sequences.items()}
+            decoded |= {
+                name: convert(name, found.sequences) for name, convert in self._sequences.items()
+            }
         return decoded
 
     def _missing(self, found: Found) -> SourceError:
@@ -123,26 +159,36 @@ class Decoder:
         kind, known = kinds[argument], getattr(found, argument)
         if missing[0] in others:
             return SourceError(
-                f"{first_few(missing[:1])} is a {kinds[other]} of the example, not a {kind}. Name it in {other}=, not in "
-                f"{argument}=."
+                f"{first_few(missing[:1])} is a {kinds[other]} of the example, not a {kind}. Name "
+                f"it in {other}=, not in {argument}=."
             )
         there = f"only {first_few(sorted(known), 8)}" if known else f"no {kind}s at all"
-        joined = " A RaggedFeature or SparseFeature needs all its stored features." if argument == "features" else ""
+        joined = (
+            " A RaggedFeature or SparseFeature needs all its stored features."
+            if argument == "features"
+            else ""
+        )
         return SourceError(
-            f"the example has no {kind} {first_few(missing)}: it has {there}. Leave missing ones out of {argument}=, or pass "
-            f"{argument}={{name: (dtype, shape, default)}} for a {kind} that may be missing.{joined}"
+            f"the example has no {kind} {first_few(missing)}: it has {there}. Leave missing ones "
+            f"out of {argument}=, or pass {argument}={{name: (dtype, shape, default)}} for a "
+            f"{kind} that may be missing.{joined}"
         )
 
     @property
     def described(self) -> list[Any] | None:
-        """JSON values that describe the requested features and their types, for a fingerprint; None for all features."""
+        """JSON values that describe the requested features and their types, for a fingerprint.
+
+        It is None for all features.
+        """
         if self._sequences is None:
             return None if self._features is None else _described(self._features)
         return [*_described(self._features or {}), {"sequences": _described(self._sequences)}]
 
 
 def _needed(types: dict[str, FeatureType] | None) -> frozenset[str]:
-    return frozenset(each for name, convert in (types or {}).items() for each in convert.needed(name))
+    return frozenset(
+        each for name, convert in (types or {}).items() for each in convert.needed(name)
+    )
 
 
 def _described(types: dict[str, FeatureType]) -> list[list[str]]:
@@ -153,8 +199,8 @@ def _everything(found: Found) -> dict[str, Any]:
     both = sorted(found.features.keys() & found.sequences.keys())
     if both:
         raise SourceError(
-            f"the example has a feature and a feature list of the same name, {first_few(both)}. Choose the features to "
-            "return with features=, or the feature lists with sequences=."
+            f"the example has a feature and a feature list of the same name, {first_few(both)}. "
+            "Choose the features to return with features=, or the feature lists with sequences=."
         )
     features = {name: _alone(value) for name, value in found.features.items()}
     return features | {name: _steps(values) for name, values in found.sequences.items()}
@@ -168,9 +214,17 @@ def _steps(values: list[Any]) -> Any:
     """Return the steps of a feature list: one array if all have equally many numbers, otherwise a list."""
     dtype = next((value.dtype for value in values if isinstance(value, np.ndarray)), None)
     if dtype is None:
-        return [value[0] for value in values] if all(len(value) == 1 for value in values) else values
-    arrays = [np.asarray(value, dtype) if isinstance(value, list) and not value else value for value in values]
-    if any(isinstance(value, list) or value.dtype != dtype or len(value) != len(arrays[0]) for value in arrays):
+        return (
+            [value[0] for value in values] if all(len(value) == 1 for value in values) else values
+        )
+    arrays = [
+        np.asarray(value, dtype) if isinstance(value, list) and not value else value
+        for value in values
+    ]
+    if any(
+        isinstance(value, list) or value.dtype != dtype or len(value) != len(arrays[0])
+        for value in arrays
+    ):
         return arrays
     stacked = np.stack(arrays)
     stacked.flags.writeable = False
@@ -186,13 +240,14 @@ def _type_of_feature(name: str, wanted: Any) -> FeatureType:
     except (TypeError, ValueError, OverflowError):
         if isinstance(wanted, RaggedFeature):
             raise TypeError(
-                f"features[{short_repr(name)}]: RaggedFeature has dtype={short_repr(wanted.dtype)}. Pass a dtype of real "
-                "numbers, bytes or str."
+                f"features[{short_repr(name)}]: RaggedFeature has "
+                f"dtype={short_repr(wanted.dtype)}. Pass a dtype of real numbers, bytes or str."
             ) from None
         raise TypeError(
-            f"features[{short_repr(name)}]: SparseFeature has dtype={short_repr(wanted.dtype, 40)}, "
-            f"shape={short_repr(wanted.shape)} and fill={short_repr(wanted.fill, 40)}. Pass a dtype of real numbers, whole "
-            "numbers of at least 0 or a name as shape, and a fill that the dtype can hold."
+            f"features[{short_repr(name)}]: SparseFeature has "
+            f"dtype={short_repr(wanted.dtype, 40)}, shape={short_repr(wanted.shape)} and "
+            f"fill={short_repr(wanted.fill, 40)}. Pass a dtype of real numbers, whole numbers of "
+            "at least 0 or a name as shape, and a fill that the dtype can hold."
         ) from None
     return _type("features", name, wanted)
 
@@ -212,14 +267,16 @@ def _type(argument: str, name: str, wanted: Any) -> OneFeature:
         pass
     if default is not None:
         raise TypeError(
-            f"{argument}[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass (dtype, shape, default): a dtype "
-            "of real numbers, bytes or str; a shape with at most one None; and as default values that the dtype can hold, in "
-            "an array of the shape, or one value to fill it if no length is None."
+            f"{argument}[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass "
+            "(dtype, shape, default): a dtype of real numbers, bytes or str; a shape with at most "
+            "one None; and as default values that the dtype can hold, in an array of the shape, or "
+            "one value to fill it if no length is None."
         )
     joined = ", a RaggedFeature or a SparseFeature" if argument == "features" else ""
     raise TypeError(
-        f"{argument}[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass bytes, str, list (of "
-        f"bytes), a dtype of real numbers, (dtype, shape) with at most one None, or (dtype, shape, default){joined}."
+        f"{argument}[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass bytes, "
+        "str, list (of bytes), a dtype of real numbers, (dtype, shape) with at most one None, or "
+        f"(dtype, shape, default){joined}."
     )
 
 
@@ -229,7 +286,10 @@ def _shape(given: Any) -> Shape:
     Raises:
         TypeError, ValueError: it is not a shape, or more than one length is unknown.
     """
-    shape = tuple(-1 if n is None else int(n) for n in ((given,) if isinstance(given, (int, np.integer)) else given))
+    shape = tuple(
+        -1 if n is None else int(n)
+        for n in ((given,) if isinstance(given, (int, np.integer)) else given)
+    )
     if shape.count(-1) > 1:
         raise ValueError(shape)
     return shape
@@ -239,15 +299,16 @@ def encode_example(record: Mapping[str, Any], sequences: Mapping[str, Any] | Non
     r"""Encode a dict as a `tf.train.Example`, or two dicts as a `tf.train.SequenceExample`, in the order of the dicts.
 
     Args:
-        record: features by name: bytes, strings or numbers; one, a list or an array. Arrays are flattened. Integers and
-            booleans become `int64`, other numbers `float32`.
-        sequences: feature lists by name, for a `tf.train.SequenceExample`: for each a list of steps, or an array whose first
-            axis is the steps. A step is like a feature of `record`, and all steps of a list have the same kind of values.
-            Default None: a `tf.train.Example`.
+        record: features by name: bytes, strings or numbers; one, a list or an array. Arrays are
+            flattened. Integers and booleans become `int64`, other numbers `float32`.
+        sequences: feature lists by name, for a `tf.train.SequenceExample`: for each a list of
+            steps, or an array whose first axis is the steps. A step is like a feature of `record`,
+            and all steps of a list have the same kind of values. Default None: a
+            `tf.train.Example`.
 
     Raises:
-        TypeError: a name is not a string; a value has another type, or is an integer that does not fit `int64`; or feature
-            lists are not lists of steps of one kind.
+        TypeError: a name is not a string; a value has another type, or is an integer that does not
+            fit `int64`; or feature lists are not lists of steps of one kind.
 
     >>> encode_example({"x": [1, 2]})
     b'\n\r\n\x0b\n\x01x\x12\x06\x1a\x04\n\x02\x01\x02'
@@ -255,26 +316,32 @@ def encode_example(record: Mapping[str, Any], sequences: Mapping[str, Any] | Non
     {'id': array([7]), 'x': array([[1, 2],
            [3, 4]]), 'words': [b'a', b'b']}
     """
-    entries = (_field(_field(_name(name)) + _field(_feature(name, value), 2)) for name, value in record.items())
+    entries = (
+        _field(_field(_name(name)) + _field(_feature(name, value), 2))
+        for name, value in record.items()
+    )
     features = _field(b"".join(entries))
     if sequences is None:
         return features
-    lists = (_field(_field(_name(name)) + _field(_feature_list(name, steps), 2)) for name, steps in sequences.items())
+    lists = (
+        _field(_field(_name(name)) + _field(_feature_list(name, steps), 2))
+        for name, steps in sequences.items()
+    )
     return features + _field(b"".join(lists), 2)
 
 
 def _feature_list(name: str, steps: Any) -> bytes:
     if not isinstance(steps, (list, tuple)) and not (isinstance(steps, np.ndarray) and steps.ndim):
         raise TypeError(
-            f"sequences[{short_repr(name)}]={short_repr(steps)} is not a list of steps. Pass a list with the value of each "
-            "step, or a NumPy array whose first axis is the steps."
+            f"sequences[{short_repr(name)}]={short_repr(steps)} is not a list of steps. Pass a "
+            "list with the value of each step, or a NumPy array whose first axis is the steps."
         )
     # An empty step has no type: TensorFlow then takes the type of the other steps.
     written = [b"" if np.size(step) == 0 else _feature(name, step) for step in steps]
     if len({feature[0] for feature in written if feature}) > 1:
         raise TypeError(
-            f"sequences[{short_repr(name)}]={short_repr(steps)} has steps of different kinds. Pass only byte strings, only "
-            "integers or only floats, such as arrays of one dtype."
+            f"sequences[{short_repr(name)}]={short_repr(steps)} has steps of different kinds. Pass "
+            "only byte strings, only integers or only floats, such as arrays of one dtype."
         )
     return b"".join(map(_field, written))
 
@@ -289,7 +356,11 @@ def _feature(name: str, value: Any) -> bytes:
     several = [value] if isinstance(value, (bytes, str)) else value
     if isinstance(several, np.ndarray) and several.dtype.kind not in "biuf":  # texts, or objects
         several = several.ravel().tolist()
-    if isinstance(several, (list, tuple)) and several and all(isinstance(item, (bytes, str)) for item in several):
+    if (
+        isinstance(several, (list, tuple))
+        and several
+        and all(isinstance(item, (bytes, str)) for item in several)
+    ):
         texts = (item.encode() if isinstance(item, str) else item for item in several)
         return _field(b"".join(map(_field, texts)), BYTES)
     try:
@@ -301,8 +372,8 @@ def _feature(name: str, value: Any) -> bytes:
     if numbers.dtype.kind in "biu" and not (numbers.size and numbers.max() > _MOST):
         return _field(_field(_written(numbers)), INTEGERS)
     raise TypeError(
-        f"feature {short_repr(name)}={short_repr(value)} cannot be stored. Pass bytes, strings, integers "
-        "of int64 or floats: one, or a list or NumPy array of one of these kinds."
+        f"feature {short_repr(name)}={short_repr(value)} cannot be stored. Pass bytes, strings, "
+        "integers of int64 or floats: one, or a list or NumPy array of one of these kinds."
     )
 
 

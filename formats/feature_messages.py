@@ -1,12 +1,13 @@
 """Read the messages `tf.train.Example` and `tf.train.SequenceExample`: bytes in, values of features by name out.
 
     Example {features: 1 → Features}
-    SequenceExample {context: 1 → Features, feature_lists: 2 → {feature_list: 1 → {key: 1, value: 2 → FeatureList}}}
-    Features {feature: 1 → {key: 1, value: 2 → Feature}}
-    FeatureList {feature: 1 → Feature, repeated}
-    Feature {bytes_list: 1 | float_list: 2 | int64_list: 3 → {value: 1, repeated; numbers packed or not}}
+    SequenceExample {context: 1 → Features, feature_lists: 2 → {feature_list: 1 → {key: 1, value: 2
+    → FeatureList}}} Features {feature: 1 → {key: 1, value: 2 → Feature}} FeatureList {feature: 1 →
+    Feature, repeated} Feature {bytes_list: 1 | float_list: 2 | int64_list: 3 → {value: 1, repeated;
+    numbers packed or not}}
 
-Formats: https://protobuf.dev/programming-guides/encoding, https://github.com/tensorflow/tensorflow (core/example).
+Formats: https://protobuf.dev/programming-guides/encoding, https://github.com/tensorflow/tensorflow
+(core/example).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import numpy.typing as npt
 from ..common.messages import short_repr
 from ..errors import SourceError
 
-# The bytes are parsed here, because a protobuf library returns numbers one by one, and arrays are wanted.
+# The bytes are parsed here, because a protobuf library returns numbers one by one, and arrays are
+# wanted.
 BYTES, FLOATS, INTEGERS = 1, 2, 3
 """Field numbers of the lists of a feature."""
 
@@ -34,12 +36,18 @@ _VARINT, _EIGHT_BYTES, _FOUR_BYTES = 0, 1, 5
 
 
 class Found(NamedTuple):
-    """Stored values of an example, by name. A value is an array with one axis, or a list of byte strings."""
+    """Stored values of an example, by name.
+
+    A value is an array with one axis, or a list of byte strings.
+    """
 
     features: dict[str, Any]
     """Value of each feature. A feature that was written without a value is an empty list."""
     sequences: dict[str, list[Any]]
-    """Feature lists of a `tf.train.SequenceExample`: the value of each step. Empty for a `tf.train.Example`."""
+    """Feature lists of a `tf.train.SequenceExample`: the value of each step.
+
+    Empty for a `tf.train.Example`.
+    """
 
 
 def read_example(data: bytes) -> Found:
@@ -62,7 +70,9 @@ def read_example(data: bytes) -> Found:
                 if number == 1:
                     features[name] = _feature(data, value_start, value_end)
                 else:
-                    sequences[name] = [_feature(data, *step) for step in _only(data, value_start, value_end)]
+                    sequences[name] = [
+                        _feature(data, *step) for step in _only(data, value_start, value_end)
+                    ]
     except (LookupError, ValueError) as error:
         raise SourceError(
             f"{len(data)} bytes, which begin with {short_repr(data[:16])}, are not a tf.train.Example, or are damaged. Pass "
@@ -84,7 +94,10 @@ def _entry(data: bytes, start: int, stop: int) -> tuple[str, int, int]:
 
 
 def _feature(data: bytes, start: int, stop: int) -> Any:
-    """Return the value of one feature. Without values, it is `[]`, because TensorFlow then writes no type."""
+    """Return the value of one feature.
+
+    Without values, it is `[]`, because TensorFlow then writes no type.
+    """
     value: Any = []
     for kind, _, first, end in _fields(data, start, stop):
         value = _READ[kind](data, first, end)
@@ -107,7 +120,11 @@ def _integers(data: bytes, start: int, stop: int) -> npt.NDArray[np.int64]:
     return numbers
 
 
-_READ: dict[int, Callable[[bytes, int, int], Any]] = {BYTES: _bytes, FLOATS: _floats, INTEGERS: _integers}
+_READ: dict[int, Callable[[bytes, int, int], Any]] = {
+    BYTES: _bytes,
+    FLOATS: _floats,
+    INTEGERS: _integers,
+}
 
 
 def _only(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -150,7 +167,8 @@ _FIXED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Decode the varint at a position. Return its value, and the position after it.
 
-    A varint has seven bits in each byte, the lowest first. The eighth bit means that another byte follows.
+    A varint has seven bits in each byte, the lowest first. The eighth bit means that another byte
+    follows.
 
     Raises:
         ValueError: it has more than 64 bits.
@@ -181,4 +199,6 @@ def _varints(data: bytes) -> npt.NDArray[np.int64]:
     place = np.arange(len(raw)) - np.repeat(firsts, last - firsts + 1)
     if place.max() > 9:
         raise ValueError(len(raw))
-    return np.add.reduceat((raw & 127).astype(np.uint64) << (7 * place).astype(np.uint64), firsts).view(np.int64)
+    return np.add.reduceat(
+        (raw & 127).astype(np.uint64) << (7 * place).astype(np.uint64), firsts
+    ).view(np.int64)

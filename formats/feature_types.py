@@ -1,7 +1,7 @@
 """Types of features that a user requests, and conversion of stored values to them.
 
-In: the types, as passed in `features=` and `sequences=`, and the stored values of an example. Out: scalars and arrays.
-Features that are made of several stored features are in `joined_features.py`.
+In: the types, as passed in `features=` and `sequences=`, and the stored values of an example. Out:
+scalars and arrays. Features that are made of several stored features are in `joined_features.py`.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class OneFeature:
     """Type of a feature that is made of one stored feature. Subclasses implement `of`.
 
     Args:
-        argument: name of the user's argument that has the type, for messages: "features" or "sequences".
+        argument: name of the user's argument that has the type, for messages: "features" or
+            "sequences".
         default: value for a missing feature; None: a missing feature is an error.
-        remedy: what to do about stored values that do not match the type, for messages. "" (default): pass another type in
-            `argument`.
+        remedy: what to do about stored values that do not match the type, for messages. ""
+            (default): pass another type in `argument`.
     """
 
     described: str
@@ -64,7 +65,8 @@ class OneFeature:
 
         Args:
             name: name of the feature.
-            value: its stored value: an array with one axis, or a list of byte strings; an empty list if it has no value.
+            value: its stored value: an array with one axis, or a list of byte strings; an empty
+                list if it has no value.
         """
         if self.default is not None and not len(value):
             return self.default
@@ -86,7 +88,8 @@ class OneFeature:
             return value
         wanted = f"np.{value.dtype}" if len(value) == 1 else f"(np.{value.dtype}, (None,))"
         raise SourceError(
-            f"feature {short_repr(name)} contains numbers ({value.dtype}), not bytes. {self._pass(name, wanted)}."
+            f"feature {short_repr(name)} contains numbers ({value.dtype}), not bytes. "
+            f"{self._pass(name, wanted)}."
         )
 
 
@@ -102,10 +105,14 @@ class AllBytesType(OneFeature):
 class TextsType(OneFeature):
     """Type of byte strings, or of texts in UTF-8: one, or an array of objects of a shape."""
 
-    def __init__(self, kind: type, shape: Shape | None, default: Any, argument: str, remedy: str = "") -> None:
+    def __init__(
+        self, kind: type, shape: Shape | None, default: Any, argument: str, remedy: str = ""
+    ) -> None:
         super().__init__(argument, remedy=remedy)
         self._kind, self._shape = kind, shape or ()
-        self.described = "_one_bytes" if kind is bytes and not shape else f"{kind.__name__}{list(self._shape)}"
+        self.described = (
+            "_one_bytes" if kind is bytes and not shape else f"{kind.__name__}{list(self._shape)}"
+        )
         if default is not None:
             self.default = self._default(default)
             self.described += f" or {np.asarray(self.default, object).tolist()!r}"
@@ -121,14 +128,14 @@ class TextsType(OneFeature):
         if not self._shape and not several:
             wanted = f"({self._kind.__name__}, (), default)"
             raise SourceError(
-                f"feature {short_repr(name)} has no value in this example. {self._pass(name, wanted)}, with the value to "
-                "return in this case as default."
+                f"feature {short_repr(name)} has no value in this example. "
+                f"{self._pass(name, wanted)}, with the value to return in this case as default."
             )
         if not self._shape and len(several) != 1:
             wanted = "list" if self._kind is bytes else "(str, (None,))"
             raise SourceError(
-                f"feature {short_repr(name)} contains {len(several)} byte strings, not one. {self._pass(name, wanted)} to get "
-                "all of them."
+                f"feature {short_repr(name)} contains {len(several)} byte strings, not one. "
+                f"{self._pass(name, wanted)} to get all of them."
             )
         texts = several if self._kind is bytes else [self._text(name, each) for each in several]
         if not self._shape:
@@ -139,8 +146,9 @@ class TextsType(OneFeature):
             return values.reshape(self._shape)
         except ValueError:
             raise SourceError(
-                f"feature {short_repr(name)} contains {len(texts)} byte strings, which do not fill the shape "
-                f"{_shown(self._shape)}. {self._pass(name, f'({self._kind.__name__}, (None,))')} for any number of them."
+                f"feature {short_repr(name)} contains {len(texts)} byte strings, which do not fill "
+                f"the shape {_shown(self._shape)}. "
+                f"{self._pass(name, f'({self._kind.__name__}, (None,))')} for any number of them."
             ) from None
 
     def stacked(self, values: list[Any]) -> Any:
@@ -154,8 +162,8 @@ class TextsType(OneFeature):
         except UnicodeDecodeError as error:
             wanted = f"(bytes, {_shown(self._shape)})" if self._shape else "bytes"
             raise SourceError(
-                f"feature {short_repr(name)} contains {short_repr(value)}, which is not a text in UTF-8. "
-                f"{self._pass(name, wanted)}."
+                f"feature {short_repr(name)} contains {short_repr(value)}, which is not a text in "
+                f"UTF-8. {self._pass(name, wanted)}."
             ) from error
 
 
@@ -167,7 +175,12 @@ class NumbersType(OneFeature):
     """
 
     def __init__(
-        self, dtype: npt.DTypeLike, shape: Shape | None, default: Any, argument: str, remedy: str = ""
+        self,
+        dtype: npt.DTypeLike,
+        shape: Shape | None,
+        default: Any,
+        argument: str,
+        remedy: str = "",
     ) -> None:
         super().__init__(argument, remedy=remedy)
         self._dtype, self._shape = np.dtype(dtype), shape
@@ -180,14 +193,19 @@ class NumbersType(OneFeature):
 
     def _default(self, default: Any) -> Any:
         given = np.asarray(default)
-        if given.dtype.kind not in "biuf" or (given.size and not_held(given, given.astype(self._dtype)).any()):
+        if given.dtype.kind not in "biuf" or (
+            given.size and not_held(given, given.astype(self._dtype)).any()
+        ):
             raise TypeError(self._dtype)
         return filled(given.astype(self._dtype), self._shape or ())
 
     def _converted(self, name: str, value: Any) -> Any:
         if isinstance(value, list) and value:
             wanted = "bytes" if len(value) == 1 else "list"
-            raise SourceError(f"feature {short_repr(name)} contains bytes, not numbers. {self._pass(name, wanted)}.")
+            raise SourceError(
+                f"feature {short_repr(name)} contains bytes, not numbers. "
+                f"{self._pass(name, wanted)}."
+            )
         numbers = self._exact(name, np.asarray(value))
         if self._shape is None and len(numbers) == 1:
             return numbers[0]
@@ -198,10 +216,14 @@ class NumbersType(OneFeature):
             if not len(numbers):
                 raise SourceError(
                     f"feature {short_repr(name)} has no value in this example. "
-                    f"{self._pass(name, f'({dtype}, {_shown(self._shape or ())}, default)')}, with the value to return in "
-                    "this case as default."
+                    f"{self._pass(name, f'({dtype}, {_shown(self._shape or ())}, default)')}, with "
+                    "the value to return in this case as default."
                 ) from None
-            wanted = "not one" if self._shape is None else f"which do not fill the shape {_shown(self._shape)}"
+            wanted = (
+                "not one"
+                if self._shape is None
+                else f"which do not fill the shape {_shown(self._shape)}"
+            )
             raise SourceError(
                 f"feature {short_repr(name)} contains {len(numbers)} numbers, {wanted}. "
                 f"{self._pass(name, f'({dtype}, (None,))')} for any number of them."
@@ -214,7 +236,9 @@ class NumbersType(OneFeature):
         return np.stack(values) if values else np.empty((0, *shape), self._dtype)
 
     def _exact(self, name: str, stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return numbers in the requested dtype. Floats may be rounded, but must stay finite; integers must not change.
+        """Return numbers in the requested dtype.
+
+        Floats may be rounded, but must stay finite; integers must not change.
 
         Raises:
             SourceError: the dtype cannot hold a number.
@@ -225,13 +249,16 @@ class NumbersType(OneFeature):
             numbers = stored.astype(self._dtype)
         wrong = not_held(stored, numbers)
         if wrong.any():
-            value, wanted = stored[np.argmax(wrong)], "np.float32" if stored.dtype.kind == "f" else "np.int64"
+            value, wanted = (
+                stored[np.argmax(wrong)],
+                "np.float32" if stored.dtype.kind == "f" else "np.int64",
+            )
             if self._shape is not None or self.default is not None:
                 default = "" if self.default is None else ", default"
                 wanted = f"({wanted}, {_shown(self._shape or ())}{default})"
             raise SourceError(
-                f"feature {short_repr(name)} contains the number {value}, which does not fit {self._dtype}. "
-                f"{self._pass(name, wanted)}."
+                f"feature {short_repr(name)} contains the number {value}, which does not fit "
+                f"{self._dtype}. {self._pass(name, wanted)}."
             )
         return numbers
 
@@ -264,7 +291,9 @@ def _shown(shape: Shape) -> str:
 def not_held(stored: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return a mask of the numbers that a conversion to another dtype changed: infinite floats, or other integers."""
     wrong: npt.NDArray[np.bool_]
-    wrong = np.isinf(numbers) & ~np.isinf(stored) if numbers.dtype.kind == "f" else numbers != stored
+    wrong = (
+        np.isinf(numbers) & ~np.isinf(stored) if numbers.dtype.kind == "f" else numbers != stored
+    )
     return wrong
 
 

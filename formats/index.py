@@ -1,14 +1,18 @@
-"""Indices of records in files. An index is made once, stored in a file, and mapped into memory by each reader.
+"""Indices of records in files.
 
-It is stored beside the file as `<file>.headrace-index`; in the user's cache folder, if the file's folder is
-read-only or the file is remote; or in a folder that the user passes. It contains size and modification time of
-its file, and appears when it is complete. If the file was modified, the index is made again.
+An index is made once, stored in a file, and mapped into memory by each reader.
 
-An index is checked when it is mapped: once when a source is made, and once in each worker process. Its
-arrays must have the names, dtypes and bounds that its kind requires, and its digest must match (about
-1 ms per megabyte). If it is damaged or forged, it is made again from the file.
+It is stored beside the file as `<file>.headrace-index`; in the user's cache folder, if the file's
+folder is read-only or the file is remote; or in a folder that the user passes. It contains size and
+modification time of its file, and appears when it is complete. If the file was modified, the index
+is made again.
 
-    a line of text, MAGIC | a line of JSON: facts, words, and the arrays' names, dtypes and shapes | the arrays' bytes
+An index is checked when it is mapped: once when a source is made, and once in each worker process.
+Its arrays must have the names, dtypes and bounds that its kind requires, and its digest must match
+(about 1 ms per megabyte). If it is damaged or forged, it is made again from the file.
+
+    a line of text, MAGIC | a line of JSON: facts, words, and the arrays' names, dtypes and shapes |
+    the arrays' bytes
 """
 
 from __future__ import annotations
@@ -50,7 +54,10 @@ class Index:
     stamp: Stamp
     """Stamp (size and modification time) of the file."""
     digest: str
-    """Digest of arrays and words. Equal digests mean records at the same places, with the same checksums or keys."""
+    """Digest of arrays and words.
+
+    Equal digests mean records at the same places, with the same checksums or keys.
+    """
     arrays: Arrays
     words: tuple[str, ...] = ()
     """Strings to which numbers in the arrays refer."""
@@ -87,7 +94,9 @@ def index_of(
     storage_options: StorageOptionsLike = None,
     stamp: Stamp | None = None,
 ) -> Index:
-    """Return the index of a file. If none is stored for this version of the file, make and store one.
+    """Return the index of a file.
+
+    If none is stored for this version of the file, make and store one.
 
     Args:
         path: path or URL of the file.
@@ -103,7 +112,9 @@ def index_of(
     try:
         places = places_of(path, folder, kind.suffix)
         kept = (read_index(place, kind, file.stamp) for place in places)
-        return next((index for index in kept if index is not None), None) or _made(file, kind, places)
+        return next((index for index in kept if index is not None), None) or _made(
+            file, kind, places
+        )
     finally:
         file.close()
 
@@ -116,8 +127,9 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
     if not put_index(places, kind.name, index):
         folders = first_few([os.path.dirname(place) or "." for place in places])
         warn(
-            f"{shorten(file.path, 100)}: its index cannot be saved in {folders}, so each process makes it again. Make one "
-            "of these folders writable, or pass another one as index_dir= if the source has this argument."
+            f"{shorten(file.path, 100)}: its index cannot be saved in {folders}, so each process "
+            "makes it again. Make one of these folders writable, or pass another one as index_dir= "
+            "if the source has this argument."
         )
     return index
 
@@ -191,7 +203,9 @@ def write_index(place: str, kind: str, index: Index) -> None:
         "count": index.count,
         "digest": index.digest,
         "words": index.words,
-        "arrays": {name: [array.dtype.str, list(array.shape)] for name, array in index.arrays.items()},
+        "arrays": {
+            name: [array.dtype.str, list(array.shape)] for name, array in index.arrays.items()
+        },
     }
     with written_whole(place) as file:
         file.write(MAGIC + json.dumps(said).encode() + b"\n")
@@ -201,7 +215,10 @@ def write_index(place: str, kind: str, index: Index) -> None:
 
 
 def read_index(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
-    """Return a stored index; None if it is missing or damaged, or belongs to another version of the file or another kind.
+    """Return a stored index.
+
+    Return None if it is missing or damaged, or belongs to another version of the file or another
+    kind.
 
     Args:
         place: path of the index file.
@@ -217,17 +234,30 @@ def read_index(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
             return None
         arrays = _mapped(map_readable(place), said["arrays"], start, kind)
         count, words = said["count"], said["words"]
-        if not (_is_count(count) and isinstance(words, list) and all(isinstance(word, str) for word in words)):
+        if not (
+            _is_count(count)
+            and isinstance(words, list)
+            and all(isinstance(word, str) for word in words)
+        ):
             return None
         found = FoundRecords(count, arrays, tuple(words))
         if said["digest"] != digest_of(arrays, found.words) or not kind.fits(found, stamp.size):
             return None
         return Index(found.count, stamp, said["digest"], arrays, found.words)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # no index of ours
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):  # no index of ours
         return None
 
 
-def _mapped(memory: npt.NDArray[np.uint8], described: Mapping[str, Any], start: int, kind: IndexKind) -> Arrays:
+def _mapped(
+    memory: npt.NDArray[np.uint8], described: Mapping[str, Any], start: int, kind: IndexKind
+) -> Arrays:
     """Return the arrays of an index, mapped.
 
     Args:
@@ -245,7 +275,12 @@ def _mapped(memory: npt.NDArray[np.uint8], described: Mapping[str, Any], start: 
     for name, (dtype, shape) in described.items():
         known, rest = np.dtype(kind.layout[name][0]), kind.layout[name][1]
         rows = shape[0]
-        if not _is_count(rows) or dtype != known.str or shape[1:] != list(rest) or rows * known.itemsize > len(memory):
+        if (
+            not _is_count(rows)
+            or dtype != known.str
+            or shape[1:] != list(rest)
+            or rows * known.itemsize > len(memory)
+        ):
             raise ValueError(name)
         start += -start % _ALIGNMENT
         arrays[name] = np.ndarray((rows, *rest), known, memory, start)
@@ -267,7 +302,9 @@ def ascends(array: npt.NDArray[Any], length: int, last: int, step: int = 0) -> b
     """
     if len(array) != length or not length:
         return False
-    rises = bool((array[1:] >= array[:-1]).all() and (np.diff(array) >= step).all())  # a difference may wrap
+    rises = bool(
+        (array[1:] >= array[:-1]).all() and (np.diff(array) >= step).all()
+    )  # a difference may wrap
     return rises and int(array[0]) == 0 and int(array[-1]) == last
 
 

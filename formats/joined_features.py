@@ -17,21 +17,25 @@ from .feature_types import NumbersType, OneFeature, TextsType
 
 @dataclass(frozen=True)
 class RaggedFeature:
-    """Type of rows of different lengths, for `features=`. The values of all rows are stored one after another.
+    """Type of rows of different lengths, for `features=`.
 
-    The result is a list of rows. A row is an array with one axis, or, for `bytes` and `str`, an array of objects. With several
-    `row_lengths` or `row_splits`, it is a list of lists of rows, and so on.
+    The values of all rows are stored one after another.
+
+    The result is a list of rows. A row is an array with one axis, or, for `bytes` and `str`, an
+    array of objects. With several `row_lengths` or `row_splits`, it is a list of lists of rows, and
+    so on.
 
     Args:
         dtype: dtype of the values, or `bytes` or `str`.
         values: name of the stored feature with the values of all rows.
-        row_lengths: name of the stored feature with the length of each row; or a list of names for nested rows, the outermost
-            first.
-        row_splits: in place of `row_lengths`: name of the stored feature with the beginning of each row in `values`, and the
-            end of the last one; or a list of names.
+        row_lengths: name of the stored feature with the length of each row; or a list of names for
+            nested rows, the outermost first.
+        row_splits: in place of `row_lengths`: name of the stored feature with the beginning of each
+            row in `values`, and the end of the last one; or a list of names.
 
     Raises:
-        TypeError: neither `row_lengths` nor `row_splits` is passed, or both; or an argument is not a name.
+        TypeError: neither `row_lengths` nor `row_splits` is passed, or both; or an argument is not
+            a name.
 
     >>> from headrace import decode_example, encode_example
     >>> data = encode_example({"words": ["a", "b", "c"], "lengths": [2, 0, 1]})
@@ -47,7 +51,9 @@ class RaggedFeature:
 
     def __post_init__(self) -> None:
         if (self.row_lengths is None) == (self.row_splits is None):
-            raise TypeError("RaggedFeature takes either row_lengths= or row_splits=. Pass one of them.")
+            raise TypeError(
+                "RaggedFeature takes either row_lengths= or row_splits=. Pass one of them."
+            )
         name_of("RaggedFeature", "values", self.values)
         which = "row_splits" if self.row_lengths is None else "row_lengths"
         names_of("RaggedFeature", which, getattr(self, which))
@@ -55,14 +61,17 @@ class RaggedFeature:
 
 @dataclass(frozen=True)
 class SparseFeature:
-    """Type of a sparse array, for `features=`. Stored are the values that differ from `fill`, and their indices.
+    """Type of a sparse array, for `features=`.
+
+    Stored are the values that differ from `fill`, and their indices.
 
     The result is a dense array of `shape`.
 
     Args:
         dtype: dtype of the values.
-        indices: name of the stored feature with the indices of all values: for the first value one index for each axis, then
-            for the second value, and so on. Or a list of names, one for each axis.
+        indices: name of the stored feature with the indices of all values: for the first value one
+            index for each axis, then for the second value, and so on. Or a list of names, one for
+            each axis.
         values: name of the stored feature with the values.
         shape: lengths of the axes; or the name of the stored feature with them.
         fill: value where nothing is stored. Default 0.
@@ -98,7 +107,10 @@ def name_of(owner: str, argument: str, given: Any) -> str:
     """
     if isinstance(given, str):
         return given
-    raise TypeError(f"{owner}: {argument}={short_repr(given)} is not the name of a stored feature. Pass a string.")
+    raise TypeError(
+        f"{owner}: {argument}={short_repr(given)} is not the name of a stored feature. Pass a "
+        "string."
+    )
 
 
 def names_of(owner: str, argument: str, given: Any) -> tuple[str, ...]:
@@ -115,8 +127,8 @@ def names_of(owner: str, argument: str, given: Any) -> tuple[str, ...]:
     if isinstance(given, Sequence) and given and all(isinstance(each, str) for each in given):
         return tuple(given)
     raise TypeError(
-        f"{owner}: {argument}={short_repr(given)} is not the name of a stored feature, or a list of names. Pass a string, "
-        "or a list of strings."
+        f"{owner}: {argument}={short_repr(given)} is not the name of a stored feature, or a list "
+        "of names. Pass a string, or a list of strings."
     )
 
 
@@ -134,10 +146,14 @@ class RaggedType:
         self._are_splits = wanted.row_lengths is None
         argument = "row_splits" if self._are_splits else "row_lengths"
         remedy = f"Name a stored feature of whole numbers in {argument}= of RaggedFeature"
-        self._rows = names_of("RaggedFeature", "row_lengths", wanted.row_splits or wanted.row_lengths)
+        self._rows = names_of(
+            "RaggedFeature", "row_lengths", wanted.row_splits or wanted.row_lengths
+        )
         self._of_rows = NumbersType(np.int64, (-1,), None, "features", remedy)
         kind = "splits" if self._are_splits else "lengths"
-        self.described = f"ragged {self._of_values.described} {self._values_name!r} {kind} {list(self._rows)!r}"
+        self.described = (
+            f"ragged {self._of_values.described} {self._values_name!r} {kind} {list(self._rows)!r}"
+        )
 
     def needed(self, name: str) -> tuple[str, ...]:
         return (self._values_name, *self._rows)
@@ -146,12 +162,16 @@ class RaggedType:
         rows = self._of_values(self._values_name, found)
         inner = self._values_name
         for partition in reversed(self._rows):
-            splits = self._splits(name, partition, self._of_rows(partition, found), inner, len(rows))
+            splits = self._splits(
+                name, partition, self._of_rows(partition, found), inner, len(rows)
+            )
             rows = [rows[start:stop] for start, stop in pairwise(splits)]
             inner = partition
         return rows
 
-    def _splits(self, name: str, partition: str, stored: npt.NDArray[np.int64], inner: str, count: int) -> list[int]:
+    def _splits(
+        self, name: str, partition: str, stored: npt.NDArray[np.int64], inner: str, count: int
+    ) -> list[int]:
         """Return the beginnings of all rows and the end of the last one.
 
         Args:
@@ -170,11 +190,17 @@ class RaggedType:
             splits = stored if len(stored) else np.zeros(1, np.int64)
         if splits[0] != 0 or splits[-1] != count or (np.diff(splits) < 0).any():
             kind = "splits" if self._are_splits else "lengths"
-            rule = "begin with 0, never fall, and end with" if self._are_splits else "be at least 0 and add up to"
+            rule = (
+                "begin with 0, never fall, and end with"
+                if self._are_splits
+                else "be at least 0 and add up to"
+            )
             raise SourceError(
-                f"feature {short_repr(name)}: the row {kind} in {short_repr(partition)} are {shorten(stored.tolist(), 60)}, "
-                f"but {short_repr(inner)} has {count} {'values' if inner == self._values_name else 'rows'}. Row {kind} must "
-                f"{rule} this number. Name other stored features in RaggedFeature, or write the record again."
+                f"feature {short_repr(name)}: the row {kind} in {short_repr(partition)} are "
+                f"{shorten(stored.tolist(), 60)}, but {short_repr(inner)} has {count} "
+                f"{'values' if inner == self._values_name else 'rows'}. Row {kind} must {rule} "
+                "this number. Name other stored features in RaggedFeature, or write the record "
+                "again."
             )
         return splits.tolist()  # type: ignore[no-any-return]
 
@@ -194,7 +220,9 @@ class SparseType:
         remedy = "Pass another dtype= to SparseFeature, or the name of another stored feature as its values="
         self._of_values = NumbersType(self._dtype, (-1,), None, "features", remedy)
         of_numbers = "Name a stored feature of whole numbers in {}= of SparseFeature"
-        self._of_indices = NumbersType(np.int64, (-1,), None, "features", of_numbers.format("indices"))
+        self._of_indices = NumbersType(
+            np.int64, (-1,), None, "features", of_numbers.format("indices")
+        )
         self._of_shape = NumbersType(np.int64, (-1,), None, "features", of_numbers.format("shape"))
         self._fill = NumbersType(self._dtype, (), wanted.fill, "features").default
         self._values_name = wanted.values
@@ -206,8 +234,8 @@ class SparseType:
         if not isinstance(self._shape, str) and any(length < 0 for length in self._shape):
             raise ValueError(self._shape)
         self.described = (
-            f"sparse {self._of_values.described} {self._values_name!r} at {list(self._indices_names)!r} in "
-            f"{self._shape!r} or {self._fill.tolist()!r}"
+            f"sparse {self._of_values.described} {self._values_name!r} at "
+            f"{list(self._indices_names)!r} in {self._shape!r} or {self._fill.tolist()!r}"
         )
 
     def needed(self, name: str) -> tuple[str, ...]:
@@ -221,8 +249,9 @@ class SparseType:
             shape = tuple(self._of_shape(shape, found).tolist())
             if any(length < 0 for length in shape):
                 raise SourceError(
-                    f"feature {short_repr(name)}: the stored shape {shorten(shape, 80)} has a negative length. Write the "
-                    "record again, or pass shape= to SparseFeature as numbers."
+                    f"feature {short_repr(name)}: the stored shape {shorten(shape, 80)} has a "
+                    "negative length. Write the record again, or pass shape= to SparseFeature as "
+                    "numbers."
                 )
         places = self._places(name, found, len(values), len(shape))
         self._check(name, places, shape)
@@ -230,7 +259,9 @@ class SparseType:
         dense[tuple(places)] = values
         return dense
 
-    def _places(self, name: str, found: Mapping[str, Any], count: int, axes: int) -> npt.NDArray[np.int64]:
+    def _places(
+        self, name: str, found: Mapping[str, Any], count: int, axes: int
+    ) -> npt.NDArray[np.int64]:
         """Return the indices of all values, `int64[axes, values]`."""
         stored = [self._of_indices(each, found) for each in self._indices_names]
         if len(stored) == 1 and len(stored[0]) == count * axes:
@@ -239,10 +270,11 @@ class SparseType:
         if len(stored) == axes and all(len(each) == count for each in stored):
             return np.stack(stored)
         raise SourceError(
-            f"feature {short_repr(name)}: {short_repr(self._values_name)} has {count} values, which need {count} indices for "
-            f"each of the {axes} axes. But {short_repr(list(self._indices_names))} has "
-            f"{shorten([len(each) for each in stored])} indices. Correct indices= or shape= of SparseFeature, or write the "
-            "record again."
+            f"feature {short_repr(name)}: {short_repr(self._values_name)} has {count} values, "
+            f"which need {count} indices for each of the {axes} axes. But "
+            f"{short_repr(list(self._indices_names))} has "
+            f"{shorten([len(each) for each in stored])} indices. Correct indices= or shape= of "
+            "SparseFeature, or write the record again."
         )
 
     def _check(self, name: str, places: npt.NDArray[np.int64], shape: tuple[int, ...]) -> None:
@@ -250,16 +282,20 @@ class SparseType:
         if outside.any():
             index = places[:, np.argmax(outside)]
             needed = tuple(np.maximum(np.array(shape, np.int64), index + 1).tolist())
-            remedy = "Write the record again" if (index < 0).any() else f"Pass at least shape={needed} to SparseFeature"
+            remedy = (
+                "Write the record again"
+                if (index < 0).any()
+                else f"Pass at least shape={needed} to SparseFeature"
+            )
             raise SourceError(
-                f"feature {short_repr(name)}: the index {tuple(index.tolist())} is outside the shape {shorten(shape)}. "
-                f"{remedy}."
+                f"feature {short_repr(name)}: the index {tuple(index.tolist())} is outside the "
+                f"shape {shorten(shape)}. {remedy}."
             )
         flat = np.sort(np.ravel_multi_index(tuple(places), shape)) if len(shape) else places
         twice = flat[1:][flat[1:] == flat[:-1]] if len(shape) else flat
         if twice.size:
             place = tuple(int(each) for each in np.unravel_index(twice.flat[0], shape))
             raise SourceError(
-                f"feature {short_repr(name)}: the index {place} occurs twice, so the value there is unknown. Write the "
-                "record again with one value for each index."
+                f"feature {short_repr(name)}: the index {place} occurs twice, so the value there "
+                "is unknown. Write the record again with one value for each index."
             )

@@ -1,4 +1,7 @@
-"""JSON lines: one JSON value per line, in UTF-8. Blank lines are ignored. Format: https://jsonlines.org."""
+"""JSON lines: one JSON value per line, in UTF-8. Blank lines are ignored.
+
+Format: https://jsonlines.org.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,16 @@ _BLANK = np.isin(np.arange(256), list(b" \t\n\v\f\r"))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_records(stream: BinaryIO, name: str, on_damage: OnDamage | None = None) -> Iterator[tuple[int, Any]]:
+def read_records(
+    stream: BinaryIO, name: str, on_damage: OnDamage | None = None
+) -> Iterator[tuple[int, Any]]:
     r"""Yield `(offset, value)` for each line of a stream that is not blank.
 
     Args:
         stream: stream at its beginning; of a compressed file, the unpacked bytes.
         name: name of the file, for messages.
-        on_damage: function that is called with the error for each line that is skipped. None (default): the error is raised.
+        on_damage: function that is called with the error for each line that is skipped. None
+            (default): the error is raised.
 
     Raises:
         SourceError: a line is not JSON.
@@ -65,8 +71,9 @@ def parsed(line: bytes, name: str, offset: int) -> Any:
         return json.loads(line.removeprefix(_BYTE_ORDER_MARK).decode())
     except (ValueError, RecursionError) as error:
         raise SourceError(
-            f"{shorten(name)}: the line at byte {offset} cannot be read as JSON: {shorten(error)}. It "
-            f"begins with {short_repr(line)}. Correct the line, or pass a file with one JSON value in each line."
+            f"{shorten(name)}: the line at byte {offset} cannot be read as JSON: {shorten(error)}. "
+            f"It begins with {short_repr(line)}. Correct the line, or pass a file with one JSON "
+            "value in each line."
         ) from error
 
 
@@ -82,8 +89,9 @@ def line_ranges(file: OpenFile, keep_blank: bool = False) -> npt.NDArray[np.int6
     """
     if file.read(0, min(2, file.size)) == b"\x1f\x8b":
         raise SourceError(
-            f"{shorten(file.path)} is compressed with gzip, so headrace cannot read single lines of "
-            "it. Unpack the file, or convert it with `headrace convert` (its name must end in .gz)."
+            f"{shorten(file.path)} is compressed with gzip, so headrace cannot read single lines "
+            "of it. Unpack the file, or convert it with `headrace convert` (its name must end in "
+            ".gz)."
         )
     found, starts_at, has_text = [], 0, False
     for offset in range(0, file.size, AT_ONCE):
@@ -99,5 +107,7 @@ def line_ranges(file: OpenFile, keep_blank: bool = False) -> npt.NDArray[np.int6
     return np.concatenate(found)
 
 
-def _ranges(starts: npt.NDArray[Any], stops: npt.NDArray[Any], kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def _ranges(
+    starts: npt.NDArray[Any], stops: npt.NDArray[Any], kept: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
     return np.stack((starts, stops - starts), 1)[kept].astype(np.int64, copy=False)

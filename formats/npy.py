@@ -1,7 +1,8 @@
 """The header of a `.npy` file: shape, order of axes and dtype of its array.
 
-In: a file at the beginning of a `.npy` file. Out: the header, with the file at the first value. The format
-is described in NumPy's documentation, "The NPY format"; version 3 has names of fields in UTF-8.
+In: a file at the beginning of a `.npy` file. Out: the header, with the file at the first value. The
+format is described in NumPy's documentation, "The NPY format"; version 3 has names of fields in
+UTF-8.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Tar files of samples in the layout of webdataset: consecutive members with the same key are one sample.
 
-    a/1.jpg, a/1.cls, a/2.jpg  →  {"__key__": "a/1", "jpg": …, "cls": …}, {"__key__": "a/2", "jpg": …}
+    a/1.jpg, a/1.cls, a/2.jpg  →  {"__key__": "a/1", "jpg": …, "cls": …}, {"__key__": "a/2", "jpg":
+    …}
 
 The key is the path up to the first dot in its last component. The text after the dot is the name of
 the member in its sample. Long names of the formats ustar, pax and GNU are supported.
-Formats: https://www.gnu.org/software/tar/manual/html_node/Standard.html, https://github.com/webdataset/webdataset.
+Formats: https://www.gnu.org/software/tar/manual/html_node/Standard.html,
+https://github.com/webdataset/webdataset.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ from .tar_links import Link, Member, followed, targets_of, wrong_link
 BLOCK = 512
 _END = bytes(BLOCK)
 _AT_ONCE, _SKIPPED = 1 << 26, 1 << 20
-"""Maximum bytes that are read, and that are skipped, at a time. So a wrong size in a header takes no memory."""
+"""Maximum bytes that are read, and that are skipped, at a time.
+
+So a wrong size in a header takes no memory.
+"""
 
 
 class SamplePart(NamedTuple):
@@ -52,11 +57,13 @@ def read_records(
     Args:
         stream: stream at its beginning; of a compressed file, the unpacked bytes.
         name: name of the file, for messages.
-        on_damage: function that is called with the error for each damaged place, and for each sample that is skipped because a
-            part of it may be lost. None (default): the error is raised.
+        on_damage: function that is called with the error for each damaged place, and for each
+            sample that is skipped because a part of it may be lost. None (default): the error is
+            raised.
 
     Raises:
-        SourceError: the file is cut off or damaged, a link cannot be resolved, or a sample has two members of one name.
+        SourceError: the file is cut off or damaged, a link cannot be resolved, or a sample has two
+            members of one name.
     """
     for parts in read_samples(read_members(stream, name, on_damage=on_damage), name, on_damage):
         sample: dict[str, Any] = {"__key__": parts[0].key}
@@ -70,10 +77,11 @@ def read_samples(
     """Group consecutive members with the same key into samples, and yield each sample as a list of its parts.
 
     Args:
-        members: members of the file, in order. None means that something was lost there: the samples before and after it may
-            lack a part, and are skipped.
+        members: members of the file, in order. None means that something was lost there: the
+            samples before and after it may lack a part, and are skipped.
         name: name of the file, for messages.
-        on_damage: function that is called with the error for each sample that is skipped. None (default): the error is raised.
+        on_damage: function that is called with the error for each sample that is skipped. None
+            (default): the error is raised.
 
     Raises:
         SourceError: a part of a sample may be lost, or a sample has two members of one name.
@@ -81,7 +89,12 @@ def read_samples(
     for torn, parts in _groups(members):
         if torn:
             key = short_repr(parts[0].key)
-            leave_out(SourceError(f"{shorten(name)}: a part of sample {key} may be lost; it is left out."), on_damage)
+            leave_out(
+                SourceError(
+                    f"{shorten(name)}: a part of sample {key} may be lost; it is left out."
+                ),
+                on_damage,
+            )
         elif len({part.extension for part in parts}) < len(parts):
             leave_out(_twice(name, parts), on_damage)
         else:
@@ -89,7 +102,10 @@ def read_samples(
 
 
 def _groups(members: Iterable[Member | None]) -> Iterator[tuple[bool, list[SamplePart]]]:
-    """Yield `(torn, parts)` for each sample (consecutive members of one key). `torn`: True if it may have lost a part."""
+    """Yield `(torn, parts)` for each sample (consecutive members of one key).
+
+    `torn`: True if it may have lost a part.
+    """
     parts: list[SamplePart] = []
     torn = lost = False
     for member in members:
@@ -110,8 +126,9 @@ def _twice(name: str, parts: list[SamplePart]) -> SourceError:
     extensions = [part.extension for part in parts]
     twice = next(extension for extension in extensions if extensions.count(extension) > 1)
     return SourceError(
-        f"{shorten(name)}: sample {short_repr(parts[0].key)} at byte {parts[0].member.offset} has {short_repr(twice)} twice. "
-        "Write the members of each sample one after the other, and give each sample a key of its own."
+        f"{shorten(name)}: sample {short_repr(parts[0].key)} at byte {parts[0].member.offset} has "
+        f"{short_repr(twice)} twice. Write the members of each sample one after the other, and "
+        "give each sample a key of its own."
     )
 
 
@@ -120,15 +137,15 @@ def read_members(
 ) -> Iterator[Member | None]:
     """Yield each regular file of a stream in order, and None where something is lost.
 
-    A link that is part of a sample is replaced by the file to which it leads. This needs a seekable stream, or
-    `contents=False`.
+    A link that is part of a sample is replaced by the file to which it leads. This needs a seekable
+    stream, or `contents=False`.
 
     Args:
         stream: stream at its beginning; of a compressed file, the unpacked bytes.
         name: name of the file, for messages.
         contents: True: read the contents. False: skip them.
-        on_damage: function that is called with the error for each damaged place; reading continues at the next intact header.
-            None (default): the error is raised.
+        on_damage: function that is called with the error for each damaged place; reading continues
+            at the next intact header. None (default): the error is raised.
 
     Raises:
         SourceError: the file is cut off or damaged, or a link cannot be resolved.
@@ -145,13 +162,20 @@ def read_members(
 def _with_contents(
     stream: BinaryIO, walked: Iterable[Member | Link | SourceError], name: str
 ) -> Iterator[Member | SourceError]:
-    """Yield members with their contents. The content of a link is read at its target, after another pass over all headers."""
+    """Yield members with their contents.
+
+    The content of a link is read at its target, after another pass over all headers.
+    """
     targets: Iterator[Member | SourceError | None] | None = None
     for found in walked:
         if not isinstance(found, Link):
             yield found
         elif not stream.seekable():
-            yield wrong_link(name, found, "cannot be followed in a stream, such as a compressed file; unpack the file")
+            yield wrong_link(
+                name,
+                found,
+                "cannot be followed in a stream, such as a compressed file; unpack the file",
+            )
         else:
             here = stream.tell()
             if targets is None:
@@ -191,7 +215,10 @@ def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | Link 
 
 
 def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceError]:
-    """Yield the headers of a tar file, and an error where none is intact. The caller must read or skip each content."""
+    """Yield the headers of a tar file, and an error where none is intact.
+
+    The caller must read or skip each content.
+    """
     lost = False
     end: int | None = None
     while True:
@@ -211,8 +238,11 @@ def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceErr
             yield blocks.failure or _after_the_end(name, end, offset)
             lost, end = True, None
         if header is not None or not lost:
-            # Where GNU wrote a sparse file with many pieces, blocks that say where they belong come before the content.
-            more = header is not None and header.type == tarfile.GNUTYPE_SPARSE and any(block[482:483])
+            # Where GNU wrote a sparse file with many pieces, blocks that say where they belong come
+            # before the content.
+            more = (
+                header is not None and header.type == tarfile.GNUTYPE_SPARSE and any(block[482:483])
+            )
             while more:
                 more = any(blocks.read(BLOCK)[504:505])
             yield header or blocks.failure or _damaged(name, offset, len(block) < BLOCK)
@@ -222,7 +252,10 @@ def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceErr
 
 
 def _has_content(header: tarfile.TarInfo) -> bool:
-    """Return True if a member has content. Links and folders have none, whatever their size field says; unknown types have."""
+    """Return True if a member has content.
+
+    Links and folders have none, whatever their size field says; unknown types have.
+    """
     return header.isreg() or header.type not in tarfile.SUPPORTED_TYPES
 
 
@@ -278,7 +311,10 @@ class _Extended:
                 self._failure = error
 
     def described(self, header: tarfile.TarInfo) -> tuple[str, int] | Link | SourceError:
-        """Return `(name, size)`, link or error of a member, from its header and its metadata. Drop the metadata."""
+        """Return `(name, size)`, link or error of a member, from its header and its metadata.
+
+        Drop the metadata.
+        """
         # Without a value it takes back what was said before.
         said = {name: value for name, value in {**self._always, **self._next}.items() if value}
         failure = self._failure
@@ -286,12 +322,19 @@ class _Extended:
         path, size = said.get("path", header.name), said.get("size", str(header.size))
         if failure is not None:
             return failure
-        if header.type == tarfile.GNUTYPE_SPARSE or any(name.startswith("GNU.sparse") for name in said):
+        if header.type == tarfile.GNUTYPE_SPARSE or any(
+            name.startswith("GNU.sparse") for name in said
+        ):
             named = short_repr(said.get("GNU.sparse.name", path))
-            return SourceError(f"{shorten(self._file)}: {named} is a sparse file. Write the archive without --sparse.")
+            return SourceError(
+                f"{shorten(self._file)}: {named} is a sparse file. Write the archive without "
+                "--sparse."
+            )
         if header.type == _REST_OF_A_MEMBER:
             what = f"{short_repr(path)} continues a member of another volume"
-            return SourceError(f"{shorten(self._file)}: {what}. Write a single archive instead of volumes.")
+            return SourceError(
+                f"{shorten(self._file)}: {what}. Write a single archive instead of volumes."
+            )
         if header.islnk() or header.issym():
             return Link(path, said.get("linkpath", header.linkname), header.islnk())
         if not (_has_content(header) or size.isdigit()):  # it stands for nothing
@@ -303,7 +346,8 @@ class _Extended:
 
     def _damaged(self, why: str) -> SourceError:
         return SourceError(
-            f"{shorten(self._file)}: an extended header (pax) is damaged, because it {why}. Write the archive again."
+            f"{shorten(self._file)}: an extended header (pax) is damaged, because it {why}. Write "
+            "the archive again."
         )
 
     def _pairs(self, content: bytes) -> dict[str, str]:
@@ -315,14 +359,19 @@ class _Extended:
             line = content[at : at + length]
             name, equals, value = line[len(digits) + 1 :].partition(b"=")
             if not (space and equals and line.endswith(b"\n") and len(line) == length):
-                raise self._damaged(why=f"must be a list of names and values, but it is something else near byte {at}")
+                raise self._damaged(
+                    why=f"must be a list of names and values, but it is something else near byte {at}"
+                )
             found[name.decode(errors="replace")] = value[:-1].decode("utf-8", "surrogateescape")
             at += len(line)
         return found
 
 
 class _Blocks:
-    """Stream of a tar file, read from its beginning. After a `CutOffError` it behaves as if it had ended."""
+    """Stream of a tar file, read from its beginning.
+
+    After a `CutOffError` it behaves as if it had ended.
+    """
 
     offset: int
     failure: CutOffError | None = None
@@ -375,26 +424,35 @@ class _Blocks:
 
 def _no_tar(name: str, block: bytes) -> SourceError:
     if not block:
-        return SourceError(f"{shorten(name)}: the file is empty (0 bytes). Remove the file, or write it again.")
+        return SourceError(
+            f"{shorten(name)}: the file is empty (0 bytes). Remove the file, or write it again."
+        )
     if block.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
         return SourceError(
-            f"{shorten(name)} is compressed, so headrace cannot read single samples of it. Unpack the "
-            "archive (images and audio are usually compressed already), or convert it with `headrace "
-            "convert`."
+            f"{shorten(name)} is compressed, so headrace cannot read single samples of it. Unpack "
+            "the archive (images and audio are usually compressed already), or convert it with "
+            "`headrace convert`."
         )
-    return SourceError(f"{shorten(name)} is not a tar file, or its start is damaged. Pass a tar file, or a new copy.")
+    return SourceError(
+        f"{shorten(name)} is not a tar file, or its start is damaged. Pass a tar file, or a new "
+        "copy."
+    )
 
 
 def _after_the_end(name: str, end: int, offset: int) -> SourceError:
     return SourceError(
-        f"{shorten(name)}: data follows at byte {offset}, after the end mark (zeros) at byte {end}. The file is damaged, or "
-        "consists of several tar files: unpack it with tar --ignore-zeros, and write a new archive."
+        f"{shorten(name)}: data follows at byte {offset}, after the end mark (zeros) at byte "
+        f"{end}. The file is damaged, or consists of several tar files: unpack it with tar "
+        "--ignore-zeros, and write a new archive."
     )
 
 
 def _damaged(name: str, offset: int, cut_off: bool) -> SourceError:
     if cut_off:
         return SourceError(
-            f"{shorten(name)}: the file ends at byte {offset} without an end mark, so it is cut off. Write it again."
+            f"{shorten(name)}: the file ends at byte {offset} without an end mark, so it is cut "
+            "off. Write it again."
         )
-    return SourceError(f"{shorten(name)}: the header at byte {offset} is damaged. Write the archive again.")
+    return SourceError(
+        f"{shorten(name)}: the header at byte {offset} is damaged. Write the archive again."
+    )

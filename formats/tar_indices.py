@@ -1,12 +1,15 @@
-"""Indices of tar files that other programs wrote. They give the places of members without reading the whole file.
+"""Indices of tar files that other programs wrote.
 
-DALI's `wds2idx` writes `<name>.idx` beside `<name>.tar`: a line `v1.2 <samples>`, and a line for each
-sample with `extension offset size name` of its members. Others write `<name>.json`:
-`{"files": {name: {"offset": …, "size": …}}}`. A shard list of webdataset (`wids`), i.e. a list of tar
-files, is JSON, too: `{"shardlist": [{"url": …, "nsamples": …}, …]}`.
+They give the places of members without reading the whole file.
+
+DALI's `wds2idx` writes `<name>.idx` beside `<name>.tar`: a line `v1.2 <samples>`, and a line for
+each sample with `extension offset size name` of its members. Others write `<name>.json`: `{"files":
+{name: {"offset": …, "size": …}}}`. A shard list of webdataset (`wids`), i.e. a list of tar files,
+is JSON, too: `{"shardlist": [{"url": …, "nsamples": …}, …]}`.
 
 An index is used if there are member headers at its places, and the end mark after the last one.
-Formats: https://docs.nvidia.com/deeplearning/dali (wds2idx), https://github.com/webdataset/webdataset (wids).
+Formats: https://docs.nvidia.com/deeplearning/dali (wds2idx),
+https://github.com/webdataset/webdataset (wids).
 """
 
 from __future__ import annotations
@@ -25,7 +28,10 @@ from .tar import BLOCK, sample_name
 from .tar_links import Member
 
 MOST_CHECKED = 64
-"""Number of headers that are checked, if a file has as many members; at most twice as many, and the last one."""
+"""Number of headers that are checked, if a file has as many members.
+
+At most twice as many, and the last one.
+"""
 
 _MOST_BYTES = 1 << 30
 """Maximum size of an index in bytes. A larger file of this name is something else."""
@@ -39,13 +45,22 @@ class TarShard(NamedTuple):
 
 
 def members_from_index(file: OpenFile) -> list[Member] | None:
-    """Return the members of a tar file from an index beside it; None if there is no index, or it does not match the file."""
+    """Return the members of a tar file from an index beside it.
+
+    Return None if there is no index, or it does not match the file.
+    """
     for suffix, parsed in ((".idx", _of_dali), (".json", _of_json)):
         content = _content_of(file.path.removesuffix(".tar") + suffix, file.storage_options)
         if content is not None:
             try:
                 members = sorted(parsed(content), key=lambda member: member.offset)
-            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # something else of this name
+            except (
+                ValueError,
+                LookupError,
+                TypeError,
+                AttributeError,
+                RecursionError,
+            ):  # something else of this name
                 continue
             if members and _fit(file, members):
                 return members
@@ -53,7 +68,9 @@ def members_from_index(file: OpenFile) -> list[Member] | None:
 
 
 def shards_of(path: str, storage_options: StorageOptionsLike = None) -> list[TarShard]:
-    """Return the tar files in a shard list. Relative names are resolved against the folder of the list.
+    """Return the tar files in a shard list.
+
+    Relative names are resolved against the folder of the list.
 
     Raises:
         SourceError: the list cannot be read, or is not a shard list.
@@ -77,7 +94,8 @@ def _shard(path: str, told: dict[str, Any]) -> TarShard:
     url, samples = told["url"], told.get("nsamples")
     if not isinstance(url, str) or not isinstance(samples, int | None):
         raise TypeError(
-            f"each shard must be a dict with a text as url and an integer as nsamples, not {short_repr(told)}"
+            "each shard must be a dict with a text as url and an integer as nsamples, not "
+            f"{short_repr(told)}"
         )
     folder = path.replace("\\", "/").rpartition("/")
     whole = is_remote(url) or url.startswith("/")
@@ -103,7 +121,8 @@ def _of_dali(content: bytes) -> Iterator[Member]:
         words = line.split(" ")
         if len(words) % 4:  # a name has spaces
             raise ValueError(
-                "each member must have 4 words in a line of the .idx file, so its name must have no spaces"
+                "each member must have 4 words in a line of the .idx file, so its name must have "
+                "no spaces"
             )
         for offset, size, name in zip(words[1::4], words[2::4], words[3::4]):
             yield Member(name, int(offset), int(size), b"")

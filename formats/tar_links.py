@@ -1,7 +1,7 @@
 """Resolve hard and symbolic links in tar files: replace each link by the member to which it leads.
 
-A hard link names an earlier member. A symbolic link names the path of any member, relative to its own
-folder.
+A hard link names an earlier member. A symbolic link names the path of any member, relative to its
+own folder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class Link(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Path in the archive to which the link leads. If it is outside of the archive, it begins with `/` or `..`."""
+        """Path in the archive to which the link leads.
+
+        If it is outside of the archive, it begins with `/` or `..`.
+        """
         folder = "" if self.hard else posixpath.dirname(self.name)
         return posixpath.normpath(posixpath.join(folder, self.target))
 
@@ -48,7 +51,8 @@ Entry = Member | Link
 def followed(found: Iterable[Entry | SourceError], name: str) -> Iterator[Member | SourceError]:
     """Yield members and errors unchanged, and for each link the member to which it leads, under the name of the link.
 
-    A link to a folder of the archive is skipped, as folders are. A link that leads nowhere gives an error.
+    A link to a folder of the archive is skipped, as folders are. A link that leads nowhere gives an
+    error.
 
     Args:
         found: all entries of the file, in order.
@@ -62,8 +66,12 @@ def followed(found: Iterable[Entry | SourceError], name: str) -> Iterator[Member
             yield result
 
 
-def targets_of(every: Sequence[Entry | SourceError], name: str) -> Iterator[Member | SourceError | None]:
-    """Yield, for each link, the member to which it leads, under the name of the link; None for a link to a folder.
+def targets_of(
+    every: Sequence[Entry | SourceError], name: str
+) -> Iterator[Member | SourceError | None]:
+    """Yield, for each link, the member to which it leads, under the name of the link.
+
+    It is None for a link to a folder.
 
     A link that leads nowhere gives an error.
 
@@ -73,7 +81,9 @@ def targets_of(every: Sequence[Entry | SourceError], name: str) -> Iterator[Memb
     """
     if not any(isinstance(one, Link) for one in every):
         return
-    entries = {posixpath.normpath(one.name): one for one in every if not isinstance(one, SourceError)}
+    entries = {
+        posixpath.normpath(one.name): one for one in every if not isinstance(one, SourceError)
+    }
     folders = {folder for path in entries for folder in _folders_of(path)}
     before: dict[str, Entry] = {}  # the last of each name so far
     for one in every:
@@ -89,7 +99,9 @@ def targets_of(every: Sequence[Entry | SourceError], name: str) -> Iterator[Memb
 
 
 def _target(link: Link, before: Mapping[str, Entry], entries: Mapping[str, Entry]) -> Member | str:
-    """Return the member to which a link leads. If there is none, return the last path; after 40 links, "".
+    """Return the member to which a link leads.
+
+    If there is none, return the last path; after 40 links, "".
 
     Args:
         link: the link.
@@ -120,8 +132,9 @@ def wrong_link(name: str, link: Link, why: str) -> SourceError:
         why: end of the sentence that names the link, such as "leads in a circle".
     """
     return SourceError(
-        f"{shorten(name)}: {short_repr(link.name)} is a link to {short_repr(link.target)}, which {why}. "
-        "Write the archive with files instead of links: tar --dereference --hard-dereference."
+        f"{shorten(name)}: {short_repr(link.name)} is a link to {short_repr(link.target)}, which "
+        f"{why}. Write the archive with files instead of links: tar --dereference "
+        "--hard-dereference."
     )
 
 

@@ -1,8 +1,10 @@
 """TFRecord files: records of bytes, each after its length and before its checksum.
 
-    uint64 length | uint32 masked crc32c of the length | bytes | uint32 masked crc32c of the bytes      (little-endian)
+    uint64 length | uint32 masked crc32c of the length | bytes | uint32 masked crc32c of the bytes
+    (little-endian)
 
-The frame of a record is everything except its bytes. Format: https://www.tensorflow.org/tutorials/load_data/tfrecord.
+The frame of a record is everything except its bytes. Format:
+https://www.tensorflow.org/tutorials/load_data/tfrecord.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ def framed(record: bytes) -> bytes:
     """
     crc = crc_function()
     length = struct.pack("<Q", len(record))
-    return b"".join((length, _FOOTER.pack(masked(crc(length))), record, _FOOTER.pack(masked(crc(record)))))
+    return b"".join(
+        (length, _FOOTER.pack(masked(crc(length))), record, _FOOTER.pack(masked(crc(record))))
+    )
 
 
 def read_records(
@@ -76,12 +80,13 @@ def read_records(
     Args:
         stream: stream at its beginning; of a compressed file, the unpacked bytes.
         name: name of the file, for messages.
-        on_damage: function that is called with the error for each record that is skipped, because its checksum is wrong or the
-            file ends in it; and for each damaged length, after which reading continues at the next intact record. None
-            (default): the error is raised.
+        on_damage: function that is called with the error for each record that is skipped, because
+            its checksum is wrong or the file ends in it; and for each damaged length, after which
+            reading continues at the next intact record. None (default): the error is raised.
 
     Raises:
-        SourceError: a record is damaged; or the first length is damaged, as in a file of another format.
+        SourceError: a record is damaged; or the first length is damaged, as in a file of another
+            format.
 
     >>> import io
     >>> list(read_records(io.BytesIO(framed(b"one") + framed(b"two")), "x.tfrecord"))
@@ -91,7 +96,9 @@ def read_records(
     checksums: dict[int, int] = {}  # of lengths that were met: most files have few
     while window.has(needed):
         buffer, at, needed = window.buffer, window.at, HEADER_BYTES
-        while at + HEADER_BYTES <= len(buffer):  # a record takes a microsecond here, and there are billions of them
+        while at + HEADER_BYTES <= len(
+            buffer
+        ):  # a record takes a microsecond here, and there are billions of them
             length, checksum = _HEADER.unpack_from(buffer, at)
             if checksums.get(length) != checksum and checksum != masked(crc(buffer[at : at + 8])):
                 offset, window.at = window.start + at, at
@@ -142,7 +149,10 @@ class _Window:
         return found >= count
 
     def to_next_record(self) -> int:
-        """Move to the next intact record, or to the end of the stream if there is none. Return the position in the buffer."""
+        """Move to the next intact record, or to the end of the stream if there is none.
+
+        Return the position in the buffer.
+        """
         self.at += 1
         while self.has(HEADER_BYTES):
             # Of a length of less than a terabyte the last three bytes are zero.
@@ -196,12 +206,18 @@ def record_table(file: OpenFile) -> RecordTable:
             offset += length + FRAME_BYTES
         if offset == start or offset > file.size:
             raise _cut_off(file.path, offsets[-1] if offset > start else offset)
-        wanted = _HEADER_ALONE if offset - start > _HEADER_ALONE * (len(offsets) - known) else _SCAN_BYTES
+        wanted = (
+            _HEADER_ALONE
+            if offset - start > _HEADER_ALONE * (len(offsets) - known)
+            else _SCAN_BYTES
+        )
     if offsets:
         checksums.append(_FOOTER.unpack(file.read(offset - FOOTER_BYTES, FOOTER_BYTES))[0])
     offsets.append(offset)
     turned = np.frombuffer(checksums, np.uint32) - np.uint32(_MASK)
-    return RecordTable(np.frombuffer(offsets, np.int64), turned << np.uint32(15) | turned >> np.uint32(17))
+    return RecordTable(
+        np.frombuffer(offsets, np.int64), turned << np.uint32(15) | turned >> np.uint32(17)
+    )
 
 
 def first_damaged(records: Sequence[bytes], checksums: Sequence[int]) -> int | None:
@@ -217,7 +233,9 @@ def first_damaged(records: Sequence[bytes], checksums: Sequence[int]) -> int | N
     found = list(map(crc_function(), records))
     if found == checksums:
         return None
-    return next(number for number, (crc, wanted) in enumerate(zip(found, checksums)) if crc != wanted)
+    return next(
+        number for number, (crc, wanted) in enumerate(zip(found, checksums)) if crc != wanted
+    )
 
 
 def _length_at(buffer: bytes, at: int) -> int | None:
@@ -229,27 +247,30 @@ def _length_at(buffer: bytes, at: int) -> int | None:
 def _no_length(begin: bytes, name: str, offset: int) -> SourceError:
     if offset:
         return SourceError(
-            f"{shorten(name)}: the length of the record at byte {offset} is damaged, so the records "
-            "after it cannot be found. Write the file again."
+            f"{shorten(name)}: the length of the record at byte {offset} is damaged, so the "
+            "records after it cannot be found. Write the file again."
         )
     if begin.startswith(b"\x1f\x8b"):
         return SourceError(
-            f"{shorten(name)} is compressed with gzip, so headrace cannot read single records of it. "
-            "Unpack the file, or convert it with `headrace convert` (its name must end in .gz)."
+            f"{shorten(name)} is compressed with gzip, so headrace cannot read single records of "
+            "it. Unpack the file, or convert it with `headrace convert` (its name must end in .gz)."
         )
     return SourceError(
-        f"{shorten(name)} is not a TFRecord file, or its first record is damaged. Pass a TFRecord file, or write it again."
+        f"{shorten(name)} is not a TFRecord file, or its first record is damaged. Pass a TFRecord "
+        "file, or write it again."
     )
 
 
 def wrong_checksum(name: str, offset: int) -> SourceError:
     """Return the error for a record with a wrong checksum."""
     return SourceError(
-        f"{shorten(name)}: the record at byte {offset} is damaged, because its checksum is wrong. Write the file again."
+        f"{shorten(name)}: the record at byte {offset} is damaged, because its checksum is wrong. "
+        "Write the file again."
     )
 
 
 def _cut_off(name: str, offset: int) -> SourceError:
     return SourceError(
-        f"{shorten(name)}: the file ends inside the record at byte {offset}, so it is cut off. Write it again."
+        f"{shorten(name)}: the file ends inside the record at byte {offset}, so it is cut off. "
+        "Write it again."
     )

@@ -15,12 +15,16 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 def explains_arguments(kind: ClassT) -> ClassT:
     """Make the public methods of a class, also inherited ones, raise a TypeError with a hint for unknown arguments.
 
-    Class methods, methods with `**` parameters, and functions that were made by `functools.wraps`, are left out. Return
-    the class.
+    Class methods, methods with `**` parameters, and functions that were made by `functools.wraps`,
+    are left out. Return the class.
     """
-    methods = {name: method for base in reversed(kind.__mro__[:-1]) for name, method in vars(base).items()}
+    methods = {
+        name: method for base in reversed(kind.__mro__[:-1]) for name, method in vars(base).items()
+    }
     for name, method in methods.items():
-        if not name.startswith("_") and not (isinstance(method, FunctionType) and hasattr(method, "__wrapped__")):
+        if not name.startswith("_") and not (
+            isinstance(method, FunctionType) and hasattr(method, "__wrapped__")
+        ):
             explained = _explained(f"{kind.__name__.replace('Methods', 'Dataset')}.{name}", method)
             if explained is not None:
                 setattr(kind, name, explained)
@@ -28,7 +32,10 @@ def explains_arguments(kind: ClassT) -> ClassT:
 
 
 def explains_init(kind: ClassT) -> ClassT:
-    """Make the constructor of a class raise a TypeError with a hint for unknown arguments; return the class."""
+    """Make the constructor of a class raise a TypeError with a hint for unknown arguments.
+
+    Return the class.
+    """
     setattr(kind, "__init__", explained_as(kind.__name__)(vars(kind)["__init__"]))  # noqa: B010 (mypy allows no assignment)
     return kind
 
@@ -36,7 +43,8 @@ def explains_init(kind: ClassT) -> ClassT:
 def _explained(label: str, method: Any) -> Any:
     """Return a method that raises a TypeError with a hint for unknown arguments.
 
-    The result is None for objects that are neither functions nor static methods, and for functions with `**` parameters.
+    The result is None for objects that are neither functions nor static methods, and for functions
+    with `**` parameters.
 
     Args:
         label: name of the method in the error message.
@@ -45,7 +53,9 @@ def _explained(label: str, method: Any) -> Any:
     if isinstance(method, staticmethod):
         explained = _explained(label, method.__func__)
         return explained and type(method)(explained)
-    is_strict = isinstance(method, FunctionType) and not method.__code__.co_flags & inspect.CO_VARKEYWORDS
+    is_strict = (
+        isinstance(method, FunctionType) and not method.__code__.co_flags & inspect.CO_VARKEYWORDS
+    )
     return explained_as(label)(method) if is_strict else None
 
 
@@ -74,4 +84,8 @@ def explained_as(label: str) -> Callable[[FunctionT], FunctionT]:
 @functools.cache
 def _names_of(function: Callable[..., Any]) -> list[str]:
     parameters = inspect.signature(function).parameters.values()
-    return [each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY and each.name != "self"]
+    return [
+        each.name
+        for each in parameters
+        if each.kind is not each.POSITIONAL_ONLY and each.name != "self"
+    ]

@@ -32,8 +32,8 @@ def remedies(what: str, *of: str) -> dict[str, str]:
 
     Args:
         what: "arguments", "methods" or "package".
-        *of: names of the object or function; it may have several. Hints of later ones in the file override
-            hints of earlier ones.
+        *of: names of the object or function; it may have several. Hints of later ones in the file
+            override hints of earlier ones.
     """
     found: dict[str, str] = {}
     for owners, texts in tables()[what].items():
@@ -53,7 +53,9 @@ def unknown_argument(function: str, name: str, known: Sequence[str]) -> TypeErro
     >>> unknown_argument("load", "num_epoch", ["source", "num_epochs"])
     TypeError('load has no argument num_epoch=; use num_epochs=.')
     """
-    return TypeError(f"{function} has no argument {shorten(name)}=; {argument_instead(function, name, known)}.")
+    return TypeError(
+        f"{function} has no argument {shorten(name)}=; {argument_instead(function, name, known)}."
+    )
 
 
 def argument_instead(function: str, name: str, known: Sequence[str]) -> str:

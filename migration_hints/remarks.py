@@ -35,7 +35,9 @@ class RemarksOfClass(ABCMeta):
     if not TYPE_CHECKING:  # which is to find such names itself
 
         def __getattr__(cls, name: str) -> Any:
-            raise AttributeError(_message(cls, name) or f"type object {cls.__name__!r} has no attribute {name!r}")
+            raise AttributeError(
+                _message(cls, name) or f"type object {cls.__name__!r} has no attribute {name!r}"
+            )
 
 
 class Remarks(metaclass=RemarksOfClass):

@@ -1,7 +1,7 @@
 """Batches and rows that are planned from the lengths of records, before anything is read: `BudgetBatch` and `Pack`.
 
-In: a source, its order, operations. Out: a source of whole batches or rows, the order of these, and the operations
-after them. The folder of an operation has its plan, source and order.
+In: a source, its order, operations. Out: a source of whole batches or rows, the order of these, and
+the operations after them. The folder of an operation has its plan, source and order.
 """
 
 from __future__ import annotations
@@ -31,14 +31,21 @@ class Planned(NamedTuple):
     operations: tuple[Operation, ...]
 
 
-PLANNERS: tuple[Callable[[Any, VectorSampler, tuple[Operation, ...]], tuple[Any, Any, Any] | None], ...] = (
+PLANNERS: tuple[
+    Callable[[Any, VectorSampler, tuple[Operation, ...]], tuple[Any, Any, Any] | None], ...
+] = (
     planned_batches,
     planned_packs,
 )
-"""A function for each planned operation. It returns the fields of `Planned`, or None if its operation plans nothing."""
+"""A function for each planned operation.
+
+It returns the fields of `Planned`, or None if its operation plans nothing.
+"""
 
 
-def planned_from_lengths(source: Any, order: VectorSampler, operations: tuple[Operation, ...]) -> Planned | None:
+def planned_from_lengths(
+    source: Any, order: VectorSampler, operations: tuple[Operation, ...]
+) -> Planned | None:
     """Plan the batches or rows of a pipeline from known lengths; None if no operation plans any.
 
     Args:
@@ -48,7 +55,8 @@ def planned_from_lengths(source: Any, order: VectorSampler, operations: tuple[Op
 
     Raises:
         LengthsError, PackError: the lengths do not fit the records.
-        ValueError: the records are endless, too many to plan, or also balanced by cost in another way.
+        ValueError: the records are endless, too many to plan, or also balanced by cost in another
+            way.
     """
     for plan in PLANNERS:
         if (found := plan(source, order, operations)) is not None:

@@ -12,9 +12,12 @@ from ..samplers.history import Changes, Values
 
 
 class PlannedSource:
-    """Base of sources of planned batches or rows, whose `facts` have `planned=True`. The order of the source gives their keys.
+    """Base of sources of planned batches or rows, whose `facts` have `planned=True`.
 
-    A subclass defines `of_epoch`. One whose plan may change between two runs also defines the other methods.
+    The order of the source gives their keys.
+
+    A subclass defines `of_epoch`. One whose plan may change between two runs also defines the other
+    methods.
     """
 
     def of_epoch(self, order: Any, epoch: int) -> tuple[Self, Any]:

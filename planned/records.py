@@ -52,7 +52,10 @@ class PlacedRecords(Protocol):
         """Return a text that names, in messages, the record at a place (index) of the first epoch."""
 
     def place_of(self, key: int, count: int) -> int | None:
-        """Return the place (index in the epoch) of the record with this key; None if no place below `count` has it."""
+        """Return the place (index in the epoch) of the record with this key.
+
+        Return None if no place below `count` has it.
+        """
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]: ...
 
@@ -62,11 +65,14 @@ class SampledRecords:
 
     Args:
         source: source of the records.
-        sampler: unsharded order. Places are indices in its first epoch; for packed rows, in all of its epochs.
+        sampler: unsharded order. Places are indices in its first epoch; for packed rows, in all of
+            its epochs.
         operations: operations before the batches.
     """
 
-    def __init__(self, source: DataSource[Any], sampler: VectorSampler, operations: Sequence[Operation]) -> None:
+    def __init__(
+        self, source: DataSource[Any], sampler: VectorSampler, operations: Sequence[Operation]
+    ) -> None:
         self.source, self.operations = source, operations
         self._sampler = sampler
         self.reads_ahead = facts_of(source).reads_ahead
@@ -115,4 +121,6 @@ class SampledRecords:
         seeds = self._sampler.seeds(places)
         of_each = [self._sampler.seed or 0] * len(places) if seeds is None else seeds.tolist()
         each = zip(records, positions.tolist(), of_each, keys.tolist())
-        return [self._run((record,), position, 0, seed, key)[0] for record, position, seed, key in each]
+        return [
+            self._run((record,), position, 0, seed, key)[0] for record, position, seed, key in each
+        ]

@@ -14,5 +14,11 @@ __all__ = ["progress", "watch_hosts", "write_perfetto", "write_report"]
 
 if not TYPE_CHECKING:
     __getattr__ = names_from(
-        __name__, {"progress": "line", "watch_hosts": "hosts", "write_perfetto": "perfetto", "write_report": "report"}
+        __name__,
+        {
+            "progress": "line",
+            "watch_hosts": "hosts",
+            "write_perfetto": "perfetto",
+            "write_report": "report",
+        },
     )

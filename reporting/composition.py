@@ -27,7 +27,8 @@ class BatchLeaf(NamedTuple):
         kind: dtype of an array; for another value, the name of its type.
         shape: shape of an array; () for another value.
         nbytes: size of an array in bytes; 0 for another value.
-        filled: for segment ids, the share of tokens that belong to a segment; None for other leaves.
+        filled: for segment ids, the share of tokens that belong to a segment; None for other
+            leaves.
     """
 
     name: str
@@ -42,8 +43,9 @@ class MixPart(NamedTuple):
 
     Attributes:
         name: name of the part.
-        records: number of its records that were delivered, in all runs and shards. If datasets are mixed before they
-            are shuffled or packed: among this shard's last 1,000 positions, each record once in an epoch.
+        records: number of its records that were delivered, in all runs and shards. If datasets are
+            mixed before they are shuffled or packed: among this shard's last 1,000 positions, each
+            record once in an epoch.
         epoch: epoch of the part, from 0; None if unknown.
     """
 
@@ -60,7 +62,9 @@ class Composition(NamedTuple):
 
 
 def composition(loop: Any) -> Composition:
-    """Return what a loop's batches consist of, as far as it is known; the fields are empty otherwise.
+    """Return what a loop's batches consist of, as far as it is known.
+
+    The fields are empty otherwise.
 
     The first element is made a second time to find its arrays.
     """
@@ -71,10 +75,13 @@ def composition(loop: Any) -> Composition:
 def _parts(loop: Any, host: DataLoaderIterator) -> tuple[MixPart, ...]:
     if hasattr(loop, "part_records"):
         epochs = loop.part_epochs
-        return tuple(MixPart(name, records, epochs[name]) for name, records in loop.part_records.items())
+        return tuple(
+            MixPart(name, records, epochs[name]) for name, records in loop.part_records.items()
+        )
     if len(host.pipeline.leaves) != 1 or host.pipeline.leaf.in_order:
         return ()
-    # a mix below the order, as in `mix(…).pack(…)`: each record of the last positions counts once in an epoch
+    # a mix below the order, as in `mix(…).pack(…)`: each record of the last positions counts once
+    # in an epoch
     leaf, stop = host.pipeline.leaf, LoaderState.from_json(loop.get_state()).cursor.positions[0]
     positions = leaf.positions(max(stop - LOOKED_UP, 0), min(stop, leaf.total))
     records = {
@@ -95,16 +102,22 @@ def _leaves(host: DataLoaderIterator) -> tuple[BatchLeaf, ...]:
     try:
         with DataLoaderIterator(pipeline, alone) as iterator:
             leaves, structure = flatten(next(iterator))
-    except Exception:  # the user's functions may fail when their program has ended; then this is not shown
+    except (
+        Exception
+    ):  # the user's functions may fail when their program has ended; then this is not shown
         return ()
     return tuple(_leaf(name, leaf) for name, leaf in zip(_names(structure), leaves))
 
 
 def _names(structure: Structure) -> Iterator[str]:
-    """Yield readable names of the leaves of a tree, such as `tokens`, `image.pixels`, `0.label`; "" if the tree is one leaf."""
+    """Yield readable names of the leaves of a tree, such as `tokens`, `image.pixels`, `0.label`.
+
+    It is "" if the tree is one leaf.
+    """
     for accessor in structure.accessors():
         yield ".".join(
-            str(getattr(entry, "name", None) or getattr(entry, "field", None) or entry.entry) for entry in accessor
+            str(getattr(entry, "name", None) or getattr(entry, "field", None) or entry.entry)
+            for entry in accessor
         )
 
 
@@ -112,4 +125,10 @@ def _leaf(name: str, leaf: Any) -> BatchLeaf:
     if not isinstance(leaf, (np.ndarray, np.generic)):
         return BatchLeaf(name, type(leaf).__name__, (), 0, None)
     ids = "segment_ids" in name and leaf.size > 0
-    return BatchLeaf(name, str(leaf.dtype), leaf.shape, int(leaf.nbytes), float(np.mean(leaf != 0)) if ids else None)
+    return BatchLeaf(
+        name,
+        str(leaf.dtype),
+        leaf.shape,
+        int(leaf.nbytes),
+        float(np.mean(leaf != 0)) if ids else None,
+    )

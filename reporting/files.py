@@ -13,7 +13,9 @@ from ..files.whole_files import WholeFile, written_whole
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
-    """Check that a file can be written, and return its path. Call this before long work. It leaves no file behind.
+    """Check that a file can be written, and return its path. Call this before long work.
+
+    It leaves no file behind.
 
     Raises:
         OutputError: the file cannot be written.

@@ -1,8 +1,9 @@
 """Watch the loops of all hosts: find the host for whose data the others wait, and the cause.
 
-In: a loop of this process, and the statistics that the other processes publish. Out: `HostsStats`. The processes exchange
-them by the store of the feeders (`loader/device/hosts/store.py`): each sets a text of its own, and reads those of the
-others. Nobody waits for anybody, and no collective operation is used.
+In: a loop of this process, and the statistics that the other processes publish. Out: `HostsStats`.
+The processes exchange them by the store of the feeders (`loader/device/hosts/store.py`): each sets
+a text of its own, and reads those of the others. Nobody waits for anybody, and no collective
+operation is used.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ RECENT = 100
 """Number of last steps whose waits decide which host is the slowest."""
 
 CLEARLY = 1.5
-"""Factor. A host is named if it waits for its data this many times as long as the median of the others."""
+"""Factor.
+
+A host is named if it waits for its data this many times as long as the median of the others.
+"""
 
 _CAUSES = ("reading", "transform=", "", "the transfer", "the hand-over")
 """Causes of a wait in a feeder, in the order of `StepTimes`; "" is the wait for other hosts."""
@@ -64,10 +68,11 @@ class HostStats:
         name: name of the machine.
         steps: number of elements that the loop received.
         step_seconds: mean seconds of a step, with the program's own work.
-        own_wait: mean seconds of the last 100 steps, without the first, that the loop waited for data of this host:
-            the waits in `next`, without the waits for other hosts.
+        own_wait: mean seconds of the last 100 steps, without the first, that the loop waited for
+            data of this host: the waits in `next`, without the waits for other hosts.
         cause: what it waited for, such as "MapTransform(decode)" or "reading".
-        quantiles: quantiles of the last times: "next", "hand-over" and the tasks of each stage, as in `iterator.stats()`.
+        quantiles: quantiles of the last times: "next", "hand-over" and the tasks of each stage, as
+            in `iterator.stats()`.
     """
 
     process: int
@@ -84,7 +89,10 @@ class HostStats:
 
     @classmethod
     def from_json(cls, text: str) -> HostStats:
-        """Return the statistics from their JSON text. Raises TypeError, KeyError or ValueError if it is of another version."""
+        """Return the statistics from their JSON text.
+
+        Raises TypeError, KeyError or ValueError if it is of another version.
+        """
         plain = json.loads(text)
         plain["quantiles"] = {name: Quantiles(*found) for name, found in plain["quantiles"].items()}
         return cls(**plain)
@@ -121,7 +129,10 @@ def _waits_of_iterator(stats: IteratorStats | None) -> tuple[float, str]:
 
 
 def _recent(last: Sequence[T], steps: int) -> Sequence[T]:
-    """Return the last 100 items of a list with an item for each step. The item of the very first step is left out."""
+    """Return the last 100 items of a list with an item for each step.
+
+    The item of the very first step is left out.
+    """
     return last[-RECENT:] if steps > RECENT else last[1:]
 
 
@@ -139,9 +150,12 @@ class HostsStats:
 
     @property
     def slowest(self) -> HostStats | None:
-        """The host for whose data the others wait; None if none clearly waits for its own data, or fewer than two are known.
+        """The host for whose data the others wait.
 
-        Its own waits take over 5 % of its steps, and 1.5 times as long as the median of the others' waits.
+        It is None if none clearly waits for its own data, or fewer than two are known.
+
+        Its own waits take over 5 % of its steps, and 1.5 times as long as the median of the others'
+        waits.
         """
         if len(self.hosts) < 2:
             return None
@@ -155,8 +169,8 @@ class HostsStats:
     def of_remote(cls, fed: RemoteStats, count: int) -> HostsStats:
         """Return the statistics of all hosts, of whose loaders one process makes batches.
 
-        A host also waits for its loader while the program works, and this costs nothing. So of these waits counts the
-        share that the program waited for the slowest host.
+        A host also waits for its loader while the program works, and this costs nothing. So of
+        these waits counts the share that the program waited for the slowest host.
 
         Args:
             fed: statistics of the loop in the controlling process.
@@ -181,20 +195,26 @@ class HostsStats:
         >>> HostsStats((fast, slow), 2).verdict()
         'process 1 (node-1) is the slowest of 2: it waits 60.0 ms of each step of 100 ms for `decode`'
         """
-        known = f"{self.count}" if len(self.hosts) == self.count else f"{len(self.hosts)} known of {self.count}"
+        known = (
+            f"{self.count}"
+            if len(self.hosts) == self.count
+            else f"{len(self.hosts)} known of {self.count}"
+        )
         slow = self.slowest
         if slow is None:
             most = max((host.own_wait for host in self.hosts), default=0.0)
             return f"no host of {known} is clearly slower: each waits at most {format_seconds(most)} of a step for its data"
-        waits = f"{format_seconds(slow.own_wait)} of each step of {format_seconds(slow.step_seconds)}"
+        waits = (
+            f"{format_seconds(slow.own_wait)} of each step of {format_seconds(slow.step_seconds)}"
+        )
         cause = f" for `{shorten(slow.cause, 40)}`" if slow.cause else ""
         return f"process {slow.process} ({shorten(slow.name, 40)}) is the slowest of {known}: it waits {waits}{cause}"
 
     def __str__(self) -> str:
-        title = (
-            f"{'process':24} {'steps':>8} {'own wait':>9} {'p50':>9} {'p95':>9} {'p99':>9} {'longest':>9}  waits for"
+        title = f"{'process':24} {'steps':>8} {'own wait':>9} {'p50':>9} {'p95':>9} {'p99':>9} {'longest':>9}  waits for"
+        return "\n".join(
+            [f"{self.verdict()[0].upper()}{self.verdict()[1:]}.", title, *map(_line, self.hosts)]
         )
-        return "\n".join([f"{self.verdict()[0].upper()}{self.verdict()[1:]}.", title, *map(_line, self.hosts)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON."""
@@ -217,21 +237,26 @@ _numbers: dict[str, int] = Counter()
 
 
 def watch_hosts(
-    loop: Any, *, folder: str | os.PathLike[str] | None = None, seconds: float = 10.0, log: bool = True
+    loop: Any,
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    seconds: float = 10.0,
+    log: bool = True,
 ) -> HostWatch:
     """Share this host's waiting times with all hosts, and find the slowest host.
 
-    Call it on all hosts, in the same order, for the same loop. Every `seconds` seconds a thread publishes a small text, which
-    takes at most some milliseconds. The hosts exchange it by the coordination service of jax, or by files in a folder, as
-    `loader.across_hosts` does. The iterator of a `RemoteLoader`, which controls all hosts, asks them instead, when you ask for
-    the statistics.
+    Call it on all hosts, in the same order, for the same loop. Every `seconds` seconds a thread
+    publishes a small text, which takes at most some milliseconds. The hosts exchange it by the
+    coordination service of jax, or by files in a folder, as `loader.across_hosts` does. The
+    iterator of a `RemoteLoader`, which controls all hosts, asks them instead, when you ask for the
+    statistics.
 
     Args:
         loop: an iterator, a device feeder, or the iterator of a `RemoteLoader`.
         folder: folder that all hosts share; may be that of `across_hosts`. None (default): use jax.
         seconds: seconds between two texts; default 10.
-        log: True (default): the first process writes the verdict to the log, at most once a minute: logger "headrace",
-            level INFO.
+        log: True (default): the first process writes the verdict to the log, at most once a minute:
+            logger "headrace", level INFO.
 
     Raises:
         TypeError: `loop` is not a loop of headrace, or `seconds` is not a number.
@@ -249,10 +274,14 @@ def watch_hosts(
     check_loop(loop)
     if not isinstance(seconds, NUMBERS):
         raise TypeError(
-            f"seconds={short_repr(seconds)} is not a number. Pass the seconds between two texts, such as 10.0."
+            f"seconds={short_repr(seconds)} is not a number. Pass the seconds between two texts, "
+            "such as 10.0."
         )
     if not seconds > 0:
-        raise ValueError(f"seconds={seconds!r} is not positive. Pass the seconds between two texts, such as 10.0.")
+        raise ValueError(
+            f"seconds={seconds!r} is not positive. Pass the seconds between two texts, such as "
+            "10.0."
+        )
     loop = without_line(loop)
     host = host_iterator(loop)
     shard = None if host is None else host.pipeline.shard
@@ -280,33 +309,55 @@ def _is_connected() -> bool:
 class HostWatch(ClosedAtExit):
     """The statistics of the loops of all hosts, made by `headrace.watch_hosts`.
 
-    The loop is not kept alive. Close this object, or use it in a `with` statement, to publish no more.
+    The loop is not kept alive. Close this object, or use it in a `with` statement, to publish no
+    more.
     """
 
     def __init__(
-        self, loop: Any, me: int, count: int, store: MessageStore | None, key: str, seconds: float, log: bool
+        self,
+        loop: Any,
+        me: int,
+        count: int,
+        store: MessageStore | None,
+        key: str,
+        seconds: float,
+        log: bool,
     ) -> None:
         self._loop: Callable[[], Any] = weakref.ref(loop)
         self._me, self._count, self._store, self._key = me, count, store, key
         self._own = HostStats.of(me, loop)  # the last that was known, also when the loop is gone
-        self._all = HostsStats((), count) if hasattr(loop, "host_count") else None  # of a loop that can ask all hosts
+        self._all = (
+            HostsStats((), count) if hasattr(loop, "host_count") else None
+        )  # of a loop that can ask all hosts
         self._closed = threading.Event()
-        self._seconds, self._log_at = seconds, time.monotonic() + LOG_SECONDS if log and me == 0 else float("inf")
-        self._thread = threading.Thread(target=self._publish_for_ever, name="headrace-hosts", daemon=True)
+        self._seconds, self._log_at = (
+            seconds,
+            time.monotonic() + LOG_SECONDS if log and me == 0 else float("inf"),
+        )
+        self._thread = threading.Thread(
+            target=self._publish_for_ever, name="headrace-hosts", daemon=True
+        )
         self._thread.start()
 
     def stats(self) -> HostsStats:
-        """Return the statistics of this host now, and of the others when they published them last. Any thread may call this."""
+        """Return the statistics of this host now, and of the others when they published them last.
+
+        Any thread may call this.
+        """
         if self._all is not None:
             loop = self._loop()
             if loop is not None:
                 self._all = HostsStats.of_remote(loop.stats(), self._count)
             return self._all
         hosts = {self._me: self._publish()}
-        texts = self._store.there(self._key) if self._store is not None and self._store.is_open else {}
+        texts = (
+            self._store.there(self._key) if self._store is not None and self._store.is_open else {}
+        )
         for process, text in texts.items():
             if process != str(self._me):
-                with contextlib.suppress(TypeError, KeyError, ValueError):  # of another version of headrace
+                with contextlib.suppress(
+                    TypeError, KeyError, ValueError
+                ):  # of another version of headrace
                     hosts[int(process)] = HostStats.from_json(text)
         return HostsStats(tuple(hosts[process] for process in sorted(hosts)), self._count)
 
@@ -330,7 +381,9 @@ class HostWatch(ClosedAtExit):
                     _LOGGER.info("%s", self.stats())
         except Exception as error:  # the program itself can go on without this
             if not self._closed.is_set():
-                _LOGGER.warning("the waits of this host are no longer published: %s", shorten(error))
+                _LOGGER.warning(
+                    "the waits of this host are no longer published: %s", shorten(error)
+                )
 
     def close(self) -> None:
         """Publish no more. `stats` still returns what is known. May be called twice."""

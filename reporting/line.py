@@ -14,23 +14,30 @@ from ..loader.state.position import Resumable
 from ..loader.timing.snapshot import Snapshot
 from .loops import asked, snapshot
 
-SECONDS = 0.5  # smallest time between two updates of the line: numbers that change faster cannot be read
+SECONDS = (
+    0.5  # smallest time between two updates of the line: numbers that change faster cannot be read
+)
 
 
 def progress(
-    iterator: Iterable[Any], *, description: str | None = None, disable: bool | None = None, file: Any = None
+    iterator: Iterable[Any],
+    *,
+    description: str | None = None,
+    disable: bool | None = None,
+    file: Any = None,
 ) -> Progress:
     """Iterate with a progress line: steps/s, records/s, bytes/s, share of time that the loop waits for batches, epoch.
 
-    Use the result in place of the iterator. It has the iterator's length, state, `stats()`, `close()` and all other
-    attributes. By default, there is no line if the output is not a terminal or notebook, so that log files are not
-    filled.
+    Use the result in place of the iterator. It has the iterator's length, state, `stats()`,
+    `close()` and all other attributes. By default, there is no line if the output is not a terminal
+    or notebook, so that log files are not filled.
 
     Args:
-        iterator: iterator of a loader, or a device feeder. For a loader or a dataset, `iter` is called. Other iterators
-            get a line with fewer values.
+        iterator: iterator of a loader, or a device feeder. For a loader or a dataset, `iter` is
+            called. Other iterators get a line with fewer values.
         description: text before the line. None (default): no text.
-        disable: True: no line. None (default): a line in terminals and notebooks. False: always a line.
+        disable: True: no line. None (default): a line in terminals and notebooks. False: always a
+            line.
         file: file to which the line is written. None (default): standard error.
 
     >>> import headrace
@@ -42,7 +49,10 @@ def progress(
 
 
 class Progress(Resumable):
-    """Iterator with a progress line, made by `headrace.progress`. Its other attributes are those of the iterator inside."""
+    """Iterator with a progress line, made by `headrace.progress`.
+
+    Its other attributes are those of the iterator inside.
+    """
 
     def __init__(self, iterator: Any, line: dict[str, Any], disable: bool | None) -> None:
         self._iterator = iterator
@@ -85,7 +95,9 @@ class Progress(Resumable):
         self._iterator.set_state(state, *(() if strict else (strict,)))
         self._end_line()
 
-    def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
+    def set_states(
+        self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False
+    ) -> None:
         self._iterator.set_states(states, strict, *((equal_steps,) if equal_steps else ()))
         self._end_line()
 
@@ -106,7 +118,13 @@ class Progress(Resumable):
         except TypeError:  # endless, or known only when it has ended
             length = None
         passed = int(asked(self._iterator, "passed") or 0)
-        own = {"total": length, "initial": passed, "unit": "step", "mininterval": SECONDS, "disable": disable}
+        own = {
+            "total": length,
+            "initial": passed,
+            "unit": "step",
+            "mininterval": SECONDS,
+            "disable": disable,
+        }
         return kind(**own, dynamic_ncols=True, **self._line)
 
     def _end_line(self) -> None:
@@ -123,7 +141,11 @@ class Progress(Resumable):
             return
         new, self._before = now.since(self._before), now
         each = 1 / new.elapsed if new.elapsed > 0 else 0.0
-        rates = [f"{new.records * each:,.0f} records/s", f"{format_bytes(new.nbytes * each)}/s"] if now.records else []
+        rates = (
+            [f"{new.records * each:,.0f} records/s", f"{format_bytes(new.nbytes * each)}/s"]
+            if now.records
+            else []
+        )
         epoch = asked(self._iterator, "epoch")
         epochs = [] if epoch is None else [f"epoch {epoch}"]
         bar.set_postfix_str(", ".join([*rates, f"waited {new.waited * each:.1%}", *epochs]))
@@ -135,9 +157,12 @@ _NOTHING = Snapshot(0, 0.0, 0.0)
 def _kind_of_line(disable: bool | None) -> tuple[Any, bool | None]:
     """Return the class of the progress line (of tqdm), and True if the line is disabled.
 
-    None in place of True or False means that tqdm disables the line if the output is not a terminal.
+    None in place of True or False means that tqdm disables the line if the output is not a
+    terminal.
     """
-    ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()  # as tqdm finds out
+    ipython = getattr(
+        sys.modules.get("IPython"), "get_ipython", lambda: None
+    )()  # as tqdm finds out
     if disable is not None or ipython is None or "IPKernelApp" not in ipython.config:
         return tqdm, disable
     if importlib.util.find_spec("ipywidgets") is not None:

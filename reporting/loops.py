@@ -17,12 +17,18 @@ from ..loader.timing.snapshot import Snapshot
 
 
 def without_line(loop: Any) -> Any:
-    """Return the iterator inside the result of `headrace.progress`; any other loop is returned unchanged."""
+    """Return the iterator inside the result of `headrace.progress`.
+
+    Any other loop is returned unchanged.
+    """
     return getattr(loop, "without_line", loop)
 
 
 def host_iterator(loop: Any) -> DataLoaderIterator | None:
-    """Return the `DataLoader`'s iterator that makes a loop's elements; None if another iterator makes them."""
+    """Return the `DataLoader`'s iterator that makes a loop's elements.
+
+    Return None if another iterator makes them.
+    """
     found = getattr(loop, "host_iterator", None)
     return found if isinstance(found, DataLoaderIterator) else None
 
@@ -34,7 +40,10 @@ def snapshot(loop: Any) -> Snapshot | None:
 
 
 def asked(loop: Any, name: str) -> Any:
-    """Return an attribute of a loop; None if the loop does not have it, does not know it, was closed, or has failed hosts."""
+    """Return an attribute of a loop.
+
+    Return None if the loop does not have it, does not know it, was closed, or has failed hosts.
+    """
     try:
         return getattr(loop, name)
     except (AttributeError, TypeError, ClosedError, HostsError):
@@ -49,12 +58,15 @@ def check_loop(loop: Any) -> None:
     """
     if snapshot(loop) is None:
         raise TypeError(
-            f"{short_repr(loop)} is not an iterator of headrace. Pass iter(loader), or iter(loader.to_device(…))."
+            f"{short_repr(loop)} is not an iterator of headrace. Pass iter(loader), or "
+            "iter(loader.to_device(…))."
         )
 
 
 def both_stats(loop: Any) -> tuple[IteratorStats | None, FeederStats | None]:
-    """Return two statistics of a loop: of the loader, and of the device feeder; None for each that is missing.
+    """Return two statistics of a loop: of the loader, and of the device feeder.
+
+    Return None for each that is missing.
 
     Raises:
         TypeError: the loop does not come from headrace.

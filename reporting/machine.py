@@ -33,18 +33,25 @@ class Processors(NamedTuple):
 
 
 def processors() -> Processors | None:
-    """Return the processor seconds that were used up to now; None if the system does not report them."""
+    """Return the processor seconds that were used up to now.
+
+    Return None if the system does not report them.
+    """
     try:
         usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
-        busy = sum(sum(int(line[1 + place]) for place in _AT_WORK) for line in lines if line[0] in usable)
+        busy = sum(
+            sum(int(line[1 + place]) for place in _AT_WORK) for line in lines if line[0] in usable
+        )
         return Processors(time.perf_counter(), busy * _TICK, _own())
     except (OSError, ValueError, IndexError, AttributeError):
         return None
 
 
 def taken_by_others(before: Processors | None, after: Processors | None) -> float:
-    """Return the average number of processors that other programs used between two measurements; 0 if one is missing.
+    """Return the average number of processors that other programs used between two measurements.
+
+    Return 0 if one is missing.
 
     >>> taken_by_others(Processors(10.0, 100.0, 3.0), Processors(12.0, 103.0, 4.0))
     1.0
@@ -66,7 +73,10 @@ def _own() -> float:
 
 
 def memory() -> tuple[int, int] | None:
-    """Return the bytes of memory of this process, and the sum over the processes that it started; None if unknown."""
+    """Return the bytes of memory of this process, and the sum over the processes that it started.
+
+    Return None if unknown.
+    """
     try:
         own, others = _bytes_of(os.getpid()), 0
         for child in started_by(os.getpid()):

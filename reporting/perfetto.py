@@ -13,17 +13,19 @@ from .files import written
 from .loops import both_stats
 from .timeline import Interval, Timeline, timeline
 
-# The ids of arrows must be above 0; a feeder's batches have numbers below 0, which are subtracted from this.
+# The ids of arrows must be above 0; a feeder's batches have numbers below 0, which are subtracted
+# from this.
 FEEDER_FLOWS = 1 << 40
 
 
 def write_perfetto(loop: Any, path: str | os.PathLike[str]) -> Path:
     """Write a timeline of the last tasks of a loop to a file for https://ui.perfetto.dev.
 
-    A task is a number of elements that one worker makes at a time. The timeline has a track for your loop, for each
-    worker and for each thread of a device feeder. They show the last 2,000 tasks that were timed and the waits for
-    them, the last 1,000 steps of a feeder, and arrows from the reading of records to the batch that is made of them.
-    The file has trace events in JSON, which `chrome://tracing` opens, too.
+    A task is a number of elements that one worker makes at a time. The timeline has a track for
+    your loop, for each worker and for each thread of a device feeder. They show the last 2,000
+    tasks that were timed and the waits for them, the last 1,000 steps of a feeder, and arrows from
+    the reading of records to the batch that is made of them. The file has trace events in JSON,
+    which `chrome://tracing` opens, too.
 
     Args:
         loop: an iterator or a device feeder of headrace, during or after its run.
@@ -68,8 +70,18 @@ def _events(shown: Timeline) -> Iterator[dict[str, Any]]:
         for span in track.spans:
             duration = _micros(span.ended) - _micros(span.began)
             args = dict(span.details)
-            yield _event("X", thread, span.began, name=span.name, cat=span.kind, dur=round(duration, 3), args=args)
-            for flow in span.flows:  # right after the span: an arrow leads from or to the span that began last
+            yield _event(
+                "X",
+                thread,
+                span.began,
+                name=span.name,
+                cat=span.kind,
+                dur=round(duration, 3),
+                args=args,
+            )
+            for flow in (
+                span.flows
+            ):  # right after the span: an arrow leads from or to the span that began last
                 kind = "s" if span is flows[flow][0] else "f" if span is flows[flow][-1] else "t"
                 number = flow + 1 if flow >= 0 else FEEDER_FLOWS - flow
                 yield _event(kind, thread, span.began, name="batch", cat="flow", id=number, bp="e")

@@ -1,4 +1,7 @@
-"""Draw the pictures of a report as SVG with matplotlib. Text stays text. Unknown values are left out."""
+"""Draw the pictures of a report as SVG with matplotlib. Text stays text.
+
+Unknown values are left out.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ COLOURS = {
 INK, PAPER = "#010203", "#040506"
 """Colours that are replaced, in the SVG, by the page's colours of text and background, which differ in dark mode."""
 
-STEPS, TRACKS = 8, 24  # largest numbers of steps and threads on the timeline; further workers are left out
+STEPS, TRACKS = (
+    8,
+    24,
+)  # largest numbers of steps and threads on the timeline; further workers are left out
 NAME = 28  # largest number of characters of an operation's name
 
 
@@ -57,7 +63,13 @@ def _drawn(height: float, draw: Callable[[Any], None], xlabel: str, ylabel: str 
     import matplotlib
     from matplotlib.figure import Figure
 
-    own = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "path.simplify": True, **_OF_THE_PAGE}
+    own = {
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
+        "font.size": 9,
+        "path.simplify": True,
+        **_OF_THE_PAGE,
+    }
     with matplotlib.rc_context(own), io.StringIO() as text:
         figure = Figure(figsize=(9.5, height), layout="constrained")
         axes = figure.add_subplot()
@@ -104,11 +116,22 @@ def steps_shown(shown: Timeline) -> tuple[float, float] | None:
     """
     waits = [span for span in shown.loop.spans if span.kind == "waiting"]
     gaps = [span.began for span in shown.loop.spans if span.kind == "not timed"]
-    whole = [[wait for wait in waits if one <= wait.began < other] for one, other in pairwise([-np.inf, *gaps, np.inf])]
+    whole = [
+        [wait for wait in waits if one <= wait.began < other]
+        for one, other in pairwise([-np.inf, *gaps, np.inf])
+    ]
     most = min(STEPS, max(map(len, whole)))
-    windows = [run[first : first + most] for run in whole for first in range(len(run) - most + 1)] if most else []
-    known = min((track.spans[-1].ended for track in shown.tracks[1:] if track.spans), default=np.inf)
-    windows = [window for window in windows if window[-1].ended <= known] or windows  # later tasks were not taken yet
+    windows = (
+        [run[first : first + most] for run in whole for first in range(len(run) - most + 1)]
+        if most
+        else []
+    )
+    known = min(
+        (track.spans[-1].ended for track in shown.tracks[1:] if track.spans), default=np.inf
+    )
+    windows = [
+        window for window in windows if window[-1].ended <= known
+    ] or windows  # later tasks were not taken yet
     usual = _share_waited(waits[1:])  # without the start
     best = min(windows, key=lambda window: abs(_share_waited(window) - usual), default=None)
     return None if best is None else (best[0].began, best[-1].ended)
@@ -128,7 +151,10 @@ def timeline_plot(shown: Timeline) -> str:
     if window is None or window[1] <= window[0]:
         return ""
     tracks = shown.tracks[:TRACKS]
-    began, ended = window[0] - 0.03 * (window[1] - window[0]), window[1] + 0.03 * (window[1] - window[0])
+    began, ended = (
+        window[0] - 0.03 * (window[1] - window[0]),
+        window[1] + 0.03 * (window[1] - window[0]),
+    )
 
     def draw(axes: Any) -> None:
         kinds: dict[str, Any] = {}
@@ -137,10 +163,24 @@ def timeline_plot(shown: Timeline) -> str:
                 width = 1e3 * (min(span.ended, ended) - max(span.began, began))
                 left = 1e3 * (max(span.began, began) - began)
                 thick = 0.4 if span.kind in ("reading", "packing") else 0.7
-                bar = axes.barh(row, width, thick, left, color=COLOURS[span.kind], edgecolor=PAPER, linewidth=0.4)
+                bar = axes.barh(
+                    row,
+                    width,
+                    thick,
+                    left,
+                    color=COLOURS[span.kind],
+                    edgecolor=PAPER,
+                    linewidth=0.4,
+                )
                 kinds.setdefault(span.kind, bar)
         for (at, row), (to, below) in _flows(tracks, began, ended):
-            axes.plot([1e3 * (at - began), 1e3 * (to - began)], [row, below], color=INK, linewidth=0.6, alpha=0.6)
+            axes.plot(
+                [1e3 * (at - began), 1e3 * (to - began)],
+                [row, below],
+                color=INK,
+                linewidth=0.6,
+                alpha=0.6,
+            )
         axes.set_yticks(range(len(tracks)), [track.name for track in tracks])
         axes.set_xlim(0, 1e3 * (ended - began))
         axes.invert_yaxis()
@@ -149,7 +189,9 @@ def timeline_plot(shown: Timeline) -> str:
     return _drawn(1.2 + 0.42 * len(tracks), draw, "milliseconds")
 
 
-def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tuple[float, int], tuple[float, int]]]:
+def _flows(
+    tracks: Sequence[Track], began: float, ended: float
+) -> list[tuple[tuple[float, int], tuple[float, int]]]:
     """Return the lines that show how a batch passes through threads: `((time, row), (time, row))` for each line.
 
     Args:
@@ -167,20 +209,32 @@ def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tu
 
 
 def operations_plot(stages: Sequence[StageStats]) -> str:
-    """Return a bar chart, as SVG, of the seconds that workers spent in each operation; "" if no time is known."""
+    """Return a bar chart, as SVG, of the seconds that workers spent in each operation.
+
+    Return "" if no time is known.
+    """
     rows: list[tuple[str, str, float]] = []
     for stage in stages:
         rows += [("reading", "reading", stage.reading)] if stage.reads else []
-        rows += [(shorten(operation.name, NAME), "task", operation.seconds) for operation in stage.operations]
+        rows += [
+            (shorten(operation.name, NAME), "task", operation.seconds)
+            for operation in stage.operations
+        ]
     rows.append(("between operations", "not timed", sum(stage.between for stage in stages)))
     rows.append(("packing", "packing", sum(stage.packing for stage in stages)))
     whole = sum(seconds for _, _, seconds in rows)
-    told = [(name, kind, each, f" {each:.3f} s, {each / whole if whole else 0:.1%}") for name, kind, each in rows]
+    told = [
+        (name, kind, each, f" {each:.3f} s, {each / whole if whole else 0:.1%}")
+        for name, kind, each in rows
+    ]
     return _bars(told, 0.16, "seconds, of all workers together")
 
 
 def parts_plot(recording: Recording) -> str:
-    """Return a bar chart, as SVG, of the number of records delivered from each part of a mix; "" without a mix."""
+    """Return a bar chart, as SVG, of the number of records delivered from each part of a mix.
+
+    Return "" without a mix.
+    """
     parts = recording.composition.parts
     whole = max(sum(part.records for part in parts), 1)
     rows = []
@@ -196,7 +250,9 @@ OF_THE_LOOP = "seconds since the loop began"
 
 
 def waits_plot(shown: Timeline, elapsed: float) -> str:
-    """Return a plot, as SVG, of the waiting time and the own work in each of the last steps; "" for fewer than two steps.
+    """Return a plot, as SVG, of the waiting time and the own work in each of the last steps.
+
+    Return "" for fewer than two steps.
 
     Args:
         shown: timeline of the loop.
@@ -210,7 +266,10 @@ def waits_plot(shown: Timeline, elapsed: float) -> str:
     def draw(axes: Any) -> None:
         start = max(waits[-1].ended, own[-1].ended if own else 0.0) - elapsed
         for spans, kind in ((own, "own work"), (waits, "waiting")):
-            at, took = [span.ended - start for span in spans], [1e3 * (span.ended - span.began) for span in spans]
+            at, took = (
+                [span.ended - start for span in spans],
+                [1e3 * (span.ended - span.began) for span in spans],
+            )
             axes.plot(at, took, ".", color=COLOURS[kind], markersize=4, label=kind)
         axes.set_yscale("symlog", linthresh=0.1)
         axes.set_ylim(bottom=0)
@@ -222,7 +281,9 @@ def waits_plot(shown: Timeline, elapsed: float) -> str:
 
 
 def throughput_plot(samples: Sequence[Sample]) -> str:
-    """Return a plot, as SVG, of steps per second and of the share of waiting, over time; "" if there are too few samples.
+    """Return a plot, as SVG, of steps per second and of the share of waiting, over time.
+
+    Return "" if there are too few samples.
 
     At most 80 samples are drawn, because few steps lie between samples that are close together.
     """
@@ -258,12 +319,23 @@ def memory_plot(samples: Sequence[Sample]) -> str:
         at = [end.loop.elapsed - (end.at - sample.at) for sample in samples]
         own, workers, shared = (
             [nbytes / 1e6 for nbytes in each]
-            for each in zip(*((sample.own_bytes, sample.workers_bytes, sample.loop.shared_bytes) for sample in samples))
+            for each in zip(
+                *(
+                    (sample.own_bytes, sample.workers_bytes, sample.loop.shared_bytes)
+                    for sample in samples
+                )
+            )
         )
         colours = [COLOURS["own work"], COLOURS["task"]]
         axes.stackplot(at, own, workers, colors=colours, labels=["your process", "its workers"])
         if any(shared):
-            axes.plot(at, shared, color=COLOURS["waiting"], linewidth=1, label="batches shared with workers")
+            axes.plot(
+                at,
+                shared,
+                color=COLOURS["waiting"],
+                linewidth=1,
+                label="batches shared with workers",
+            )
         axes.set_ylim(bottom=0)
         axes.set_xlim(0, end.loop.elapsed or None)
         axes.legend(ncols=3, **_ABOVE)

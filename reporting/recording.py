@@ -22,8 +22,13 @@ from .machine import memory
 SECONDS = 0.1  # between two samples of a loop, at the beginning; a sample takes about a millisecond
 
 MEMORY_SHARE = 0.01
-"""Largest share of time for measuring memory. The more memory is in use, the longer a measurement takes."""
-MOST = 600  # largest number of samples of a loop; above it, every second one is dropped, and half as many are taken
+"""Largest share of time for measuring memory.
+
+The more memory is in use, the longer a measurement takes.
+"""
+# largest number of samples of a loop; above it, every second one is dropped, and half as many are
+# taken
+MOST = 600
 
 
 class Sample(NamedTuple):
@@ -72,14 +77,19 @@ class Recording:
 
 
 def _in_words(loop: Any) -> str:
-    """Return a sentence with a loop's number of steps, data and workers; "" if it has no `DataLoader`'s iterator."""
+    """Return a sentence with a loop's number of steps, data and workers.
+
+    Return "" if it has no `DataLoader`'s iterator.
+    """
     host, counted = host_iterator(loop), snapshot(loop)
     if host is None or counted is None:
         return ""
     sources = [f"{len(leaf.source):,} records of {type(leaf.source).__name__}" for leaf in host.pipeline.leaves]
     count, kind = host.snapshot().worker_count, host.execution.worker_kind or "process"
     kinds = {"process": "worker process", "thread": "worker thread", "ray": "Ray actor"}
-    workers = f"{count} {kinds[kind]}{'es' if kind == 'process' and count > 1 else 's' * (count > 1)}"
+    workers = (
+        f"{count} {kinds[kind]}{'es' if kind == 'process' and count > 1 else 's' * (count > 1)}"
+    )
     return f"{counted.steps:,} steps over {first_few(sources, 3)}, with {workers if count else 'no workers'}."
 
 
@@ -90,7 +100,8 @@ class Watched:
     Attributes:
         loop: the loop.
         samples: its samples, in order.
-        every: number of ticks from one sample to the next. It doubles each time there are too many samples.
+        every: number of ticks from one sample to the next. It doubles each time there are too many
+            samples.
     """
 
     loop: Any
@@ -102,11 +113,16 @@ class Watched:
         return tick % self.every == 0
 
     def add(self, tick: int, sample: Sample) -> None:
-        """Add the sample of a tick. If there are too many, drop every second one, and take half as many from now on."""
+        """Add the sample of a tick.
+
+        If there are too many, drop every second one, and take half as many from now on.
+        """
         self.samples.append(sample)
         if len(self.samples) > MOST:
             self.every *= 2
-            del self.samples[-1 if tick % self.every else -2 :: -2]  # at ticks at which none is taken any more
+            del self.samples[
+                -1 if tick % self.every else -2 :: -2
+            ]  # at ticks at which none is taken any more
 
 
 class Recorder:
@@ -115,7 +131,9 @@ class Recorder:
     def __init__(self) -> None:
         self._watched: list[Watched] = []
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look_again_and_again, name="headrace-recorder", daemon=True)
+        self._thread = threading.Thread(
+            target=self._look_again_and_again, name="headrace-recorder", daemon=True
+        )
         self._listening = ExitStack()
 
     def __enter__(self) -> Self:
@@ -124,7 +142,10 @@ class Recorder:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._listening.close()
         self._ended.set()

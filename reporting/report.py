@@ -27,16 +27,20 @@ from .recording import Recording
 from .timeline import timeline
 
 
-def write_report(loop: Any, path: str | os.PathLike[str], *, hosts: HostWatch | None = None) -> Path:
+def write_report(
+    loop: Any, path: str | os.PathLike[str], *, hosts: HostWatch | None = None
+) -> Path:
     """Write an HTML page about a loop: a timeline of a few steps, time by operation, waits, and the composition of batches.
 
-    The page is one file and needs no network. `headrace bench PROGRAM.py --html PATH` adds a verdict, and throughput and
-    memory over time. To find its composition, the first batch is made again.
+    The page is one file and needs no network. `headrace bench PROGRAM.py --html PATH` adds a
+    verdict, and throughput and memory over time. To find its composition, the first batch is made
+    again.
 
     Args:
         loop: an iterator or a device feeder of headrace, during or after its run.
         path: path of the file. An existing file is replaced.
-        hosts: result of `headrace.watch_hosts`: the page then names the slowest host. None (default): only this process.
+        hosts: result of `headrace.watch_hosts`: the page then names the slowest host. None
+            (default): only this process.
 
     Returns:
         The path.
@@ -53,13 +57,17 @@ def write_report(loop: Any, path: str | os.PathLike[str], *, hosts: HostWatch | 
     ...     headrace.write_report(iterator, folder + "/report.html").read_text()[:15]
     '<!doctype html>'
     """
-    return write_recording(Recording.of(loop), path, about_hosts="" if hosts is None else str(hosts.stats()))
+    return write_recording(
+        Recording.of(loop), path, about_hosts="" if hosts is None else str(hosts.stats())
+    )
 
 
 def write_recording(
     recording: Recording, path: str | os.PathLike[str], verdict: str = "", about_hosts: str = ""
 ) -> Path:
-    """Write a recording of a loop as an HTML page, and return the path of the file; see `write_report`.
+    """Write a recording of a loop as an HTML page, and return the path of the file.
+
+    See `write_report`.
 
     Args:
         recording: the recording.
@@ -76,7 +84,8 @@ def page(recording: Recording, verdict: str = "", about_hosts: str = "") -> str:
     title, _, rest = redacted(verdict).partition("\n")
     said, _, table = rest.strip().partition("\n\n")
     sections = "\n".join(
-        f"<section><h2>{escape(name)}</h2>\n<p>{escape(text)}</p>\n<div class='wide'>{picture}</div></section>"
+        f"<section><h2>{escape(name)}</h2>\n<p>{escape(text)}</p>\n<div "
+        f"class='wide'>{picture}</div></section>"
         for name, text, picture in (*_of_hosts(about_hosts), *_sections(recording, bool(verdict)))
         if picture
     )
@@ -94,15 +103,25 @@ def _of_hosts(about: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _sections(recording: Recording, judged: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield `(heading, text, content)` for each section of the page. The content is HTML; if it is "", there is no section.
+    """Yield `(heading, text, content)` for each section of the page.
+
+    The content is HTML; if it is "", there is no section.
 
     Args:
         recording: the recording.
         judged: True if the page has a verdict, whose table replaces the section with all numbers.
     """
-    shown, stats, found = timeline(recording.stats, recording.fed), recording.stats, recording.composition
+    shown, stats, found = (
+        timeline(recording.stats, recording.fed),
+        recording.stats,
+        recording.composition,
+    )
     yield "A few steps", _TIMELINE, timeline_plot(shown)
-    yield "Time by operation", _OPERATIONS, operations_plot(stats.stages if stats is not None else ())
+    yield (
+        "Time by operation",
+        _OPERATIONS,
+        operations_plot(stats.stages if stats is not None else ()),
+    )
     yield (
         "Waits",
         "What each of the last steps waited for its batch, and what your own work took.",
@@ -111,7 +130,9 @@ def _sections(recording: Recording, judged: bool) -> Iterator[tuple[str, str, st
     yield "Throughput", "Over the time that was recorded.", throughput_plot(recording.samples)
     yield "Batches", "What the first one is made of.", _leaves(found)
     last = f"by this shard, in its last {LOOKED_UP:,} elements before batching"
-    whose = last if any(part.epoch is None for part in found.parts) else "in all runs and by all shards"
+    whose = (
+        last if any(part.epoch is None for part in found.parts) else "in all runs and by all shards"
+    )
     yield "Parts of the mix", f"Records that were delivered, {whose}.", parts_plot(recording)
     yield "Memory", _MEMORY, memory_plot(recording.samples)
     if not judged:  # the verdict has a table, of the steps that it counts
@@ -120,12 +141,13 @@ def _sections(recording: Recording, judged: bool) -> Iterator[tuple[str, str, st
 
 
 _TIMELINE = (
-    "Time goes to the right. Lines lead from the end of a task to the batch that it became. Where your loop waits, look which "
-    "task it waits for. Grey: tasks that are so short that not all were timed."
+    "Time goes to the right. Lines lead from the end of a task to the batch that it became. Where "
+    "your loop waits, look which task it waits for. Grey: tasks that are so short that not all "
+    "were timed."
 )
 _OPERATIONS = (
-    "What the work of all workers together took, as far as it was timed. Parts of a mix call theirs while they are "
-    "read."
+    "What the work of all workers together took, as far as it was timed. Parts of a mix call "
+    "theirs while they are read."
 )
 _NUMBERS = "As print(iterator.stats()) tells them."
 _MEMORY = "Of your process and of those that it started. What they share counts once."

@@ -1,8 +1,8 @@
 """Convert the recorded times of a loop to intervals for each thread.
 
 The input is the recorded times of tasks (elements that a worker makes at a time) and of a device
-feeder's steps. The result has a track of intervals for each thread. Each interval names the batch that
-passes through it.
+feeder's steps. The result has a track of intervals for each thread. Each interval names the batch
+that passes through it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from ..loader.stats import IteratorStats
 from ..loader.timing.times import TaskEvent
 
 Kind: TypeAlias = Literal[
-    "waiting", "own work", "task", "reading", "packing", "transforming", "agreeing", "transfer", "not timed"
+    "waiting",
+    "own work",
+    "task",
+    "reading",
+    "packing",
+    "transforming",
+    "agreeing",
+    "transfer",
+    "not timed",
 ]
 
 
@@ -31,8 +39,8 @@ class Interval:
         name: text for the interval.
         began: beginning, in seconds of `time.perf_counter`.
         ended: end, in the same seconds.
-        flows: numbers of the batches (or other results of tasks) that pass through it. Intervals with the same number
-            belong together.
+        flows: numbers of the batches (or other results of tasks) that pass through it. Intervals
+            with the same number belong together.
         details: `(name, value)` of further facts.
     """
 
@@ -57,8 +65,10 @@ class Timeline:
     """Timeline of a loop, its device feeder and its workers.
 
     Attributes:
-        tracks: intervals of each thread: the user's loop first, then a feeder's threads, then the workers.
-        ready: `(time, number)`: the number of results of tasks that, from this time on, were finished and not yet used.
+        tracks: intervals of each thread: the user's loop first, then a feeder's threads, then the
+            workers.
+        ready: `(time, number)`: the number of results of tasks that, from this time on, were
+            finished and not yet used.
     """
 
     tracks: tuple[Track, ...]
@@ -75,17 +85,26 @@ def timeline(stats: IteratorStats | None, fed: FeederStats | None = None) -> Tim
     last = {stage.number for stage in stages if stage.ends}
     taken = sorted((task for task in tasks if task.stage in last), key=lambda task: task.asked)
     names = {
-        stage.number: ", ".join(str(getattr(each, "name", each)) for each in stage.operations) or "read"
+        stage.number: ", ".join(str(getattr(each, "name", each)) for each in stage.operations)
+        or "read"
         for stage in stages
     }
     if fed is None:
         # between waits are the user's own work, or batches of tasks that were too short to be timed
         known = {task.block for task in tasks}
-        waits = [Interval("waiting", "wait for a batch", task.asked, task.taken, (task.block,)) for task in taken]
-        whole = [all(block in known for block in range(one.block, other.block)) for one, other in pairwise(taken)]
+        waits = [
+            Interval("waiting", "wait for a batch", task.asked, task.taken, (task.block,))
+            for task in taken
+        ]
+        whole = [
+            all(block in known for block in range(one.block, other.block))
+            for one, other in pairwise(taken)
+        ]
     else:
         waits = [
-            Interval("waiting", "wait for a batch", step.asked, step.taken, (_flow_of_step(number),))
+            Interval(
+                "waiting", "wait for a batch", step.asked, step.taken, (_flow_of_step(number),)
+            )
             for number, step in enumerate(fed.batches)
         ]
         whole = [True] * len(waits)
@@ -99,7 +118,9 @@ def _with_own_work(waits: Sequence[Interval], whole: Sequence[bool]) -> Iterator
     for wait, follows in zip(waits, whole):
         if wait.began > ended:
             own = Interval("own work", "your own work", ended, wait.began)
-            yield own if follows else replace(own, kind="not timed", name="steps that were not timed")
+            yield (
+                own if follows else replace(own, kind="not timed", name="steps that were not timed")
+            )
         began = max(wait.began, ended)
         ended = max(wait.ended, began)
         yield replace(wait, began=began, ended=ended)
@@ -112,11 +133,15 @@ def _feeder(steps: Sequence[BatchTimes], taken: Sequence[TaskEvent]) -> tuple[Tr
         times, flow = step.made, _flow_of_step(number)
         blocks = taken[bisect_left(moments, times.read_from) : bisect_left(moments, times.read_to)]
         flows = (*(task.block for task in blocks), flow)
-        reads.append(Interval("waiting", "wait for the host's batch", times.read_from, times.read_to, flows))
+        reads.append(
+            Interval("waiting", "wait for the host's batch", times.read_from, times.read_to, flows)
+        )
         if times.transformed > times.read_to:
             reads.append(Interval("transforming", "transform", times.read_to, times.transformed))
         if times.agreed > times.agree_from:
-            sends.append(Interval("agreeing", "agree with other hosts", times.agree_from, times.agreed))
+            sends.append(
+                Interval("agreeing", "agree with other hosts", times.agree_from, times.agreed)
+            )
         sends.append(Interval("transfer", "transfer", times.agreed, times.transferred, (flow,)))
     return Track("feeder: reads", tuple(reads)), Track("feeder: sends", tuple(sends))
 
@@ -128,12 +153,19 @@ def _flow_of_step(number: int) -> int:
 
 def _workers(tasks: Sequence[TaskEvent], names: dict[int, str]) -> Iterator[Track]:
     for worker in sorted({task.times.worker for task in tasks}):
-        own = sorted((task for task in tasks if task.times.worker == worker), key=lambda task: task.times.began)
+        own = sorted(
+            (task for task in tasks if task.times.worker == worker),
+            key=lambda task: task.times.began,
+        )
         spans, ended = list[Interval](), own[0].times.began
         for task in own:
             others = task.times.tasks - 1
             if others and task.times.began > ended:
-                spans.append(Interval("not timed", f"{others} tasks that were not timed", ended, task.times.began))
+                spans.append(
+                    Interval(
+                        "not timed", f"{others} tasks that were not timed", ended, task.times.began
+                    )
+                )
             spans += _spans(task, names)
             ended = task.times.ended
         yield Track(f"worker {worker}", tuple(spans))
@@ -141,7 +173,11 @@ def _workers(tasks: Sequence[TaskEvent], names: dict[int, str]) -> Iterator[Trac
 
 def _spans(task: TaskEvent, names: dict[int, str]) -> Iterator[Interval]:
     times = task.times
-    inputs = ("rows in", times.inputs) if task.made_of else ("positions", f"{task.start} to {task.stop - 1}")
+    inputs = (
+        ("rows in", times.inputs)
+        if task.made_of
+        else ("positions", f"{task.start} to {task.stop - 1}")
+    )
     told = (
         ("stage", task.stage),
         inputs,
@@ -155,14 +191,20 @@ def _spans(task: TaskEvent, names: dict[int, str]) -> Iterator[Interval]:
     given_on = (task.block,) if times.rows else ()
     yield Interval("task", name, times.began, times.ended, (*given_on, *task.made_of), told)
     if times.reading > 0:
-        yield Interval("reading", "reading", times.began, min(times.began + times.reading, times.ended - times.packing))
+        yield Interval(
+            "reading",
+            "reading",
+            times.began,
+            min(times.began + times.reading, times.ended - times.packing),
+        )
     if times.packing > 0:
         yield Interval("packing", "packing", times.ended - times.packing, times.ended)
 
 
 def _ready(tasks: Sequence[TaskEvent]) -> Iterator[tuple[float, int]]:
     changes = sorted(
-        [(task.times.ended, 1) for task in tasks] + [(max(task.taken, task.times.ended), -1) for task in tasks]
+        [(task.times.ended, 1) for task in tasks]
+        + [(max(task.taken, task.times.ended), -1) for task in tasks]
     )
     count = 0
     for (at, change), (following, _) in pairwise([*changes, (float("inf"), 0)]):

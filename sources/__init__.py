@@ -1,7 +1,7 @@
 """Sources: they return records by key.
 
-Importing this package does not import the library of any file format. It is imported when a source on such files is made
-or read.
+Importing this package does not import the library of any file format. It is imported when a source
+on such files is made or read.
 """
 
 from typing import TYPE_CHECKING

@@ -37,7 +37,8 @@ _READERS = {
 _TABLES = {
     "polars.LazyFrame": "what it computes, frame.collect()",
     "pyarrow.RecordBatchReader": "its table, reader.read_all()",
-    "lance.LanceDataset": "headrace.LanceSource(dataset.uri, version=dataset.version)",  # first, as it is a pyarrow.Dataset too
+    # first, as it is a pyarrow.Dataset too
+    "lance.LanceDataset": "headrace.LanceSource(dataset.uri, version=dataset.version)",
     "pyarrow.Dataset": "headrace.ParquetDataSource(dataset.files), or its table, dataset.to_table()",
     "torch.DataLoader": "its dataset, loader.dataset, with the batch size in a headrace.Batch",
     "headrace.DataLoader": "the source that it reads, with all operations in one loader: "
@@ -69,10 +70,12 @@ def as_source(data: Any) -> DataSource[Any]:
     | any other object with `__len__` and `__getitem__` | `data` itself |
 
     Raises:
-        TypeError: `data` has no random access (a generator, a set, an iterator); or it is a path, a class, a loader, a
-            lazy table (`polars.LazyFrame`, `lance.LanceDataset`), a dict of datasets, a dict of lists without arrays, a
-            list of record batches, or a tuple of columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
-        ValueError: a list, tuple, range, array or dict is empty, or its arrays have unequal lengths.
+        TypeError: `data` has no random access (a generator, a set, an iterator); or it is a path, a
+            class, a loader, a lazy table (`polars.LazyFrame`, `lance.LanceDataset`), a dict of
+            datasets, a dict of lists without arrays, a list of record batches, or a tuple of
+            columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
+        ValueError: a list, tuple, range, array or dict is empty, or its arrays have unequal
+            lengths.
 
     >>> as_source([1, 2, 3])[1]
     2
@@ -92,10 +95,15 @@ def as_source(data: Any) -> DataSource[Any]:
     needed = ("__len__",) if asynchronous else ("__len__", "__getitem__")
     missing = [name for name in needed if not hasattr(type(data), name)]
     if missing:
-        listed = "list(data) if it ends and its records fit into memory" if _is_iterable(data) else "a list or an array"
+        listed = (
+            "list(data) if it ends and its records fit into memory"
+            if _is_iterable(data)
+            else "a list or an array"
+        )
         raise TypeError(
-            f"a data source needs {' and '.join(needed)}, but {type(data).__name__} has no {' and no '.join(missing)}. "
-            f"Pass {listed}, or an object of a class with these methods."
+            f"a data source needs {' and '.join(needed)}, but {type(data).__name__} has no "
+            f"{' and no '.join(missing)}. Pass {listed}, or an object of a class with these "
+            "methods."
         )
     if asynchronous:
         from .asynchronous.source import AsyncSource
@@ -105,7 +113,10 @@ def as_source(data: Any) -> DataSource[Any]:
 
 
 def _refuse_no_source(data: Any) -> None:
-    """Raise TypeError for a path, class, lazy table, stream or loader, a dict of datasets, or one of lists without arrays.
+    """Raise TypeError for an object that is no source.
+
+    These are: a path, class, lazy table, stream or loader, a dict of datasets, or one of lists
+    without arrays.
 
     The message says what to pass instead.
     """
@@ -117,9 +128,13 @@ def _refuse_no_source(data: Any) -> None:
             if readers
             else "the source that reads files of this kind, such as headrace.ParquetDataSource(path)"
         )
-        raise TypeError(f"{short_repr(data, TEXT)} is a text or a path, not a source. Pass {reader}.")
+        raise TypeError(
+            f"{short_repr(data, TEXT)} is a text or a path, not a source. Pass {reader}."
+        )
     if isinstance(data, type):
-        raise TypeError(f"{data.__name__} is a class, not a source. Pass an instance, {data.__name__}(…).")
+        raise TypeError(
+            f"{data.__name__} is a class, not a source. Pass an instance, {data.__name__}(…)."
+        )
     kinds = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(data).__mro__}
     for kind, remedy in _TABLES.items():
         if kind in kinds:
@@ -127,20 +142,27 @@ def _refuse_no_source(data: Any) -> None:
             raise TypeError(f"{what} is not a source of records. Pass {remedy}.")
     if isinstance(data, Mapping) and data and all(map(_is_dataset, data.values())):
         raise TypeError(
-            f"a dict of datasets is not a source. Pass one of them, data[{short_repr(next(iter(data)))}]; or mix them, "
+            "a dict of datasets is not a source. Pass one of them, "
+            f"data[{short_repr(next(iter(data)))}]; or mix them, "
             "headrace.DataLoader(data_source=data, sampler=headrace.MixSampler(data))."
         )
-    lists = isinstance(data, Mapping) and all(isinstance(value, (list, tuple, range)) for value in data.values())
+    lists = isinstance(data, Mapping) and all(
+        isinstance(value, (list, tuple, range)) for value in data.values()
+    )
     if lists and data and not any(map(_has_array, data.values())):  # a tree of columns has some
         raise TypeError(
-            "a dict of lists, tuples or ranges is not a source. To pass columns, make them arrays, {name: np.asarray(column) "
-            "for name, column in data.items()}. To mix the records of the lists, pass "
-            "headrace.DataLoader(data_source=data, sampler=headrace.MixSampler(data))."
+            "a dict of lists, tuples or ranges is not a source. To pass columns, make them arrays, "
+            "{name: np.asarray(column) for name, column in data.items()}. To mix the records of "
+            "the lists, pass headrace.DataLoader(data_source=data, "
+            "sampler=headrace.MixSampler(data))."
         )
 
 
 def _opened_again(data: Any) -> DataSource[Any] | None:
-    """Return the source of an open dataset, group or array of h5py, Zarr or xarray; None for any other object."""
+    """Return the source of an open dataset, group or array of h5py, Zarr or xarray.
+
+    Return None for any other object.
+    """
     library, kind = type(data).__module__.partition(".")[0], type(data).__name__
     if library == "h5py" and kind in ("Dataset", "Group", "File"):
         from .arrays.hdf5 import HDF5Source
@@ -163,13 +185,25 @@ def _is_iterable(value: Any) -> bool:
 
 
 def _is_dataset(value: Any) -> bool:
-    """Return True if a value has `__len__` and `__getitem__`, but is no array, list, tuple, range, mapping or text."""
+    """Return True if a value has `__len__` and `__getitem__` and is no usual container.
+
+    Usual containers are array, list, tuple, range, mapping or text.
+    """
     plain = (str, bytes, list, tuple, range, Mapping)
     is_array = hasattr(value, "__array__")
-    return isinstance(value, Sized) and hasattr(value, "__getitem__") and not is_array and not isinstance(value, plain)
+    return (
+        isinstance(value, Sized)
+        and hasattr(value, "__getitem__")
+        and not is_array
+        and not isinstance(value, plain)
+    )
 
 
 def _has_array(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(map(_has_array, value.values()))
-    return any(map(_has_array, value)) if isinstance(value, (list, tuple)) else hasattr(value, "__array__")
+    return (
+        any(map(_has_array, value))
+        if isinstance(value, (list, tuple))
+        else hasattr(value, "__array__")
+    )

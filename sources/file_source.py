@@ -1,4 +1,7 @@
-"""Base class of sources on files. The records lie in consecutive parts: files, or row groups of files."""
+"""Base class of sources on files.
+
+The records lie in consecutive parts: files, or row groups of files.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,15 @@ RecordT = TypeVar("RecordT")
 
 
 class FileSource(GrowingFiles[Any], Generic[RecordT]):
-    """Base class of sources on files. A `with` block closes the files at its end; a later read opens them again.
+    """Base class of sources on files.
 
-    A subclass defines `_inspect_file`, `_facts`, `file_place`, and these two methods. `_take` receives the paths of the
-    files, and sets `_paths`, `_ends` (the first key after each part) and `_identity` (digests for the fingerprint).
-    `_read_part` reads records of one part, i.e. of a file or of a row group of a file. `_prepare` creates the
-    attributes that are not pickled; `_unpickled` lists their names. `_announce` is needed if files may be in a store.
+    A `with` block closes the files at its end; a later read opens them again.
+
+    A subclass defines `_inspect_file`, `_facts`, `file_place`, and these two methods. `_take`
+    receives the paths of the files, and sets `_paths`, `_ends` (the first key after each part) and
+    `_identity` (digests for the fingerprint). `_read_part` reads records of one part, i.e. of a
+    file or of a row group of a file. `_prepare` creates the attributes that are not pickled;
+    `_unpickled` lists their names. `_announce` is needed if files may be in a store.
     """
 
     _kind: ClassVar[str] = ""
@@ -40,7 +46,10 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
     """`int64[parts]`: first key after the last record of each part."""
     _paths: tuple[str, ...]
     _identity: tuple[str, str]
-    """Two digests for the fingerprint: of names, sizes and other facts about the files, and of their indices."""
+    """Two digests for the fingerprint: of facts about the files, and of their indices.
+
+    The facts are names, sizes and others.
+    """
     _pool: Any
     """Pool of open files, a `ReaderPool`."""
 
@@ -58,7 +67,9 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
             RecordKeyError: a key lies outside `[0, len(self))`.
             SourceError: a file cannot be read, or was modified. The message names the file.
         """
-        return read_by_part(check_keys(keys, len(self), type(self).__name__), self._ends, self._read_part)
+        return read_by_part(
+            check_keys(keys, len(self), type(self).__name__), self._ends, self._read_part
+        )
 
     def _read_part(self, part: int, keys: Int64s) -> list[RecordT]:
         raise NotImplementedError
@@ -71,7 +82,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         raise NotImplementedError
 
     def file_runs(self) -> Iterator[FileRun]:
-        """Yield one `FileRun`, i.e. consecutive records of one file, for each part that has records."""
+        """Yield one `FileRun`, consecutive records of one file, for each part that has records."""
         first = 0
         for end in self._ends.tolist():
             if first < end:
@@ -96,17 +107,27 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         return any_remote(self._paths)
 
     def _announce(self, keys: Int64s) -> None:
-        """Start to fetch the records of `keys`, which will be read soon. Only called if the files are in a store."""
+        """Start to fetch the records of `keys`, which will be read soon.
+
+        Only called if the files are in a store.
+        """
         raise NotImplementedError
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What identifies the source: its kind, number of records, and digests of file names, sizes and indices.
+        """What identifies the source.
+
+        It has its kind, number of records, and digests of file names, sizes and indices.
 
         It does not depend on the folder of the files.
         """
         files, index = self._identity
-        return {"kind": self._kind or type(self).__name__, "records": len(self), "files": files, "index": index}
+        return {
+            "kind": self._kind or type(self).__name__,
+            "records": len(self),
+            "files": files,
+            "index": index,
+        }
 
     def close(self) -> None:
         """Close the open files. A file that is being read is closed when that read ends.
@@ -126,7 +147,9 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
 
     def __getstate__(self) -> dict[str, Any]:
         kind = type(self)
-        computed = {name for name in vars(self) if isinstance(getattr(kind, name, None), cached_property)}
+        computed = {
+            name for name in vars(self) if isinstance(getattr(kind, name, None), cached_property)
+        }
         left_out = {*self._unpickled, *computed, "_known"}
         return {name: value for name, value in vars(self).items() if name not in left_out}
 

@@ -1,4 +1,6 @@
-"""Source of image files in one folder per class. A record has the bytes of a file and the index of its class.
+"""Source of image files in one folder per class.
+
+A record has the bytes of a file and the index of its class.
 
 The folders are listed when the source is made. A worker process lists them again, because millions
 of names would take long to send, and checks the result with a digest. A file is open only while it
@@ -38,19 +40,22 @@ class _Image(NamedTuple):
     place: str
     """Path relative to the folder that contains the class folders."""
     stamp: Stamp | None
-    """Size and modification time; None for a file in a store, where each request would take too long."""
+    """Size and modification time; None for a file in a store: requests would take too long."""
 
 
 class _Listing:
-    """Compact list of all images: their paths are one byte string, their labels and stamps are arrays.
+    """Compact list of all images: paths in one byte string, labels and stamps in arrays.
 
     Args:
         images: the images, in the order of their keys.
-        classes: names of the classes, in the order of their labels; None: the names of all images' classes, sorted.
+        classes: names of the classes, in the order of their labels; None: the names of all images'
+            classes, sorted.
     """
 
     def __init__(self, images: Sequence[_Image], classes: tuple[str, ...] | None) -> None:
-        self.classes = tuple(sorted({image.class_name for image in images})) if classes is None else classes
+        self.classes = (
+            tuple(sorted({image.class_name for image in images})) if classes is None else classes
+        )
         numbers = {name: number for number, name in enumerate(self.classes)}
         self.labels = np.array([numbers[image.class_name] for image in images], np.int32)
         names = [os.fsencode(image.path) for image in images]
@@ -78,23 +83,29 @@ class _Listing:
 class ImageFolderDataSource:
     """Image files in folders, one folder for each class. Thread-safe, picklable, safe to fork.
 
-    A record is a dict: `{"image": bytes of the file, "label": index of the class}`. `DecodeImage` decodes the bytes.
+    A record is a dict: `{"image": bytes of the file, "label": index of the class}`. `DecodeImage`
+    decodes the bytes.
 
     Args:
-        paths: a folder that contains one folder for each class, with images at any depth; or a list of such folders, where
-            classes of the same name are merged. A glob, or the path of a file, selects files; then the class is the name of
-            the folder that contains the file. Files are sorted by path in each folder; a list keeps its order. Names that
-            begin with a dot (`.ipynb_checkpoints`, `._1.png`), and `__MACOSX`, are ignored, unless the path itself names them.
-        classes: names of the classes, in the order of their labels. Default: all names that are found, sorted. Pass this
-            if some folders lack a class.
+        paths: a folder that contains one folder for each class, with images at any depth; or a list
+            of such folders, where classes of the same name are merged. A glob, or the path of a
+            file, selects files; then the class is the name of the folder that contains the file.
+            Files are sorted by path in each folder; a list keeps its order. Names that begin with a
+            dot (`.ipynb_checkpoints`, `._1.png`), and `__MACOSX`, are ignored, unless the path
+            itself names them.
+        classes: names of the classes, in the order of their labels. Default: all names that are
+            found, sorted. Pass this if some folders lack a class.
         extensions: suffixes of image files, in lower or upper case. Other files are ignored.
-        storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
+        storage_options: how files in a store (`s3://…`) are reached and cached; see
+            `docs/how-to/remote-files.md`.
 
     Raises:
         SourceNotFoundError: a path matches no file.
-        SourceError: there are no images; an image lies beside the class folders; or its class is not in `classes`.
+        SourceError: there are no images; an image lies beside the class folders; or its class is
+            not in `classes`.
         ValueError: `paths` is an empty list, or a class or an extension is named twice.
-        TypeError: a path is neither a string nor a `pathlib.Path`; or `classes` or `extensions` is not a list of strings.
+        TypeError: a path is neither a string nor a `pathlib.Path`; or `classes` or `extensions` is
+            not a list of strings.
 
     Attributes:
         classes: names of the classes. A label is an index into it.
@@ -119,23 +130,32 @@ class ImageFolderDataSource:
     ) -> None:
         self._paths = tuple(text_of(path) for path in path_list(paths))
         self._wanted = None if classes is None else _names("classes", classes)
-        self._extensions = tuple(extension.lower() for extension in _names("extensions", extensions))
+        self._extensions = tuple(
+            extension.lower() for extension in _names("extensions", extensions)
+        )
         self._storage = storage_options_of(storage_options)
         self._list()
 
     def _list(self) -> None:
-        images = [image for path in self._paths for image in _images(path, self._extensions, self._storage)]
+        images = [
+            image
+            for path in self._paths
+            for image in _images(path, self._extensions, self._storage)
+        ]
         if not images:
             raise SourceError(
                 f"there are no images ({first_few(self._extensions)}) in {first_few(self._paths)}. "
                 "Pass another folder, or pass extensions=, the endings of the names of your files."
             )
-        known = {image.class_name for image in images} if self._wanted is None else set(self._wanted)
+        known = (
+            {image.class_name for image in images} if self._wanted is None else set(self._wanted)
+        )
         odd = next((image for image in images if image.class_name not in known), None)
         if odd is not None:
             raise SourceError(
-                f"{shorten(odd.path)} is of the class {short_repr(odd.class_name)}, which is not in "
-                f"classes={short_repr(self._wanted)}. Add the class to classes=, or pass paths without its folder."
+                f"{shorten(odd.path)} is of the class {short_repr(odd.class_name)}, which is not "
+                f"in classes={short_repr(self._wanted)}. Add the class to classes=, or pass paths "
+                "without its folder."
             )
         self._listing = _Listing(images, self._wanted)
         self.classes = self._listing.classes
@@ -163,20 +183,27 @@ class ImageFolderDataSource:
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file cannot be read, or was modified. The message names the file and the key.
+            SourceError: a file cannot be read, or was modified. The message names the file and the
+                key.
         """
-        return [self._read(key) for key in check_keys(keys, len(self), "ImageFolderDataSource").tolist()]
+        return [
+            self._read(key) for key in check_keys(keys, len(self), "ImageFolderDataSource").tolist()
+        ]
 
     def _read(self, key: int) -> dict[str, Any]:
         try:
-            with closing(open_file(self._listing.path(key), self._storage, self._listing.stamp(key))) as file:
+            with closing(
+                open_file(self._listing.path(key), self._storage, self._listing.stamp(key))
+            ) as file:
                 image = file.read(0, file.size)
         except SourceError as error:
             raise type(error)(f"record key {key} cannot be read: {error}") from error
         return {"image": image, "label": int(self._listing.labels[key])}
 
     def file_place(self, key: int) -> FilePlace:
-        return FilePlace(self._listing.path(key), 0, f"class {self.classes[self._listing.labels[key]]}")
+        return FilePlace(
+            self._listing.path(key), 0, f"class {self.classes[self._listing.labels[key]]}"
+        )
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
@@ -184,7 +211,9 @@ class ImageFolderDataSource:
 
         It does not depend on where the folders are.
         """
-        classes = hashlib.sha256(repr(self.classes).encode(errors="surrogateescape")).hexdigest()[:12]
+        classes = hashlib.sha256(repr(self.classes).encode(errors="surrogateescape")).hexdigest()[
+            :12
+        ]
         return {
             "kind": "ImageFolderDataSource",
             "records": len(self),
@@ -202,8 +231,8 @@ class ImageFolderDataSource:
         self._list()
         if self._listing.state != listed:
             raise SourceError(
-                f"{first_few(self._paths)}: files were added, removed or changed after the source was made. Make "
-                "the source again."
+                f"{first_few(self._paths)}: files were added, removed or changed after the source "
+                "was made. Make the source again."
             )
 
     def __repr__(self) -> str:
@@ -213,7 +242,9 @@ class ImageFolderDataSource:
 def _names(argument: str, given: Any) -> tuple[str, ...]:
     names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (None,)
     if not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{argument}={short_repr(given)} is not a list of strings. Pass a list of strings.")
+        raise TypeError(
+            f"{argument}={short_repr(given)} is not a list of strings. Pass a list of strings."
+        )
     if len(set(names)) < len(names):
         raise ValueError(f"{argument}={short_repr(given)} contains a name twice. Name each once.")
     return names
@@ -234,8 +265,9 @@ def _images(path: str, extensions: tuple[str, ...], storage: StorageOptions) -> 
             class_name, slash, _ = place.partition("/")
             if not slash:
                 raise SourceError(
-                    f"{shorten(found)} is not in a folder named after its class, so its class is unknown. Move it into such a "
-                    f"folder, or pass a pattern that does not match it, such as {short_repr(root + '*/*')}."
+                    f"{shorten(found)} is not in a folder named after its class, so its class is "
+                    "unknown. Move it into such a folder, or pass a pattern that does not match "
+                    f"it, such as {short_repr(root + '*/*')}."
                 )
             yield _image(found, class_name, place)
 

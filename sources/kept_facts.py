@@ -19,7 +19,16 @@ import numpy.typing as npt
 from ..files.opened import OpenFile
 from ..files.stamps import Stamp
 from ..files.urls import any_remote
-from ..formats.index import SUFFIX, FoundRecords, Index, IndexKind, digest_of, places_of, put_index, read_index
+from ..formats.index import (
+    SUFFIX,
+    FoundRecords,
+    Index,
+    IndexKind,
+    digest_of,
+    places_of,
+    put_index,
+    read_index,
+)
 from .growing.generation import FileFacts
 from .parts import of_each
 
@@ -38,18 +47,21 @@ def kept_facts_of(
     look: Callable[[str], tuple[int, ...]],
     width: int,
 ) -> tuple[Int64s, Int64s]:
-    """Return the stamps of many local files, and facts about each file, from the cache where it is valid.
+    """Return the stamps of many local files, and facts about each.
+
+    They come from the cache where it is valid.
 
     Args:
         paths: paths of the files.
         kind: JSON values that the facts depend on, besides the files.
-        stamped: function that takes a path and returns the paths of all files that its facts depend on, `path` itself
-            first. It returns the same number of paths for each file.
+        stamped: function that takes a path and returns the paths of all files that its facts depend
+            on, `path` itself first. It returns the same number of paths for each file.
         look: function that takes a path, inspects that file, and returns `width` integers.
         width: number of integers that `look` returns.
 
     Returns:
-        Two arrays: stamps, `int64[files, stamped, 2]`, with the size in bytes and the modification time
+        Two arrays: stamps, `int64[files, stamped, 2]`, with the size in bytes and the modification
+            time
         in ns; and facts, `int64[files, width]`.
 
     Raises:
@@ -61,7 +73,14 @@ def kept_facts_of(
     stamps = _stamps_of(list(map(stamped, paths)))
     shape = _kind(stamps.shape[1:], width)
     stamp = Stamp(len(paths), key)
-    kept = next((each for each in (read_index(place, shape, stamp) for place in places) if each is not None), None)
+    kept = next(
+        (
+            each
+            for each in (read_index(place, shape, stamp) for place in places)
+            if each is not None
+        ),
+        None,
+    )
     if kept is None:
         numbers = np.array(of_each(look, paths), np.int64)
     else:
@@ -76,7 +95,9 @@ def kept_facts_of(
     return stamps, numbers
 
 
-def file_facts_of(paths: Sequence[str], kind: Any, look: Callable[[str], FileFacts]) -> list[FileFacts]:
+def file_facts_of(
+    paths: Sequence[str], kind: Any, look: Callable[[str], FileFacts]
+) -> list[FileFacts]:
     """Return the facts about each file, in order.
 
     If there are at least 1,000 files and all are local, they come from the cache where it is valid.
@@ -108,18 +129,25 @@ def _kind(stamps: tuple[int, ...], width: int) -> IndexKind:
     def fits(found: FoundRecords, size: int) -> bool:
         return len(found.arrays["stamps"]) == len(found.arrays["numbers"]) == found.count == size
 
-    return IndexKind("facts about files", _no_pass, {"stamps": ("<i8", stamps), "numbers": ("<i8", (width,))}, fits)
+    return IndexKind(
+        "facts about files",
+        _no_pass,
+        {"stamps": ("<i8", stamps), "numbers": ("<i8", (width,))},
+        fits,
+    )
 
 
 def _no_pass(file: OpenFile) -> FoundRecords:
     raise NotImplementedError(
-        f"an index of several files cannot be made from the single file {file.path}. This is a fault "
-        "in headrace. Report it, with the output of `headrace report PROGRAM.py`."
+        f"an index of several files cannot be made from the single file {file.path}. This is a "
+        "fault in headrace. Report it, with the output of `headrace report PROGRAM.py`."
     )
 
 
 def _stamps_of(files: list[tuple[str, ...]]) -> Int64s:
-    """Return sizes in bytes and modification times in ns, `int64[files, paths per file, 2]`; -1 for a missing file.
+    """Return sizes in bytes and modification times in ns, `int64[files, paths per file, 2]`.
+
+    They are -1 for a missing file.
 
     Args:
         files: for each file, the paths of all files that its facts depend on.

@@ -1,6 +1,7 @@
 """Check record keys that a user, a sampler or the loader passes to a source.
 
-All sources of this package call these functions, so they reject the same keys with the same message.
+All sources of this package call these functions, so they reject the same keys with the same
+message.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def check_keys(keys: Keys, length: int, source: str) -> npt.NDArray[np.int64]:
         source: name of the source, for the message.
 
     Raises:
-        TypeError: `keys` is not a one-dimensional sequence of integers. Empty arrays of any shape and dtype pass.
+        TypeError: `keys` is not a one-dimensional sequence of integers. Empty arrays of any shape
+            and dtype pass.
         RecordKeyError: a key lies outside `[0, length)`. The message names one such key.
 
     >>> check_keys([2, 0], 3, "MemorySource")
@@ -66,12 +68,17 @@ def check_keys(keys: Keys, length: int, source: str) -> npt.NDArray[np.int64]:
         return np.empty(0, np.int64)
     if array.ndim != 1:
         raise TypeError(
-            f"{source}: record keys must have one axis, but have shape {array.shape}. Pass keys of shape (n,)."
+            f"{source}: record keys must have one axis, but have shape {array.shape}. Pass keys of "
+            "shape (n,)."
         )
     if array.dtype.kind not in "iu":
-        raise TypeError(f"{source}: record keys must be integers, but are {array.dtype}. Pass integers.")
+        raise TypeError(
+            f"{source}: record keys must be integers, but are {array.dtype}. Pass integers."
+        )
     checked = array.astype(np.int64, copy=False)
-    if int(checked.view(np.uint64).max()) >= length:  # Negative keys are huge as unsigned ones: one pass finds both.
+    if (
+        int(checked.view(np.uint64).max()) >= length
+    ):  # Negative keys are huge as unsigned ones: one pass finds both.
         wrong = array[(array < 0) | (array >= length)][0]
         raise _out_of_range(int(wrong), length, source)
     return checked
@@ -80,10 +87,19 @@ def check_keys(keys: Keys, length: int, source: str) -> npt.NDArray[np.int64]:
 def _as_array(keys: Sequence[Any], length: int, source: str) -> npt.NDArray[Any]:
     array = array_of(keys)
     if array.dtype.kind not in "iu" and array.size:
-        bad = next((key for key in keys if not isinstance(key, (int, np.integer)) or isinstance(key, bool)), None)
+        bad = next(
+            (
+                key
+                for key in keys
+                if not isinstance(key, (int, np.integer)) or isinstance(key, bool)
+            ),
+            None,
+        )
         if bad is not None:
             raise _not_integer(bad, source)
-        numbers = [int(key) for key in keys]  # of kinds that NumPy joins as floats, or too large for 64 bits
+        numbers = [
+            int(key) for key in keys
+        ]  # of kinds that NumPy joins as floats, or too large for 64 bits
         wrong = next((number for number in numbers if not 0 <= number < length), None)
         if wrong is not None:
             raise _out_of_range(wrong, length, source)
@@ -93,12 +109,13 @@ def _as_array(keys: Sequence[Any], length: int, source: str) -> npt.NDArray[Any]
 
 def _not_integer(key: Any, source: str) -> TypeError:
     return TypeError(
-        f"{source}: a record key must be an integer, not {type(key).__name__} ({short_repr(key)}). Pass an integer."
+        f"{source}: a record key must be an integer, not {type(key).__name__} ({short_repr(key)}). "
+        "Pass an integer."
     )
 
 
 def _out_of_range(key: int, length: int, source: str) -> RecordKeyError:
     return RecordKeyError(
-        f"{source}: record key {short_repr(key)} is out of range. The source has {length} records: pass a "
-        f"key from 0 to {length - 1}."
+        f"{source}: record key {short_repr(key)} is out of range. The source has {length} records: "
+        f"pass a key from 0 to {length - 1}."
     )

@@ -1,7 +1,7 @@
-"""Lengths of all records, `int64[records]`, found without reading the records where that is possible.
+"""Lengths of all records, `int64[records]`, found without reading records where possible.
 
-The facts about a source may have three functions: `lengths` (of the arrays in records), `lengths_by` (of a field, or
-the number in it) and `record_bytes` (sizes in the file).
+The facts about a source may have three functions: `lengths` (of the arrays in records),
+`lengths_by` (of a field, or the number in it) and `record_bytes` (sizes in the file).
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ from ..errors import LengthsError, OutputError
 from ..files.opened import OpenFile
 from ..files.paths import PathLike, text_of
 from ..files.stamps import Stamp
-from ..formats.index import SUFFIX, FoundRecords, Index, IndexKind, digest_of, read_index, write_index
+from ..formats.index import (
+    SUFFIX,
+    FoundRecords,
+    Index,
+    IndexKind,
+    digest_of,
+    read_index,
+    write_index,
+)
 from .accepted import as_source
 from .facts import facts_of
 from .mixed.source import MixedSource
@@ -31,7 +39,9 @@ from .protocol import SourceLike, fingerprint_of, reader_of
 
 Int64s = npt.NDArray[np.int64]
 
-LengthsLike: TypeAlias = "str | os.PathLike[str] | Callable[[Any], Any] | npt.ArrayLike | Mapping[Any, Any]"
+LengthsLike: TypeAlias = (
+    "str | os.PathLike[str] | Callable[[Any], Any] | npt.ArrayLike | Mapping[Any, Any]"
+)
 """Types of the argument `lengths=` that users pass; see `lengths_of`."""
 
 BYTES = "bytes"
@@ -50,18 +60,20 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
 
             * None: the source's own `lengths`;
             * an array: one length for each record;
-            * a string: name of a field. A length is the length of the array, list or text in the field, or the number
-              in the field. "bytes" means the size of each record in its file; if the source does not know sizes, the
-              field of this name;
-            * a function that takes a record and returns its length. All records are read by this call;
+            * a string: name of a field. A length is the length of the array, list or text in the
+              field, or the number in the field. "bytes" means the size of each record in its file;
+              if the source does not know sizes, the field of this name;
+            * a function that takes a record and returns its length. All records are read by this
+              call;
             * a `pathlib.Path`: a file that `headrace.measure_lengths` wrote.
 
     Returns:
         `int64[len(source)]`, read-only. For a mix, keys without a record have length 0.
 
     Raises:
-        LengthsError: the source does not know lengths; there is not one length for each record; or a length is negative,
-            NaN or not a whole number; or a file of lengths is missing or belongs to another source.
+        LengthsError: the source does not know lengths; there is not one length for each record; or
+            a length is negative, NaN or not a whole number; or a file of lengths is missing or
+            belongs to another source.
         TypeError: `lengths` has another type, or does not contain numbers.
 
     >>> lengths_of([np.zeros(3), np.zeros(5)], len).tolist()
@@ -69,16 +81,20 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
     """
     source = as_source(source)
     count = len(source)
-    if isinstance(source, MixedSource) and (lengths is None or isinstance(lengths, str) or callable(lengths)):
-        return as_lengths(source.by_key([lengths_of(part, lengths) for part in source.parts.values()]), count)
+    if isinstance(source, MixedSource) and (
+        lengths is None or isinstance(lengths, str) or callable(lengths)
+    ):
+        return as_lengths(
+            source.by_key([lengths_of(part, lengths) for part in source.parts.values()]), count
+        )
     if lengths is None:
         return as_lengths(_own(source), count, f"{type(source).__name__}.lengths")
     if isinstance(lengths, os.PathLike):
         kept = lengths_in_file(lengths, source)
         if kept is None:
             raise LengthsError(
-                f"{shorten(text_of(lengths))} is missing or damaged, or does not contain lengths of this source. Write it "
-                "with headrace.measure_lengths(source, function, path)."
+                f"{shorten(text_of(lengths))} is missing or damaged, or does not contain lengths "
+                "of this source. Write it with headrace.measure_lengths(source, function, path)."
             )
         return as_lengths(kept, count)
     if isinstance(lengths, str):
@@ -87,14 +103,15 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
         return measured(source, lengths)
     if isinstance(lengths, (Mapping, bool, bytes)):
         raise TypeError(
-            f"lengths={short_repr(lengths)} is {a_kind_of(lengths)}. Pass an array, the name of a field, or a "
-            "function of a record."
+            f"lengths={short_repr(lengths)} is {a_kind_of(lengths)}. Pass an array, the name of a "
+            "field, or a function of a record."
         )
     if isinstance(source, MixedSource) and (shape := array_of(lengths).shape) != (count,):
         parts = [f"{name} ({len(part)} records)" for name, part in source.parts.items()]
         raise LengthsError(
-            f"lengths= has the shape {shape}, but the source is a mix of {first_few(parts)}. Pass the name of a field, or a "
-            "function of a record. To balance a mix, pass balance=headrace.Balance({part: lengths, …}) to its MixSampler."
+            f"lengths= has the shape {shape}, but the source is a mix of {first_few(parts)}. Pass "
+            "the name of a field, or a function of a record. To balance a mix, pass "
+            "balance=headrace.Balance({part: lengths, …}) to its MixSampler."
         )
     return as_lengths(lengths, count)
 
@@ -120,7 +137,9 @@ def measured(source: Any, function: Callable[[Any], Any]) -> Int64s:
 
 
 def lengths_in_file(path: PathLike, source: Any, function: Any = None) -> Int64s | None:
-    """Read lengths that `keep_lengths` wrote; None if they are missing, damaged, or of another source or function.
+    """Read lengths that `keep_lengths` wrote.
+
+    Return None if they are missing, damaged, or of another source or function.
 
     Args:
         path: path of the file.
@@ -128,7 +147,11 @@ def lengths_in_file(path: PathLike, source: Any, function: Any = None) -> Int64s
         function: function that measured the lengths. None: any function.
     """
     place = text_of(path)
-    found = read_index(place, _file_kind(source), Stamp(len(source), None)) if os.path.exists(place) else None
+    found = (
+        read_index(place, _file_kind(source), Stamp(len(source), None))
+        if os.path.exists(place)
+        else None
+    )
     if found is None or (function is not None and found.words != (function_identity(function),)):
         return None
     return found.arrays["lengths"]
@@ -161,17 +184,21 @@ def keep_lengths(path: PathLike, source: Any, function: str, lengths: Int64s) ->
 
 
 def _file_kind(source: Any) -> IndexKind:
-    return lengths_kind(_no_pass, "a source", json.dumps(fingerprint_of(source), sort_keys=True, default=str))
+    return lengths_kind(
+        _no_pass, "a source", json.dumps(fingerprint_of(source), sort_keys=True, default=str)
+    )
 
 
 def _no_pass(file: OpenFile) -> FoundRecords:
     raise NotImplementedError(
-        f"lengths of several files cannot be found in the single file {file.path}. This is a fault in "
-        "headrace. Report it, with the output of `headrace report PROGRAM.py`."
+        f"lengths of several files cannot be found in the single file {file.path}. This is a fault "
+        "in headrace. Report it, with the output of `headrace report PROGRAM.py`."
     )
 
 
-def lengths_kind(find: Callable[[OpenFile], FoundRecords], of: str, name: str, described: Any = None) -> IndexKind:
+def lengths_kind(
+    find: Callable[[OpenFile], FoundRecords], of: str, name: str, described: Any = None
+) -> IndexKind:
     """Return the description of an index that contains lengths.
 
     Args:
@@ -194,8 +221,8 @@ def _own(source: Any) -> Any:
     own = facts_of(source).lengths()
     if own is None:
         raise LengthsError(
-            f"{type(source).__name__} does not know the lengths of its records. Pass lengths= as an array, the name "
-            "of a field, or a function of a record."
+            f"{type(source).__name__} does not know the lengths of its records. Pass lengths= as "
+            "an array, the name of a field, or a function of a record."
         )
     if not isinstance(own, Mapping):
         return own
@@ -203,7 +230,8 @@ def _own(source: Any) -> Any:
     if len(leaves) > 1:
         raise LengthsError(
             f"{type(source).__name__} knows the lengths of {len(leaves)} arrays of a record: "
-            f"{first_few(sorted(leaves))}. Choose one of them, such as lengths={next(iter(leaves))!r}."
+            f"{first_few(sorted(leaves))}. Choose one of them, such as "
+            f"lengths={next(iter(leaves))!r}."
         )
     return next(iter(leaves.values()))
 
@@ -219,10 +247,15 @@ def _named(source: Any, name: str) -> Any:
     leaves = _leaves(own) if isinstance(own, Mapping) else {}
     if name in leaves:
         return leaves[name]
-    known_names = f"It knows lengths of {first_few(sorted(leaves))}" if leaves else "It knows no lengths by name"
+    known_names = (
+        f"It knows lengths of {first_few(sorted(leaves))}"
+        if leaves
+        else "It knows no lengths by name"
+    )
     raise LengthsError(
-        f"lengths={short_repr(name)}: {type(source).__name__} does not know lengths of this name. {known_names}. Pass "
-        f"{'one of these names, ' if leaves else ''}an array, or a function of a record."
+        f"lengths={short_repr(name)}: {type(source).__name__} does not know lengths of this name. "
+        f"{known_names}. Pass {'one of these names, ' if leaves else ''}an array, or a function of "
+        "a record."
     )
 
 

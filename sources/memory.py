@@ -31,9 +31,10 @@ _SAMPLED = 8
 class MemorySource:
     """Records in memory: a sequence of records, or arrays that share their first axis (columns).
 
-    Record k of a list, a tuple, a NumPy array of shape `(n, …)`, or another object with `__len__` and integer
-    `__getitem__` is `data[k]`. Record k of a dict of NumPy arrays, nested or not, is the same dict with `leaf[k]` in
-    place of each array. Rows of arrays are read-only views. A tuple of columns, `(X, y)`, is an error: pass `{"x": X, "y": y}`.
+    Record k of a list, a tuple, a NumPy array of shape `(n, …)`, or another object with `__len__`
+    and integer `__getitem__` is `data[k]`. Record k of a dict of NumPy arrays, nested or not, is
+    the same dict with `leaf[k]` in place of each array. Rows of arrays are read-only views. A tuple
+    of columns, `(X, y)`, is an error: pass `{"x": X, "y": y}`.
 
     Args:
         data: the records. They are not copied; do not change them while the source is in use.
@@ -44,7 +45,8 @@ class MemorySource:
 
     Raises:
         ValueError: there are no records, or leaves have unequal lengths.
-        TypeError: a leaf is not an array or has no axis, `data` has no random access, or it is a tuple of columns.
+        TypeError: a leaf is not an array or has no axis, `data` has no random access, or it is a
+            tuple of columns.
 
     >>> source = MemorySource({"image": np.zeros((3, 2, 2), np.uint8), "label": np.arange(3)})
     >>> len(source), source[2]["image"].shape, int(source[2]["label"])
@@ -89,14 +91,22 @@ class MemorySource:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of records, and a digest of at most eight of them; for arrays, also of names, dtypes and shapes.
+        """Number of records, and a digest of at most eight of them.
+
+        For arrays, also of names, dtypes and shapes.
 
         The records of a sequence that is not a list, tuple or range are not digested.
         """
-        layout = ";".join(f"{name}:{leaf.dtype.str}{leaf.shape[1:]}" for name, leaf in self._rows.leaves.items())
+        layout = ";".join(
+            f"{name}:{leaf.dtype.str}{leaf.shape[1:]}" for name, leaf in self._rows.leaves.items()
+        )
         digests = {"layout": hashlib.sha256(layout.encode()).hexdigest()[:12]} if layout else {}
-        if self.columns is not None or isinstance(self._data, (list, tuple, range)):  # others may read at great cost
-            digests["content"] = digest([record(self._rows.one(key)) for key in _spread(self._length)], 12)
+        if self.columns is not None or isinstance(
+            self._data, (list, tuple, range)
+        ):  # others may read at great cost
+            digests["content"] = digest(
+                [record(self._rows.one(key)) for key in _spread(self._length)], 12
+            )
         return {"kind": "MemorySource", "records": self._length, **digests}
 
     @cached_property
@@ -105,8 +115,8 @@ class MemorySource:
 
         Also None for a sequence of records that is neither a list nor a tuple.
 
-        If records are dicts, named tuples or dataclasses, this is a dict with one such array for each field that
-        contains arrays in all records.
+        If records are dicts, named tuples or dataclasses, this is a dict with one such array for
+        each field that contains arrays in all records.
 
         >>> MemorySource([np.arange(3), np.arange(5)]).lengths
         array([3, 5])
@@ -116,7 +126,9 @@ class MemorySource:
         return _lengths_of(self._data) if isinstance(self._data, (list, tuple)) else None
 
     def lengths_by(self, name: str) -> Any:
-        """Return the length of a field of each record, `int64[records]`; for a column of numbers, the column itself.
+        """Return the length of a field of each record, `int64[records]`.
+
+        For a column of numbers, the column itself.
 
         The length is the length of the array, list or text in the field. If the field contains an
         integer, the integer is the length.
@@ -135,7 +147,10 @@ class MemorySource:
             return np.full(self._length, column.shape[1], np.int64)
         if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
             return column
-        return np.array([length_of_field(self._rows.one(key), name, key) for key in range(self._length)], np.int64)
+        return np.array(
+            [length_of_field(self._rows.one(key), name, key) for key in range(self._length)],
+            np.int64,
+        )
 
     def __reduce__(self) -> tuple[type[MemorySource], tuple[Any]]:
         return type(self), (self._data,)
@@ -145,7 +160,7 @@ class MemorySource:
 
 
 def _spread(length: int) -> list[int]:
-    """Return at most eight keys of `length` records, evenly spread, among them the first and the last key."""
+    """Return at most eight keys of `length` records, evenly spread, with the first and the last."""
     return sorted({(length - 1) * step // (_SAMPLED - 1) for step in range(_SAMPLED)})
 
 
@@ -156,7 +171,9 @@ class _Items:
         self.items, self.leaves = items, dict[str, Array]()
         self.length = len(items)
         if not self.length:
-            raise ValueError(f"MemorySource: the {type(items).__name__} is empty. Pass at least one record.")
+            raise ValueError(
+                f"MemorySource: the {type(items).__name__} is empty. Pass at least one record."
+            )
 
     def one(self, key: int) -> Any:
         return self.items[key]
@@ -191,15 +208,20 @@ class _FlatTable:
     items = None
 
     def __init__(self, data: dict[Any, Any]) -> None:
-        self.columns: Any = {name: _frozen(f"data[{short_repr(name)}]", leaf) for name, leaf in data.items()}
-        self.length = _common_length({f"data[{short_repr(name)}]": leaf for name, leaf in self.columns.items()})
+        self.columns: Any = {
+            name: _frozen(f"data[{short_repr(name)}]", leaf) for name, leaf in data.items()
+        }
+        self.length = _common_length(
+            {f"data[{short_repr(name)}]": leaf for name, leaf in self.columns.items()}
+        )
         self.leaves = {repr(name): leaf for name, leaf in self.columns.items()}
 
     def one(self, key: int) -> Any:
         return {name: leaf[key] for name, leaf in self.columns.items()}
 
     def many(self, keys: list[int]) -> Sequence[Any]:
-        # Column by column: the inner loop is one index and one store, whatever the number of columns.
+        # Column by column: the inner loop is one index and one store, whatever the number of
+        # columns.
         rows: list[dict[Any, Any]] = [{} for _ in keys]
         for name, leaf in self.columns.items():
             for row, key in zip(rows, keys):
@@ -208,7 +230,9 @@ class _FlatTable:
 
 
 class _Tree:
-    """Sequence of records, which are nested dicts. Record k has row k of each array in a nested dict of arrays.
+    """Sequence of records, which are nested dicts.
+
+    Record k has row k of each array in a nested dict of arrays.
 
     Args:
         data: the dict.
@@ -224,7 +248,9 @@ class _Tree:
         accessors, leaves, self._spec = flat
         names = [accessor.codify("data") for accessor in accessors]
         self._leaves = [_frozen(name, leaf) for name, leaf in zip(names, leaves)]
-        self.leaves = {f"leaf {accessor.codify('')}": leaf for accessor, leaf in zip(accessors, self._leaves)}
+        self.leaves = {
+            f"leaf {accessor.codify('')}": leaf for accessor, leaf in zip(accessors, self._leaves)
+        }
         self.length = _common_length(dict(zip(names, self._leaves)))
         self.columns: Any = self._spec.unflatten(self._leaves)
 
@@ -246,7 +272,8 @@ def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
     if isinstance(data, Mapping) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise TypeError(
             "MemorySource takes a sequence of records, an array or a dict of arrays, not "
-            f"{type(data).__name__}. Pass list(data) for an iterator, or dict(data) for another kind of mapping."
+            f"{type(data).__name__}. Pass list(data) for an iterator, or dict(data) for another "
+            "kind of mapping."
         )
     if isinstance(data, tuple):
         _refuse_columns(data)
@@ -254,7 +281,10 @@ def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
 
 
 def _refuse_columns(data: tuple[Any, ...]) -> None:
-    """Raise TypeError for a tuple of columns, `(X, y)`: two or more arrays of one length, which exceeds the tuple's."""
+    """Raise TypeError for a tuple of columns, `(X, y)`.
+
+    These are two or more arrays of one length, which exceeds the tuple's.
+    """
     if len(data) < 2 or not all(isinstance(item, np.ndarray) and item.ndim for item in data):
         return
     length = len(data[0])
@@ -275,20 +305,25 @@ def _frozen(name: str, leaf: Any) -> Array:
     Raises:
         TypeError: `leaf` is not an array, is a masked array, or has no axis.
     """
-    # In this order, `np.ma` is imported only where needed: it takes tens of milliseconds in each new worker.
-    if type(leaf) is not np.ndarray and (not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray)):
+    # In this order, `np.ma` is imported only where needed: it takes tens of milliseconds in each
+    # new worker.
+    if type(leaf) is not np.ndarray and (
+        not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray)
+    ):
         if isinstance(leaf, np.ndarray):
             raise TypeError(
-                f"MemorySource: {shorten(name)} is a masked array, and batches have no masks. Pass array.filled(value)."
+                f"MemorySource: {shorten(name)} is a masked array, and batches have no masks. Pass "
+                "array.filled(value)."
             )
         raise TypeError(
-            f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array. In a dict of arrays, make "
-            "each column an array with one row for each record, np.asarray(column), also columns that are lists."
+            f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array. "
+            "In a dict of arrays, make each column an array with one row for each record, "
+            "np.asarray(column), also columns that are lists."
         )
     if leaf.ndim == 0:
         raise TypeError(
-            f"MemorySource: {shorten(name)} has no axis (shape ()), but its first axis must count the "
-            "records. Pass an array with one row for each record."
+            f"MemorySource: {shorten(name)} has no axis (shape ()), but its first axis must count "
+            "the records. Pass an array with one row for each record."
         )
     view = leaf.view(np.ndarray)  # indexing of subclasses such as memmap is slower
     view.flags.writeable = False
@@ -302,20 +337,22 @@ def _common_length(leaves: dict[str, Array]) -> int:
     if len(set(lengths.values())) > 1:
         records_by_array = first_few([f"{name} has {length}" for name, length in lengths.items()])
         raise ValueError(
-            f"MemorySource: all arrays must have the same number of records, but {records_by_array}. Pass "
-            "arrays of equal length."
+            "MemorySource: all arrays must have the same number of records, but "
+            f"{records_by_array}. Pass arrays of equal length."
         )
     length = next(iter(lengths.values()))
     if not length:
-        raise ValueError(f"MemorySource: {shorten(next(iter(lengths)))} has 0 records. Pass at least one record.")
+        raise ValueError(
+            f"MemorySource: {shorten(next(iter(lengths)))} has 0 records. Pass at least one record."
+        )
     return length
 
 
 def _lengths_of(records: Sequence[Any]) -> Any:
-    """Return the length of the array in each record, `int64[records]`, or None if records are not arrays.
+    """Return the length of the array in each record, `int64[records]`; None if they are no arrays.
 
-    For records that are dicts, named tuples or dataclasses, return a dict with one such array for each
-    field that contains arrays in all records; None if there is no such field.
+    For records that are dicts, named tuples or dataclasses, return a dict with one such array for
+    each field that contains arrays in all records; None if there is no such field.
 
     Args:
         records: the records, at least one.
@@ -328,7 +365,9 @@ def _lengths_of(records: Sequence[Any]) -> Any:
         return _lengths_of([fields_of(record) for record in records])
     if isinstance(first, dict):
         return _by_key({key: _leaf(records, key) for key in first})
-    if not isinstance(first, np.ndarray) or not all(isinstance(one, np.ndarray) and one.ndim for one in records):
+    if not isinstance(first, np.ndarray) or not all(
+        isinstance(one, np.ndarray) and one.ndim for one in records
+    ):
         return None
     return np.fromiter(map(len, records), np.int64, len(records))
 
@@ -344,7 +383,8 @@ def _lengths_of_columns(columns: Any) -> Any:
     """Return the length of the array in each record, in the form that `_lengths_of` returns.
 
     Args:
-        columns: an array whose first axis counts records, or a dict (perhaps nested) of such arrays.
+        columns: an array whose first axis counts records, or a dict (perhaps nested) of such
+            arrays.
 
     >>> _lengths_of_columns({"x": np.zeros((2, 3)), "id": np.zeros(2)})
     {'x': array([3, 3])}
@@ -352,7 +392,11 @@ def _lengths_of_columns(columns: Any) -> Any:
     if isinstance(columns, dict):
         return _by_key({key: _lengths_of_columns(column) for key, column in columns.items()})
     if not isinstance(columns, np.ndarray) or columns.ndim < 2:
-        return _lengths_of(list(columns)) if isinstance(columns, np.ndarray) and columns.dtype == object else None
+        return (
+            _lengths_of(list(columns))
+            if isinstance(columns, np.ndarray) and columns.dtype == object
+            else None
+        )
     return np.full(len(columns), columns.shape[1], np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Read records from consecutive parts, such as files or row groups, and inspect many parts in parallel."""
+"""Read records of consecutive parts, e.g. files or row groups, and inspect them in parallel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ FoundT = TypeVar("FoundT")
 
 
 def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[FoundT]:
-    """Call a function for each part, as `in_parallel` does, and return the results in the order of `parts`.
+    """Call a function for each part as `in_parallel` does.
+
+    Return the results in the order of `parts`.
 
     Equal parts are passed to the function only once.
 
@@ -39,13 +41,16 @@ def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[Fou
     return [found[part] for part in parts]
 
 
-def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[RecordT]]) -> list[RecordT]:
+def read_by_part(
+    keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[RecordT]]
+) -> list[RecordT]:
     """Return the records of `keys`, in order. Each part that has some of them is read by one call.
 
     Args:
         keys: `int64[n]`, each in `[0, ends[-1])`.
         ends: `int64[parts]`, the first key after each part.
-        read: function that takes the index of a part and keys of that part, and returns their records.
+        read: function that takes the index of a part and keys of that part, and returns their
+            records.
 
     >>> read_by_part(np.array([4, 0, 3]), np.array([2, 5]), lambda part, keys: [f"{part}:{key}" for key in keys])
     ['1:4', '0:0', '1:3']
@@ -57,7 +62,11 @@ def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[
     if len(keys) == 1:
         return read(int(ends.searchsorted(keys[0], side="right")), keys)
     groups = grouped(ends.searchsorted(keys, side="right"), keys)
-    return list(in_order([read(part, groups.indices[start:stop]) for part, start, stop in groups.slices], groups))
+    return list(
+        in_order(
+            [read(part, groups.indices[start:stop]) for part, start, stop in groups.slices], groups
+        )
+    )
 
 
 def part_of(key: int, ends: Int64s) -> tuple[int, int]:
@@ -95,7 +104,8 @@ class Groups:
     Attributes:
         slices: `(part, start, stop)` for each group: its records are `indices[start:stop]`.
         indices: `int64[n]`, indices of the records within their parts, group by group.
-        back: `int64[n]`, for each requested record, in the order of the request, its position in `indices`.
+        back: `int64[n]`, for each requested record, in the order of the request, its position in
+            `indices`.
     """
 
     slices: list[tuple[int, int, int]]
@@ -113,14 +123,18 @@ def grouped(parts: Int64s, indices: Int64s) -> Groups:
     >>> grouped(np.array([7, 2, 7]), np.array([10, 11, 12])).slices
     [(2, 0, 1), (7, 1, 3)]
     """
-    short = parts.astype(np.int16) if len(parts) and parts.max() < 1 << 15 else parts  # which sort three times as fast
+    short = (
+        parts.astype(np.int16) if len(parts) and parts.max() < 1 << 15 else parts
+    )  # which sort three times as fast
     order = np.argsort(short, kind="stable")
     in_order = parts[order]
     edges = (np.flatnonzero(in_order[1:] != in_order[:-1]) + 1).tolist()
     back = np.empty(len(parts), dtype=np.int64)
     back[order] = np.arange(len(parts))
     cuts = pairwise([0, *edges, len(parts)] if len(parts) else [])
-    return Groups([(int(in_order[start]), start, stop) for start, stop in cuts], indices[order], back)
+    return Groups(
+        [(int(in_order[start]), start, stop) for start, stop in cuts], indices[order], back
+    )
 
 
 def in_order(found: Sequence[Sequence[RecordT]], groups: Groups) -> Sequence[RecordT]:
@@ -139,8 +153,8 @@ def in_order(found: Sequence[Sequence[RecordT]], groups: Groups) -> Sequence[Rec
 class LastResult(Generic[FoundT]):
     """Cache of the last result of a function that takes an array of keys: `of(keys)` returns it.
 
-    It helps where each column of a batch is found with the same array object. Threads may share it: at
-    worst two threads compute the same result.
+    It helps where each column of a batch is found with the same array object. Threads may share it:
+    at worst two threads compute the same result.
 
     Args:
         find: the function.

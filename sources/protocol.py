@@ -17,7 +17,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeGuard, TypeVar, cast, runtime_checkable
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    cast,
+    runtime_checkable,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -50,8 +60,8 @@ class DataSource(Protocol[RecordT_co]):
     def __getitem__(self, key: int, /) -> RecordT_co:
         """Return the record of a key. The same key must always return the same record.
 
-        The loader checks that keys are in `[0, len(self))`. If the source's facts have `checks_keys`, this method must
-        raise RecordKeyError for other keys.
+        The loader checks that keys are in `[0, len(self))`. If the source's facts have
+        `checks_keys`, this method must raise RecordKeyError for other keys.
         """
         ...
 
@@ -81,7 +91,10 @@ class ManyByKey(Protocol):
 
 
 SourceLike: TypeAlias = ByKey | ManyByKey
-"""Type of objects that `as_source` accepts. Type checkers cannot tell a path from a sequence of records."""
+"""Type of objects that `as_source` accepts.
+
+Type checkers cannot tell a path from a sequence of records.
+"""
 
 
 class TextColumn(Protocol):
@@ -98,8 +111,10 @@ class TextColumn(Protocol):
 
     def __len__(self) -> int: ...
 
-    def rows_of(self, keys: npt.NDArray[np.int64], /) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-        """Return an array that contains the values of `keys`, and the position in it of each key's value."""
+    def rows_of(
+        self, keys: npt.NDArray[np.int64], /
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+        """Return an array with the values of `keys`, and the position of each key's value."""
         ...
 
 
@@ -113,7 +128,7 @@ def is_text_column(column: Any) -> TypeGuard[TextColumn]:
 
 
 def is_asynchronous(source: Any) -> bool:
-    """Return True if `__getitem__` or `__getitems__` of a source is a coroutine function (`async def`).
+    """Return True if `__getitem__` or `__getitems__` of a source is `async def`.
 
     >>> is_asynchronous([1, 2])
     False
@@ -122,18 +137,21 @@ def is_asynchronous(source: Any) -> bool:
 
 
 def is_coroutine(source: Any, method: str) -> bool:
-    """Return True if the class of `source` has a method of this name that is a coroutine function (`async def`)."""
+    """Return True if the class of `source` has a method of this name that is `async def`."""
     return inspect.iscoroutinefunction(getattr(type(source), method, None))
 
 
 def is_hugging_face(data: Any) -> bool:
-    """Return True if `data` is a `datasets.Dataset`, but not if it is of a subclass. Imports nothing."""
+    """Return True if `data` is a `datasets.Dataset`, but not if it is of a subclass.
+
+    Imports nothing.
+    """
     kind = type(data)
     return kind.__module__ == "datasets.arrow_dataset" and kind.__name__ == "Dataset"
 
 
 def reader_of(source: DataSource[Any], checked: bool = False) -> Reader:
-    """Return the fastest function that reads many records of a source: `int64[n]` keys -> `n` records.
+    """Return the fastest function to read records of a source: `int64[n]` keys -> `n` records.
 
     It uses `__getitems__` if the source has it, otherwise one `__getitem__` per key. It returns the
     records as a list, a tuple or an array.
@@ -149,7 +167,10 @@ def reader_of(source: DataSource[Any], checked: bool = False) -> Reader:
     >>> reader_of("a b c".split())(np.array([2, 0]))
     ['c', 'a']
     """
-    facts, many = facts_of(source), cast(ManyByKey, source).__getitems__ if reads_many(source) else None
+    facts, many = (
+        facts_of(source),
+        cast(ManyByKey, source).__getitems__ if reads_many(source) else None,
+    )
     if many is not None and facts.answers_exactly:
         return cast(Reader, many)
     as_array = facts.array_keys
@@ -164,9 +185,12 @@ def reader_of(source: DataSource[Any], checked: bool = False) -> Reader:
 
 
 def key_check(source: DataSource[Any]) -> Callable[[Any], npt.NDArray[np.int64]] | None:
-    """Return a function that checks keys for a source and returns them as `int64[n]`; None if the source checks keys itself.
+    """Return a function that checks keys for a source and returns them as `int64[n]`.
 
-    The function raises RecordKeyError for a key outside `[0, len(source))`, and TypeError if keys are not integers.
+    Return None if the source checks keys itself.
+
+    The function raises RecordKeyError for a key outside `[0, len(source))`, and TypeError if keys
+    are not integers.
 
     >>> key_check([1, 2, 3])(np.array([2, 0]))
     array([2, 0])
@@ -188,17 +212,22 @@ def checked_records(records: Any, source: DataSource[Any], count: int) -> Sequen
     """
     kind, source_class = type(records), type(source).__qualname__
     if kind is not list and kind is not tuple and (kind is not np.ndarray or not records.ndim):
-        walkable = kind is not np.ndarray and (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__"))
-        if isinstance(records, Mapping) or not walkable:  # the items of a dict of columns are no records
+        walkable = kind is not np.ndarray and (
+            hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")
+        )
+        if (
+            isinstance(records, Mapping) or not walkable
+        ):  # the items of a dict of columns are no records
             raise SourceError(
-                f"{source_class}.__getitems__ returned an object of type {kind.__name__} for {count} keys. It must "
-                "return a sequence of records, one for each key, in the order of the keys."
+                f"{source_class}.__getitems__ returned an object of type {kind.__name__} for "
+                f"{count} keys. It must return a sequence of records, one for each key, in the "
+                "order of the keys."
             )
         records = list(records)
     if len(records) != count:
         raise SourceError(
-            f"{source_class}.__getitems__ returned {len(records)} records for {count} keys. It must return one "
-            "record for each key, in the order of the keys."
+            f"{source_class}.__getitems__ returned {len(records)} records for {count} keys. It "
+            "must return one record for each key, in the order of the keys."
         )
     return cast(Sequence[Any], records)
 
@@ -206,8 +235,9 @@ def checked_records(records: Any, source: DataSource[Any], count: int) -> Sequen
 def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:
     """Return JSON values that identify the records of a source.
 
-    They are the source's own `fingerprint` (a property, or a method without arguments). Without one,
-    they are the type and the number of records; for a Hugging Face dataset also a digest of its content.
+    They are the source's own `fingerprint` (a property, or a method without arguments). Without
+    one, they are the type and the number of records; for a Hugging Face dataset also a digest of
+    its content.
 
     Raises:
         TypeError: the source's own `fingerprint` is not a dict.
@@ -224,7 +254,7 @@ def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:
     value = own() if callable(own) else own
     if not isinstance(value, dict):
         raise TypeError(
-            f"{type(source).__qualname__}.fingerprint is {short_repr(value)}. It must be a dict of JSON values, or a method "
-            "that returns one."
+            f"{type(source).__qualname__}.fingerprint is {short_repr(value)}. It must be a dict of "
+            "JSON values, or a method that returns one."
         )
     return value

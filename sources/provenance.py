@@ -15,8 +15,8 @@ class FilePlace(NamedTuple):
         file: path or URL of the file.
         record: index of the record in the file, from 0.
         note: further text about the place, such as its row group.
-        tokens: `(start, stop)` in tokens from the beginning of the file, if the record is a piece of a
-            file of tokens; otherwise None.
+        tokens: `(start, stop)` in tokens from the beginning of the file, if the record is a piece
+            of a file of tokens; otherwise None.
     """
 
     file: str
@@ -42,7 +42,7 @@ class FileRun(NamedTuple):
 
 
 class TokenSpan(NamedTuple):
-    """Tokens `[start, stop)` of a document, a piece of it that was packed; or frames of an episode, for `Windows`.
+    """Tokens `[start, stop)` of a document in a packed row, or frames of an episode in `Windows`.
 
     Attributes:
         start: index of the first token (or frame) in the document (or episode).
@@ -64,8 +64,8 @@ class UsedRecord(NamedTuple):
         datasets: names of the mixed datasets that contain the record, the outermost first.
         row: row of the batch that contains the record; None if the element is not a batch.
         segment: number of the record within its packed row, from 1; None if it is not packed.
-        tokens: for each packed leaf, the piece of the document that is used; for a window of an episode, its frames; empty
-            if the record is used as a whole.
+        tokens: for each packed leaf, the piece of the document that is used; for a window of an
+            episode, its frames; empty if the record is used as a whole.
     """
 
     source: Any
@@ -76,5 +76,5 @@ class UsedRecord(NamedTuple):
     tokens: tuple[TokenSpan, ...] = ()
 
     def named(self, name: str) -> UsedRecord:
-        """Return a copy with `name` put in front of `datasets`; for the empty name, the record itself."""
+        """Return a copy with `name` put in front of `datasets`; for "", the record itself."""
         return self._replace(datasets=(name, *self.datasets)) if name else self

@@ -36,10 +36,15 @@ class RangeDataSource:
         if not self._range:
             self._take_empty()
         elif not all(-_LIMIT <= end < _LIMIT for end in (self._range[0], self._range[-1], step)):
-            raise ValueError(f"RangeDataSource: {self._range} does not fit 64-bit integers. Pass numbers nearer to 0.")
+            raise ValueError(
+                f"RangeDataSource: {self._range} does not fit 64-bit integers. Pass numbers nearer "
+                "to 0."
+            )
 
     def _take_empty(self) -> None:
-        raise ValueError(f"RangeDataSource: {self._range} is empty. Pass a range of at least one number.")
+        raise ValueError(
+            f"RangeDataSource: {self._range} is empty. Pass a range of at least one number."
+        )
 
     def __len__(self) -> int:
         return len(self._range)
@@ -54,13 +59,20 @@ class RangeDataSource:
             RecordKeyError: a key lies outside `[0, len(self))`.
         """
         checked = check_keys(keys, len(self._range), "RangeDataSource")
-        values: list[int] = (np.int64(self._range.start) + np.int64(self._range.step) * checked).tolist()
+        values: list[int] = (
+            np.int64(self._range.start) + np.int64(self._range.step) * checked
+        ).tolist()
         return values
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         whole = self._range
-        return {"kind": "RangeDataSource", "start": whole.start, "stop": whole.stop, "step": whole.step}
+        return {
+            "kind": "RangeDataSource",
+            "start": whole.start,
+            "stop": whole.stop,
+            "step": whole.step,
+        }
 
     def __repr__(self) -> str:
         return f"RangeDataSource({self._range.start}, {self._range.stop}, {self._range.step})"

@@ -1,4 +1,6 @@
-"""Source for a user's dataset that can only be iterated. It converts the states of the iterators to text.
+"""Source for a user's dataset that can only be iterated.
+
+It converts the states of the iterators to text.
 
 The dataset has `__iter__`. Its iterators have `get_state` and `set_state`.
 """
@@ -19,7 +21,10 @@ ENDLESS = (1 << 63) - 1
 
 
 def run_through_dataset(source: Any) -> Any:
-    """Return the dataset that a source loops over; None for a source that is no `RunThroughSource`."""
+    """Return the dataset that a source loops over.
+
+    Return None for a source that is no `RunThroughSource`.
+    """
     return source.dataset if isinstance(source, RunThroughSource) else None
 
 
@@ -30,7 +35,8 @@ class RunThroughSource:
 
     Args:
         dataset: the dataset to iterate.
-        has_workers: True: the dataset itself, or one from which it is made, makes its elements in workers of its own.
+        has_workers: True: the dataset itself, or one from which it is made, makes its elements in
+            workers of its own.
         parents: digests of the datasets from which `dataset` is made.
         identity: dataset whose attributes give the fingerprint. None (default): `dataset`.
         endless: True: the dataset never ends. False (default): this is unknown.
@@ -52,7 +58,9 @@ class RunThroughSource:
 
     @property
     def facts(self) -> SourceFacts:
-        return SourceFacts(checks_keys=True, reads_ahead=False, in_order=True, endless=self._endless)
+        return SourceFacts(
+            checks_keys=True, reads_ahead=False, in_order=True, endless=self._endless
+        )
 
     @property
     def dataset(self) -> Any:
@@ -72,22 +80,41 @@ class RunThroughSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Values that identify the dataset: class, digests of its parents, and of its `fingerprint` or attributes."""
-        kind, given = type(self._identity).__qualname__, getattr(self._identity, "fingerprint", None)
-        told = plain_attributes(self._identity) if given is None else described(given() if callable(given) else given)
+        """Values that identify the dataset.
+
+        They are its class, and digests of its parents and of its `fingerprint` or attributes.
+        """
+        kind, given = (
+            type(self._identity).__qualname__,
+            getattr(self._identity, "fingerprint", None),
+        )
+        told = (
+            plain_attributes(self._identity)
+            if given is None
+            else described(given() if callable(given) else given)
+        )
         own = digest([told], 8)
         return {"kind": kind, "parameters": own, "parents": self._parents}
 
     def with_workers(self, dataset: Any) -> RunThroughSource:
-        """Return a source that reads `dataset`, which makes the same elements as this source, but in workers."""
-        return RunThroughSource(dataset, has_workers=True, parents=self._parents, endless=self._endless)
+        """Return a source that reads `dataset` in workers.
+
+        It makes the same elements as this source.
+        """
+        return RunThroughSource(
+            dataset, has_workers=True, parents=self._parents, endless=self._endless
+        )
 
     def of(self, dataset: Any) -> RunThroughSource:
-        """Return a source that reads `dataset`, which makes the same elements as this source in another way.
+        """Return a source that reads `dataset` in another way.
+
+        It makes the same elements as this source.
 
         States saved by one of the two sources can be restored by the other.
         """
-        return RunThroughSource(dataset, self.has_workers, self._parents, self._identity, self._endless)
+        return RunThroughSource(
+            dataset, self.has_workers, self._parents, self._identity, self._endless
+        )
 
     def open(self, state: str) -> Iterator[Any]:
         """Return a new iterator over the dataset.
@@ -102,8 +129,9 @@ class RunThroughSource:
         for method in ("get_state", "set_state"):
             if not hasattr(iterator, method):
                 raise TypeError(
-                    f"iter({type(self._dataset).__name__}) returned {a_kind_of(iterator)} without {method}. Make "
-                    "__iter__ return an object with __next__, get_state() and set_state(state), so that a run can resume."
+                    f"iter({type(self._dataset).__name__}) returned {a_kind_of(iterator)} without "
+                    f"{method}. Make __iter__ return an object with __next__, get_state() and "
+                    "set_state(state), so that a run can resume."
                 )
         if state:
             iterator.set_state(json.loads(state, object_hook=_with_bytes))
@@ -116,9 +144,9 @@ class RunThroughSource:
             return json.dumps(state, default=_as_text, separators=(",", ":"))
         except (TypeError, ValueError):
             raise TypeError(
-                f"get_state() of {a_kind_of(iterator)} returned {short_repr(state)}, which cannot be "
-                "stored as JSON. Return only Python's int, float, bool, str, bytes and None, and lists and dicts of these "
-                "whose keys are strings."
+                f"get_state() of {a_kind_of(iterator)} returned {short_repr(state)}, which cannot "
+                "be stored as JSON. Return only Python's int, float, bool, str, bytes and None, "
+                "and lists and dicts of these whose keys are strings."
             ) from None
 
 

@@ -1,7 +1,8 @@
-"""Source of the examples of a prepared TFDS dataset, decoded to NumPy arrays by the dataset's features.
+"""Source of the examples of a prepared TFDS dataset, decoded to NumPy arrays by its features.
 
 The result of `tfds.data_source(...)` is a source, too; `TfdsDataSource` is a shorter way to write
-it. It reads ArrayRecord files through `ArrayRecordDataSource`. A dataset that is not prepared is not downloaded.
+it. It reads ArrayRecord files through `ArrayRecordDataSource`. A dataset that is not prepared is
+not downloaded.
 """
 
 from __future__ import annotations
@@ -31,17 +32,23 @@ _DATA = re.compile(r"-\d{5,}-of-\d{5,}")
 
 
 class TfdsDataSource:
-    """Examples of one split of a TFDS dataset that is prepared on disk. Thread-safe, picklable, safe to fork.
+    """Examples of one split of a TFDS dataset that is prepared on disk.
+
+    Thread-safe, picklable, safe to fork.
 
     Args:
         name: name of the dataset, as in `tfds.data_source`: `"mnist"`, `"my_data/config:1.0.0"`.
         split: a split or a part of one: `"train"`, `"train[:80%]"`.
-        data_dir: folder or URL (`s3://…`) of the datasets. Default: `$TFDS_DATA_DIR`, or TFDS's own folder.
-        decoders: decoders for features that are not decoded as usual, such as `tfds.decode.SkipDecoding()`.
-        storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`.
+        data_dir: folder or URL (`s3://…`) of the datasets. Default: `$TFDS_DATA_DIR`, or TFDS's own
+            folder.
+        decoders: decoders for features that are not decoded as usual, such as
+            `tfds.decode.SkipDecoding()`.
+        storage_options: how files in a store are reached and cached; see
+            `docs/how-to/remote-files.md`.
 
     Raises:
-        SourceError: the dataset or split does not exist, or is not prepared in a format with random access.
+        SourceError: the dataset or split does not exist, or is not prepared in a format with random
+            access.
         TypeError: `split` is not a string.
         MissingExtraError: tensorflow_datasets is not installed.
 
@@ -61,13 +68,19 @@ class TfdsDataSource:
         self._name = f"{name}, split {split!r}"
         self._decoders = decoders
         storage = storage_options_of(storage_options)
-        where = text_of(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").rstrip("/")
+        where = text_of(
+            data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+        ).rstrip("/")
         if is_remote(where):
             opened, instructions = _open_in_store(name, split, where, decoders, storage)
         else:
             opened = _open(name, split, where, None if data_dir is None else where, decoders)
             instructions = list(opened.dataset_info.splits[split].file_instructions)
-        self._identity = {"kind": "TfdsDataSource", "name": opened.dataset_info.full_name, "split": str(split)}
+        self._identity = {
+            "kind": "TfdsDataSource",
+            "name": opened.dataset_info.full_name,
+            "split": str(split),
+        }
         self._features = opened.dataset_info.features
         self._files: ArrayRecordDataSource | None = None
         self._other: Any = None
@@ -102,16 +115,22 @@ class TfdsDataSource:
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: an ArrayRecord file cannot be read, or was modified. The message names the file.
+            SourceError: an ArrayRecord file cannot be read, or was modified. The message names the
+                file.
         """
         checked = check_keys(keys, len(self), "TfdsDataSource")
         if self._files is None:
             return list(self._other.__getitems__(checked.tolist()))
         decode: Callable[..., Any] = self._features.deserialize_example_np
-        return [decode(record, decoders=self._decoders) for record in self._files.__getitems__(checked)]
+        return [
+            decode(record, decoders=self._decoders) for record in self._files.__getitems__(checked)
+        ]
 
     def file_place(self, key: int) -> FilePlace | None:
-        """Return the file of the example `key`, and the example's index in it; None if the files are not ArrayRecord."""
+        """Return the file of the example `key`, and the example's index in it.
+
+        Return None if the files are not ArrayRecord.
+        """
         return None if self._files is None else self._files.file_place(key)
 
     @property
@@ -141,11 +160,14 @@ class TfdsDataSource:
         return f"TfdsDataSource({self._name}, {len(self)} examples)"
 
 
-def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: StorageOptions) -> tuple[Any, list[Any]]:
+def _open_in_store(
+    name: str, split: str, url: str, decoders: Any, storage: StorageOptions
+) -> tuple[Any, list[Any]]:
     """Open a dataset in a store, through a temporary local copy of its metadata.
 
     Args:
-        name: name of the dataset, with configuration and version or without: `"my_data/config:1.0.0"`.
+        name: name of the dataset, with configuration and version or without:
+            `"my_data/config:1.0.0"`.
         split: a split or a part of one.
         url: URL of the folder of datasets.
         decoders: the user's `decoders=`.
@@ -159,7 +181,9 @@ def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: Stor
     """
     with tempfile.TemporaryDirectory(prefix="headrace-") as temporary:
         folder = os.path.realpath(temporary)
-        for file in file_system_of(url, storage).glob(f"{url}/{re.split('[/:]', str(name))[0]}/**/*"):
+        for file in file_system_of(url, storage).glob(
+            f"{url}/{re.split('[/:]', str(name))[0]}/**/*"
+        ):
             if not _DATA.search(file):
                 if not stays_inside(file[len(url) + 1 :]):
                     raise SourceError(
@@ -172,18 +196,24 @@ def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: Stor
                 copy.write_bytes(found.read(0, found.size))
         opened = _open(name, split, url, folder, decoders)
         parts = opened.dataset_info.splits[split].file_instructions
-        return opened, [replace(part, filename=url + part.filename[len(folder) :]) for part in parts]
+        return opened, [
+            replace(part, filename=url + part.filename[len(folder) :]) for part in parts
+        ]
 
 
 def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) -> Any:
-    tfds = optional_library("tensorflow_datasets", "TfdsDataSource needs tensorflow_datasets", "tfds")
+    tfds = optional_library(
+        "tensorflow_datasets", "TfdsDataSource needs tensorflow_datasets", "tfds"
+    )
     if not isinstance(split, str):
         raise TypeError(
-            f"split={short_repr(split)} is of type {type(split).__name__}, not a string. Pass a string, "
-            "such as 'train' or 'train[:80%]'."
+            f"split={short_repr(split)} is of type {type(split).__name__}, not a string. Pass a "
+            "string, such as 'train' or 'train[:80%]'."
         )
     try:
-        return tfds.data_source(name, split=split, data_dir=folder, decoders=decoders, download=False)
+        return tfds.data_source(
+            name, split=split, data_dir=folder, decoders=decoders, download=False
+        )
     except tfds.core.DatasetNotFoundError as error:
         raise SourceError(
             f"there is no TFDS dataset {short_repr(name)}. Datasets under {shorten(where)}: "
@@ -193,8 +223,9 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
     except NotImplementedError as error:
         if found := _prepared_format(tfds, name, folder):
             raise SourceError(
-                f"the TFDS dataset {short_repr(name)} is prepared under {shorten(where)} as {found}, which has no random "
-                f"access. Prepare it in another folder: tfds.builder({short_repr(name)}, file_format='array_record', "
+                f"the TFDS dataset {short_repr(name)} is prepared under {shorten(where)} as "
+                f"{found}, which has no random access. Prepare it in another folder: "
+                f"tfds.builder({short_repr(name)}, file_format='array_record', "
                 "data_dir=FOLDER).download_and_prepare(). Then pass data_dir=FOLDER."
             ) from error
         raise SourceError(
@@ -206,12 +237,15 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
     except ValueError as error:
         raise SourceError(
             f"split {short_repr(split)} of the TFDS dataset {short_repr(name)} cannot be read: "
-            f"{shorten(error)}. Pass the name of a split of this dataset, and decoders= that fit its features."
+            f"{shorten(error)}. Pass the name of a split of this dataset, and decoders= that fit "
+            "its features."
         ) from error
 
 
 def _prepared_format(tfds: Any, name: str, folder: str | None) -> str | None:
-    """Return the file format, such as "tfrecord", in which a dataset is prepared in a folder; None if it is not prepared.
+    """Return the file format, such as "tfrecord", in which a dataset is prepared in a folder.
+
+    Return None if it is not prepared.
 
     Args:
         tfds: the module `tensorflow_datasets`.
@@ -224,10 +258,13 @@ def _prepared_format(tfds: Any, name: str, folder: str | None) -> str | None:
 
 
 def _prepared(data_dir: str) -> str:
-    """Return the names of the datasets in the folder `data_dir`, as `name/config:version`, for error messages.
+    """Return the names of the datasets in the folder `data_dir`, as `name/config:version`.
 
-    They are one text, with at most three names. A folder in which no dataset was prepared is named as such. The text is
-    "none (no such folder)" if `data_dir` does not exist, and "none" if it is empty.
+    Error messages list them.
+
+    They are one text, with at most three names. A folder in which no dataset was prepared is named
+    as such. The text is "none (no such folder)" if `data_dir` does not exist, and "none" if it is
+    empty.
     """
     root = Path(data_dir)
     if not os.path.isdir(root):  # in place of Path's own, which raises for names that are too long
@@ -236,5 +273,10 @@ def _prepared(data_dir: str) -> str:
     places = sorted(info.parent.relative_to(root) for info in infos)
     names = [f"{place.parent.as_posix()}:{place.name}" for place in places]
     full = {place.parts[0] for place in places} | {"downloads"}
-    empty = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name not in full)
-    return first_few([*names, *(f"{name} (a folder without a prepared dataset)" for name in empty)]) or "none"
+    empty = sorted(
+        entry.name for entry in root.iterdir() if entry.is_dir() and entry.name not in full
+    )
+    return (
+        first_few([*names, *(f"{name} (a folder without a prepared dataset)" for name in empty)])
+        or "none"
+    )

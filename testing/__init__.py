@@ -1,7 +1,8 @@
 """Test your own sources, samplers, operations and transports: classes for pytest that check what headrace expects of them.
 
-Subclass one of them in a test file, and say how to make the object. pytest runs the tests of the class. Needs pytest.
-`simulate` runs a loader with workers that die and come late, without processes.
+Subclass one of them in a test file, and say how to make the object. pytest runs the tests of the
+class. Needs pytest. `simulate` runs a loader with workers that die and come late, without
+processes.
 
 >>> import headrace
 >>> from headrace.testing import OperationConformance
@@ -15,7 +16,10 @@ from __future__ import annotations
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{module}" for module in ("comparing", "sources", "streams", "transports", "transport_runs"))
+    *(
+        f"{__name__}.{module}"
+        for module in ("comparing", "sources", "streams", "transports", "transport_runs")
+    )
 )
 
 from .fake_transport import (  # noqa: E402  before the lines above, pytest would not show values

@@ -10,7 +10,9 @@ import numpy as np
 
 
 def comparable(element: Any) -> Any:
-    """Return an element as nested tuples, which `==` compares completely; hashable if all objects in it are.
+    """Return an element as nested tuples, which `==` compares completely.
+
+    The result is hashable if all objects in it are.
 
     >>> comparable({"x": np.float32(1)}) == comparable({"x": np.float64(1)})
     False
@@ -27,7 +29,9 @@ def comparable(element: Any) -> Any:
         names = (field.name for field in dataclasses.fields(element))
         return type(element).__name__, comparable({name: getattr(element, name) for name in names})
     if isinstance(element, dict):
-        return type(element).__name__, tuple((name, comparable(value)) for name, value in element.items())
+        return type(element).__name__, tuple(
+            (name, comparable(value)) for name, value in element.items()
+        )
     if isinstance(element, (list, tuple)):
         return type(element).__name__, tuple(map(comparable, element))
     return type(element).__name__, element

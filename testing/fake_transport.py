@@ -1,11 +1,11 @@
 """A transport without processes, threads or time: a seed decides when messages arrive, and which workers die.
 
-In: messages of tasks. Out: events, in an order that depends only on the seed and the calls. Tasks are run by
-`loader.work` in this process, at the step at which the simulated worker gets to them.
+In: messages of tasks. Out: events, in an order that depends only on the seed and the calls. Tasks
+are run by `loader.work` in this process, at the step at which the simulated worker gets to them.
 
-The transport checks that its caller keeps the protocol: a call that `loader/executors/transport.py` forbids raises
-`TransportMisuseError`. A caller who waits for a result that cannot come gets `StuckError`, where real workers would
-leave it waiting.
+The transport checks that its caller keeps the protocol: a call that `loader/executors/transport.py`
+forbids raises `TransportMisuseError`. A caller who waits for a result that cannot come gets
+`StuckError`, where real workers would leave it waiting.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ BY_A_TASK = "by a task"
 
 
 class SimulationError(AssertionError):
-    """A simulated run did not do what it must. `__notes__` has the events of the run, if a seed was played."""
+    """A simulated run did not do what it must.
+
+    `__notes__` has the events of the run, if a seed was played.
+    """
 
 
 class StuckError(SimulationError):
@@ -59,14 +62,16 @@ class Faults:
 
     Attributes:
         die: a worker ends. Answers that were not received yet may be lost with it.
-        hang: a worker stops. Used only if the run has a timeout, because otherwise the loop would wait for ever.
+        hang: a worker stops. Used only if the run has a timeout, because otherwise the loop would
+            wait for ever.
         come_back: a worker that has stopped continues.
         all_end: the process that makes workers ends, and all workers with it.
-        lose: workers end with their machine, and their rows are lost. Set it only with `may_lose_rows`.
+        lose: workers end with their machine, and their rows are lost. Set it only with
+            `may_lose_rows`.
         resize: the number of workers for which there is room changes. Set it only with a `depth`.
         interrupt: Ctrl-C comes at a call of a method.
-        most: largest number of ends, stops and interrupts together. A task is given up after three ends, so with at most
-            two, no task is given up.
+        most: largest number of ends, stops and interrupts together. A task is given up after three
+            ends, so with at most two, no task is given up.
     """
 
     die: float = 0.0
@@ -111,7 +116,9 @@ class _FakeWorker:
 
 
 class FakeTransport(Transport):
-    """A transport whose workers are simulated in this process. The same seed and the same calls give the same events.
+    """A transport whose workers are simulated in this process.
+
+    The same seed and the same calls give the same events.
 
     Args:
         pipeline: pipeline that the workers run.
@@ -126,7 +133,8 @@ class FakeTransport(Transport):
 
     Raises:
         TransportMisuseError: if the caller breaks the protocol of transports.
-        StuckError: if the caller waits for a result that cannot come, or the run has too many steps.
+        StuckError: if the caller waits for a result that cannot come, or the run has too many
+            steps.
 
     >>> import random
     >>> import headrace
@@ -154,10 +162,17 @@ class FakeTransport(Transport):
     ) -> None:
         self.worker_count, self.depth, self.may_lose_rows = worker_count, depth, may_lose_rows
         self.now = 0.0
-        self._pipeline, self._chance, self._faults, self._timeout = pipeline, chance, faults, timeout
+        self._pipeline, self._chance, self._faults, self._timeout = (
+            pipeline,
+            chance,
+            faults,
+            timeout,
+        )
         self._note, self._steps_left = note, most_steps
         self._workers: dict[int, _FakeWorker] = {}
-        self._gone: dict[int, deque[Event]] = {}  # of workers that ended: events that were not received yet
+        self._gone: dict[
+            int, deque[Event]
+        ] = {}  # of workers that ended: events that were not received yet
         self._started = -1
         self._killed: set[int] = set()
         self._rows: list[tuple[int, FakeRows]] = []  # with the number of the worker that made them
@@ -180,7 +195,10 @@ class FakeTransport(Transport):
     def send(self, worker: int, message: Message) -> None:
         self._begin_call(f"send {worker} {_text(message)}")
         _require(worker <= self._started, f"worker {worker} was never started")
-        _require(not any(named.rows.lost for named in message.named), "the message refers to rows that are lost")
+        _require(
+            not any(named.rows.lost for named in message.named),
+            "the message refers to rows that are lost",
+        )
         if (remote := self._workers.get(worker)) is not None:
             remote.unanswered += 1
             _require(
@@ -201,7 +219,10 @@ class FakeTransport(Transport):
         while not (events := self._taken()):
             if not self._can_step():
                 if until in (None, float("inf")):
-                    raise StuckError("the executor waits for ever: it waits for a task that it has given to no worker")
+                    raise StuckError(
+                        "the executor waits for ever: it waits for a task that it has given to no "
+                        "worker"
+                    )
                 self.now = until
                 return []
             self._step()
@@ -251,8 +272,16 @@ class FakeTransport(Transport):
     def _taken(self) -> list[Event]:
         """Return the events that the caller receives now: the oldest ones of some workers, in random order."""
         events, self._events = self._events, []
-        outboxes = [one for one in [*self._gone.values(), *(each.outbox for each in self._workers.values())] if one]
-        for outbox in self._chance.sample(outboxes, self._chance.randint(0, len(outboxes))) if not events else ():
+        outboxes = [
+            one
+            for one in [*self._gone.values(), *(each.outbox for each in self._workers.values())]
+            if one
+        ]
+        for outbox in (
+            self._chance.sample(outboxes, self._chance.randint(0, len(outboxes)))
+            if not events
+            else ()
+        ):
             for _ in range(self._chance.randint(1, len(outbox))):
                 events.append(outbox.popleft())
         self._gone = {number: outbox for number, outbox in self._gone.items() if outbox}
@@ -290,11 +319,17 @@ class FakeTransport(Transport):
             self._end_all()
         elif self._happens(faults.lose):
             self._lose(
-                self._chance.sample(numbers, self._chance.randint(1, min(2, len(numbers)))), "a machine was lost"
+                self._chance.sample(numbers, self._chance.randint(1, min(2, len(numbers)))),
+                "a machine was lost",
             )
         elif faults.resize and self._chance.random() < faults.resize:
             self._events.append(Room(self._chance.randint(1, 4)))
-        elif self._timeout is not None and remote.ready and not remote.hangs and self._happens(faults.hang):
+        elif (
+            self._timeout is not None
+            and remote.ready
+            and not remote.hangs
+            and self._happens(faults.hang)
+        ):
             self._note(f"{worker} stops")
             remote.hangs = True
         elif remote.hangs:
@@ -315,7 +350,9 @@ class FakeTransport(Transport):
         blocks = named_blocks(message.named, FakeRows.load)
         inside = INSIDE_A_TASK.set(True)
         try:
-            blocks_sent = [self._sent(worker, remote.work.run(task, blocks)) for task in message.tasks]
+            blocks_sent = [
+                self._sent(worker, remote.work.run(task, blocks)) for task in message.tasks
+            ]
         except FakeWorkerDeath:
             self._end(worker, BY_A_TASK)
         else:
@@ -340,13 +377,16 @@ class FakeTransport(Transport):
     def _end(self, worker: int, how: str) -> None:
         """End a worker. Some of its last answers are lost with it.
 
-        No answer is lost if a task ended the worker and there is no `depth`, because worker processes lose none then.
+        No answer is lost if a task ended the worker and there is no `depth`, because worker
+        processes lose none then.
         """
         remote = self._workers.pop(worker)
         safe = self.depth is None and how == BY_A_TASK
         kept = [
             remote.outbox.popleft()
-            for _ in range(self._chance.randint(len(remote.outbox) if safe else 0, len(remote.outbox)))
+            for _ in range(
+                self._chance.randint(len(remote.outbox) if safe else 0, len(remote.outbox))
+            )
         ]
         self._note(f"{worker} ends {how}, and {len(remote.outbox)} answers are lost")
         self._gone[worker] = deque([*kept, Ended(worker, how)])
@@ -355,7 +395,12 @@ class FakeTransport(Transport):
         self._note("all end")
         for worker in list(self._workers):
             self._end(worker, "")
-        kept = [event for outbox in self._gone.values() for event in outbox if not isinstance(event, Ended)]
+        kept = [
+            event
+            for outbox in self._gone.values()
+            for event in outbox
+            if not isinstance(event, Ended)
+        ]
         self._gone.clear()
         self._events += [*kept, AllEnded("was terminated by a fault")]
 
@@ -363,7 +408,12 @@ class FakeTransport(Transport):
         self._note(f"{workers} are lost")
         for worker in workers:
             self._end(worker, "")
-        kept = [event for worker in workers for event in self._gone.pop(worker) if not isinstance(event, Ended)]
+        kept = [
+            event
+            for worker in workers
+            for event in self._gone.pop(worker)
+            if not isinstance(event, Ended)
+        ]
         self._events += [*kept, Lost(workers, how, is_news)]
         for maker, rows in self._rows:
             rows.lost = rows.lost or maker in workers
@@ -376,7 +426,9 @@ def _require(holds: bool, text: str) -> None:
 
 def _text(what: Message | Event) -> str:
     if isinstance(what, Message):
-        return " ".join(f"{task.stage}:{'rows' if task.blocks else task.span[0]}" for task in what.tasks)
+        return " ".join(
+            f"{task.stage}:{'rows' if task.blocks else task.span[0]}" for task in what.tasks
+        )
     if isinstance(what, Answered):
         return f"answer of {what.worker}"
     return str(what)

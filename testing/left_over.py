@@ -1,7 +1,9 @@
-"""List what this process has: threads, child processes, open descriptors, shared memory. So a test finds what is left behind.
+"""List what this process has: threads, child processes, open descriptors, shared memory.
 
-In: nothing. Out: for each kind of thing, a description of each thing by its key. A key says more than
-a process id or the number of a descriptor, which may soon be used again for another thing.
+So a test finds what is left behind.
+
+In: nothing. Out: for each kind of thing, a description of each thing by its key. A key says more
+than a process id or the number of a descriptor, which may soon be used again for another thing.
 """
 
 from __future__ import annotations
@@ -37,8 +39,12 @@ def everything() -> Things:
     }
 
 
-def new_things(before: Things, now: Callable[[], Things] = everything, seconds: float = 30.0) -> Things:
-    """Return what exists now and did not exist `before`. Things that are about to end get some seconds for it.
+def new_things(
+    before: Things, now: Callable[[], Things] = everything, seconds: float = 30.0
+) -> Things:
+    """Return what exists now and did not exist `before`.
+
+    Things that are about to end get some seconds for it.
 
     Args:
         before: an earlier result of `now`.
@@ -48,7 +54,9 @@ def new_things(before: Things, now: Callable[[], Things] = everything, seconds: 
     deadline = time.monotonic() + seconds
     pause = 0.002
     while (left := _difference(before, now())) and time.monotonic() < deadline:
-        if pause > 0.05:  # most things end by themselves, and a collection takes long in a large program
+        if (
+            pause > 0.05
+        ):  # most things end by themselves, and a collection takes long in a large program
             gc.collect()
         time.sleep(pause)
         pause = min(2 * pause, 0.1)
@@ -57,7 +65,9 @@ def new_things(before: Things, now: Callable[[], Things] = everything, seconds: 
 
 def described(things: Things) -> str:
     """Return a line of text for each thing."""
-    return "\n".join(f"left behind: {kind} {text}" for kind, some in things.items() for text in some.values())
+    return "\n".join(
+        f"left behind: {kind} {text}" for kind, some in things.items() for text in some.values()
+    )
 
 
 def _difference(before: Things, now: Things) -> Things:
@@ -90,9 +100,16 @@ def processes() -> dict[str, str]:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except (ChildProcessError, AttributeError):
         return {}
-    stats = {int(name): stat for name in _names(_PROCESSES) if name.isdigit() if (stat := _stat(int(name)))}
+    stats = {
+        int(name): stat
+        for name in _names(_PROCESSES)
+        if name.isdigit()
+        if (stat := _stat(int(name)))
+    }
     family, found = {os.getpid()}, dict[str, str]()
-    while children := [pid for pid, stat in stats.items() if int(stat[1]) in family and pid not in family]:
+    while children := [
+        pid for pid, stat in stats.items() if int(stat[1]) in family and pid not in family
+    ]:
         family.update(children)
         for pid in children:
             state, began = stats[pid][0], stats[pid][19]
@@ -101,7 +118,10 @@ def processes() -> dict[str, str]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of `/proc/<pid>/stat` after the name: state, parent, …; [] if the process has gone."""
+    """Return the fields of `/proc/<pid>/stat` after the name: state, parent, ….
+
+    Return [] if the process has gone.
+    """
     with suppress(OSError):
         return (_PROCESSES / str(pid) / "stat").read_text().rpartition(") ")[2].split()
     return []
@@ -109,7 +129,13 @@ def _stat(pid: int) -> list[str]:
 
 def _command(pid: int) -> str:
     with suppress(OSError):
-        return (_PROCESSES / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return (
+            (_PROCESSES / str(pid) / "cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
+            .strip()
+        )
     return ""
 
 

@@ -17,13 +17,15 @@ from .streams import StreamConformance
 class OperationConformance(StreamConformance):
     """Tests of an operation: a subclass of it, named `Test…`, is collected by pytest.
 
-    They check that the stream is the same in a second run, for the numbers of workers in `worker_counts`, and if workers
-    end; that a state of each step continues exactly, also on another number of shards; that records are not changed in
-    place; and that with `on_error="skip"` and a record that fails, workers do not change the stream.
+    They check that the stream is the same in a second run, for the numbers of workers in
+    `worker_counts`, and if workers end; that a state of each step continues exactly, also on
+    another number of shards; that records are not changed in place; and that with `on_error="skip"`
+    and a record that fails, workers do not change the stream.
 
     Attributes:
         count: number of records.
-        worker_counts: numbers of worker processes whose streams are compared with the stream of none.
+        worker_counts: numbers of worker processes whose streams are compared with the stream of
+            none.
         shard_counts: numbers of shards before and after the number changes.
 
     >>> import headrace
@@ -43,17 +45,30 @@ class OperationConformance(StreamConformance):
         return key
 
     def loader(
-        self, shard: ShardOptions | None = None, worker_count: int = 0, first: Sequence[Any] = (), **options: Any
+        self,
+        shard: ShardOptions | None = None,
+        worker_count: int = 0,
+        first: Sequence[Any] = (),
+        **options: Any,
     ) -> DataLoader:
         records = [self.record(key) for key in range(self.count)]
-        sampler = IndexSampler(self.count, shard or NoSharding(), shuffle=True, seed=1, num_epochs=2)
+        sampler = IndexSampler(
+            self.count, shard or NoSharding(), shuffle=True, seed=1, num_epochs=2
+        )
         operations = [*first, *self.operations()]
         return DataLoader(
-            data_source=records, sampler=sampler, operations=operations, worker_count=worker_count, **options
+            data_source=records,
+            sampler=sampler,
+            operations=operations,
+            worker_count=worker_count,
+            **options,
         )
 
     def test_records_are_not_changed_in_place(self) -> None:
-        """The operation makes new objects. A record that it changed would be another one in the next epoch."""
+        """The operation makes new objects.
+
+        A record that it changed would be another one in the next epoch.
+        """
         records = [self.record(key) for key in range(self.count)]
         before = [comparable(record) for record in records]
         sampler = IndexSampler(self.count, shuffle=False, num_epochs=1, seed=1)

@@ -17,14 +17,17 @@ from .streams import StreamConformance, first_of
 class SamplerConformance(StreamConformance):
     """Tests of a sampler: a subclass of it, named `Test…`, is collected by pytest.
 
-    They check that a position has the same record whenever and wherever it is asked for; that the stream is the same
-    for the numbers of workers in `worker_counts`, and if workers end; that a state of each step continues exactly, also
-    on another number of shards; and that in the first two epochs, all records come equally often.
+    They check that a position has the same record whenever and wherever it is asked for; that the
+    stream is the same for the numbers of workers in `worker_counts`, and if workers end; that a
+    state of each step continues exactly, also on another number of shards; and that in the first
+    two epochs, all records come equally often.
 
     Attributes:
         count: number of records.
-        each_once: True (default): each record must come once in each epoch. False for a sampler that draws at random.
-        worker_counts: numbers of worker processes whose streams are compared with the stream of none.
+        each_once: True (default): each record must come once in each epoch. False for a sampler
+            that draws at random.
+        worker_counts: numbers of worker processes whose streams are compared with the stream of
+            none.
         shard_counts: numbers of shards before and after the number changes.
 
     >>> import headrace
@@ -49,7 +52,12 @@ class SamplerConformance(StreamConformance):
 
     def loader(self, shard: ShardOptions | None = None, worker_count: int = 0) -> DataLoader:
         records = list(range(self.count))
-        return DataLoader(data_source=records, sampler=self.sampler(), worker_count=worker_count, shard_options=shard)
+        return DataLoader(
+            data_source=records,
+            sampler=self.sampler(),
+            worker_count=worker_count,
+            shard_options=shard,
+        )
 
     @property
     def is_endless(self) -> bool:

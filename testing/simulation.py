@@ -1,9 +1,11 @@
 """Run a stream with simulated workers, which die, stop, come late and come back as a seed decides, and check its elements.
 
-In: a loader or a chain, and a seed. Out: the events of the run, or the error that says what went wrong in it.
+In: a loader or a chain, and a seed. Out: the events of the run, or the error that says what went
+wrong in it.
 
-While a seed is played, iterators get their executor from a `World`, which uses a `FakeTransport` in place of processes. The
-user of the stream is simulated, too: sometimes the iterator is closed, or goes back to an earlier state, or is interrupted.
+While a seed is played, iterators get their executor from a `World`, which uses a `FakeTransport` in
+place of processes. The user of the stream is simulated, too: sometimes the iterator is closed, or
+goes back to an earlier state, or is interrupted.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class Expected:
         elements: its first elements, as `same_form` returns them.
         failure: text of the error that comes after these elements; None if no error comes.
         ends: True if the stream ends, with or without an error, after these elements.
-        skipped: least number of records that `on_error="skip"` skips; 0 if the failures are not skipped.
+        skipped: least number of records that `on_error="skip"` skips; 0 if the failures are not
+            skipped.
         skips: True if failures are skipped.
         crashes: True if the error ends the worker, so that `WorkerCrashedError` comes in its place.
         same_form: function that returns an element in a form that `==` compares completely.
@@ -94,7 +97,11 @@ class World:
         self.last: FakeTransport | None = None
 
     def executor(
-        self, pipeline: Pipeline, options: ExecutionOptions, observer: Observer, tuning: Tuning | None = None
+        self,
+        pipeline: Pipeline,
+        options: ExecutionOptions,
+        observer: Observer,
+        tuning: Tuning | None = None,
     ) -> Executor:
         """Return an executor with simulated workers, in place of the one that `make_executor` would make."""
         chance = self.chance
@@ -109,9 +116,19 @@ class World:
             interrupt=chance.choice([0, 0.02]),
             most=self.most_faults,
         )
-        self.note(f"a run begins: {options.workers} workers, depth {depth}, timeout {options.timeout}, {faults}")
+        self.note(
+            f"a run begins: {options.workers} workers, depth {depth}, timeout {options.timeout}, "
+            f"{faults}"
+        )
         self.last = FakeTransport(
-            pipeline, chance, options.workers, faults, depth, depth is not None, options.timeout, self.note
+            pipeline,
+            chance,
+            options.workers,
+            faults,
+            depth,
+            depth is not None,
+            options.timeout,
+            self.note,
         )
         return PooledExecutor(pipeline, options, observer, self.last, self.last.clock)
 
@@ -138,9 +155,16 @@ def executors_from(make: Callable[..., Executor]) -> Iterator[None]:
 
 @contextmanager
 def simulated(world: World) -> Iterator[None]:
-    """Give iterators the simulated workers of `world`; log no warnings of headrace. Times do not depend on the machine."""
+    """Give iterators the simulated workers of `world`; log no warnings of headrace.
+
+    Times do not depend on the machine.
+    """
     clock = itertools.count(0.0, 1e-6)
-    with quietly(), mock.patch.object(local, "perf_counter", partial(next, clock)), executors_from(world.executor):
+    with (
+        quietly(),
+        mock.patch.object(local, "perf_counter", partial(next, clock)),
+        executors_from(world.executor),
+    ):
         yield
 
 
@@ -160,18 +184,20 @@ def quietly() -> Iterator[None]:
 def simulate(stream: Any, seeds: Iterable[int] = range(100)) -> None:
     """Run a stream with simulated workers once for each seed, and compare its elements with those of a run without workers.
 
-    A seed decides which workers die, stop or come late, and when the loop is interrupted by Ctrl-C, resumed from an
-    earlier state, or closed. No process is made: operations run in this process, so a run of quick operations takes some
-    milliseconds. At most 16 elements are compared.
+    A seed decides which workers die, stop or come late, and when the loop is interrupted by Ctrl-C,
+    resumed from an earlier state, or closed. No process is made: operations run in this process, so
+    a run of quick operations takes some milliseconds. At most 16 elements are compared.
 
     Args:
-        stream: a `DataLoader`, `MapDataset` or `IterDataset`. Its options of workers are replaced by random ones.
+        stream: a `DataLoader`, `MapDataset` or `IterDataset`. Its options of workers are replaced
+            by random ones.
         seeds: the seeds.
 
     Raises:
         TypeError: if `stream` is something else.
-        SimulationError: if an element differs, is missing or comes twice; if an error comes at another place; if a state is
-            not restored; or if the run does not end. The error names the seed, and `__notes__` has the events of the run.
+        SimulationError: if an element differs, is missing or comes twice; if an error comes at
+            another place; if a state is not restored; or if the run does not end. The error names
+            the seed, and `__notes__` has the events of the run.
 
     >>> import headrace
     >>> simulate(headrace.load(range(20), batch_size=4, num_epochs=1), range(10))
@@ -179,18 +205,28 @@ def simulate(stream: Any, seeds: Iterable[int] = range(100)) -> None:
     loader = description_of(stream, "simulate")
     expected = Expected.of(loader)
     for seed in seeds:
-        play(seed, lambda world: play_stream(lambda: _opened(loader, **world.options()), expected, world))
+        play(
+            seed,
+            lambda world: play_stream(lambda: _opened(loader, **world.options()), expected, world),
+        )
 
 
 def _opened(loader: LoaderDescription, **options: Any) -> DataLoaderIterator:
     execution = replace(
-        loader.execution, worker_kind="process", read_options=NO_THREADS, worker_init_fn=None, observe=False, **options
+        loader.execution,
+        worker_kind="process",
+        read_options=NO_THREADS,
+        worker_init_fn=None,
+        observe=False,
+        **options,
     )
     return DataLoaderIterator(loader.pipeline, execution, loader.max_errors, loader.skipped_steps)
 
 
 def play(seed: int, run: Callable[[World], None]) -> list[str]:
-    """Call `run` with the world of a seed, while iterators get simulated workers. Return the events of the run.
+    """Call `run` with the world of a seed, while iterators get simulated workers.
+
+    Return the events of the run.
 
     Raises:
         SimulationError: `run` raised an exception, which is its cause. `__notes__` has the events.
@@ -225,7 +261,9 @@ def play_stream(open_iterator: Callable[[], Any], expected: Expected, world: Wor
         if chance.random() < 0.05:
             if closes := chance.random() < 0.3:
                 iterator.close()
-            step, state = chance.choice(states) if chance.random() < 0.5 else (step, iterator.get_state())
+            step, state = (
+                chance.choice(states) if chance.random() < 0.5 else (step, iterator.get_state())
+            )
             world.note(f"resumes from step {step}")
             if closes or chance.random() < 0.5:
                 iterator = open_iterator()
@@ -252,7 +290,9 @@ def play_stream(open_iterator: Callable[[], Any], expected: Expected, world: Wor
             whole = False
             continue
         require(step < len(expected.elements), "more elements come than without workers")
-        require(expected.same_form(element) == expected.elements[step], f"element {step} is {element!r}")
+        require(
+            expected.same_form(element) == expected.elements[step], f"element {step} is {element!r}"
+        )
         world.note(f"element {step}")
         step += 1
         if chance.random() < 0.2:
@@ -265,7 +305,9 @@ def play_stream(open_iterator: Callable[[], Any], expected: Expected, world: Wor
 
 
 def _is_due(error: BaseException, step: int, expected: Expected, world: World) -> bool:
-    """Return True if an error is the end of the stream; False if the loop can be continued after it.
+    """Return True if an error is the end of the stream.
+
+    Return False if the loop can be continued after it.
 
     Raises:
         SimulationError: neither is so.
@@ -279,12 +321,18 @@ def _is_due(error: BaseException, step: int, expected: Expected, world: World) -
         enough = world.last is not None and world.last.fault_count > 2
         require(enough, f"{error}, although fewer than three workers ended")
         return False
-    require(at_end and str(error) == expected.failure, f"step {step} fails with {type(error).__name__}: {error}")
+    require(
+        at_end and str(error) == expected.failure,
+        f"step {step} fails with {type(error).__name__}: {error}",
+    )
     return True
 
 
 def _restore(iterator: Any, state: bytes) -> None:
-    """Restore a state in an iterator. If a KeyboardInterrupt comes meanwhile, try again until none comes."""
+    """Restore a state in an iterator.
+
+    If a KeyboardInterrupt comes meanwhile, try again until none comes.
+    """
     while True:
         try:
             iterator.set_state(state)

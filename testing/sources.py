@@ -29,13 +29,15 @@ _CHILD_SECONDS = 30
 class SourceConformance:
     """Tests of a source: a subclass of it, named `Test…`, is collected by pytest.
 
-    They check that a key always gives the same record, read alone, among many, on threads, in a forked process, after
-    pickling, and by a loader that is stopped and resumed; and that what the source says about its records is true.
+    They check that a key always gives the same record, read alone, among many, on threads, in a
+    forked process, after pickling, and by a loader that is stopped and resumed; and that what the
+    source says about its records is true.
 
     Attributes:
         count: number of records.
-        on_files: False (default). True for a source that reads files: its pickle is small, its files may be moved, and
-            none of them stays open after `close`, or when the source has died.
+        on_files: False (default). True for a source that reads files: its pickle is small, its
+            files may be moved, and none of them stays open after `close`, or when the source has
+            died.
 
     >>> class TestSquares(SourceConformance):
     ...     def open(self, folder, count):
@@ -48,7 +50,10 @@ class SourceConformance:
     on_files = False
 
     def write(self, folder: Path, count: int) -> None:
-        """Write the files of a source of `count` records into an empty folder. The default writes nothing."""
+        """Write the files of a source of `count` records into an empty folder.
+
+        The default writes nothing.
+        """
 
     def open(self, folder: Path, count: int) -> Any:
         """Return a new source of `count` records, from the files that `write` has written."""
@@ -92,25 +97,33 @@ class SourceConformance:
             for key, record in zip(some, records):
                 assert_equal([record], [expected[key]])
 
-    def test_a_shuffled_loader_gives_each_record_once_and_resumes(self, source: Any, expected: list[Any]) -> None:
+    def test_a_shuffled_loader_gives_each_record_once_and_resumes(
+        self, source: Any, expected: list[Any]
+    ) -> None:
         """An epoch has the records in the order of its sampler, and a state from its middle gives the rest."""
         sampler = IndexSampler(self.count, shuffle=True, seed=1, num_epochs=1)
         loader = DataLoader(data_source=source, sampler=sampler)
         keys, half = sampler.record_keys(np.arange(self.count)).tolist(), self.count // 2
         with iter(loader) as iterator:
-            assert_equal([next(iterator) for _ in range(half)], [expected[key] for key in keys[:half]])
+            assert_equal(
+                [next(iterator) for _ in range(half)], [expected[key] for key in keys[:half]]
+            )
             state = iterator.get_state()
         with iter(loader) as iterator:
             iterator.set_state(state)
             assert_equal(list(iterator), [expected[key] for key in keys[half:]])
 
-    def test_a_pickled_source_gives_the_same_records(self, source: Any, expected: list[Any]) -> None:
+    def test_a_pickled_source_gives_the_same_records(
+        self, source: Any, expected: list[Any]
+    ) -> None:
         """A source travels to another process by pickle, before and after it was read.
 
         What is pickled of a source on files is where they are, not what is in them.
         """
         for _ in range(2):
-            assert_equal(list(reader_of(pickle.loads(pickle.dumps(source)))(np.arange(self.count))), expected)
+            assert_equal(
+                list(reader_of(pickle.loads(pickle.dumps(source)))(np.arange(self.count))), expected
+            )
         assert_equal([copy.copy(source)[0]], [expected[0]])
         if self.on_files:
             reader_of(source)(np.arange(self.count))
@@ -129,8 +142,12 @@ class SourceConformance:
         with ThreadPoolExecutor(8) as threads:
             assert all(threads.map(read, range(8)))
 
-    @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
-    def test_a_forked_child_reads_what_the_parent_reads(self, source: Any, expected: list[Any]) -> None:
+    @pytest.mark.filterwarnings(
+        "ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning"
+    )
+    def test_a_forked_child_reads_what_the_parent_reads(
+        self, source: Any, expected: list[Any]
+    ) -> None:
         """After a fork child and parent read the same source independently of each other."""
         reader_of(source)(np.arange(5))
         child = os.fork()
@@ -145,7 +162,10 @@ class SourceConformance:
         assert _exit_code(child) == 0
 
     def test_the_facts_are_true(self, source: Any, expected: list[Any]) -> None:
-        """What the facts say of all records, and of files, is what the records say. A pickled source has the same facts."""
+        """What the facts say of all records, and of files, is what the records say.
+
+        A pickled source has the same facts.
+        """
         facts = facts_of(source)
         keys = np.arange(self.count)
         assert facts.reads_singly is not None
@@ -153,7 +173,11 @@ class SourceConformance:
         assert facts.reads_ahead is True or 0 <= facts.reads_ahead < 1000
         assert facts.file_count() >= 0
         assert facts.records_together() >= 1
-        for numbers in (*_leaves_of(facts.lengths()), *_leaves_of(facts.record_bytes()), *_leaves_of(facts.columns())):
+        for numbers in (
+            *_leaves_of(facts.lengths()),
+            *_leaves_of(facts.record_bytes()),
+            *_leaves_of(facts.columns()),
+        ):
             assert len(numbers) == self.count
         for key in range(self.count):
             if facts.lookup is not None:
@@ -180,12 +204,17 @@ class SourceConformance:
         assert [run.key for run in runs] == [0, *np.cumsum([run.records for run in runs])[:-1]]
         assert sum(run.records for run in runs) == self.count
         for run in runs:
-            for place, key in ((run.record, run.key), (run.record + run.records - 1, run.key + run.records - 1)):
+            for place, key in (
+                (run.record, run.key),
+                (run.record + run.records - 1, run.key + run.records - 1),
+            ):
                 found = facts.file_place(key)
                 assert found is not None
                 assert found[:2] == (run.file, place)
 
-    def test_the_fingerprint_is_that_of_the_content(self, folder: Path, source: Any, tmp_path: Path) -> None:
+    def test_the_fingerprint_is_that_of_the_content(
+        self, folder: Path, source: Any, tmp_path: Path
+    ) -> None:
         """Opening again or pickling keeps the fingerprint; other content changes it."""
         assert fingerprint_of(as_source(self.open(folder, self.count))) == fingerprint_of(source)
         assert fingerprint_of(pickle.loads(pickle.dumps(source))) == fingerprint_of(source)
@@ -194,7 +223,9 @@ class SourceConformance:
         self.write(other, self.count - 1)
         assert fingerprint_of(as_source(self.open(other, self.count - 1))) != fingerprint_of(source)
 
-    def test_moved_files_are_the_same_source(self, folder: Path, source: Any, tmp_path: Path) -> None:
+    def test_moved_files_are_the_same_source(
+        self, folder: Path, source: Any, tmp_path: Path
+    ) -> None:
         """Files moved to another folder keep their fingerprint."""
         if self.on_files:
             moved = tmp_path / "elsewhere" / "deeper"
@@ -203,8 +234,13 @@ class SourceConformance:
             shutil.move(folder, moved)
             assert fingerprint_of(self.open(moved, self.count)) == fingerprint
 
-    def test_no_descriptor_is_left_open(self, folder: Path, source: Any, expected: list[Any]) -> None:
-        """None of its files is open after `close()`, or when nothing refers to the source; a closed source reads again."""
+    def test_no_descriptor_is_left_open(
+        self, folder: Path, source: Any, expected: list[Any]
+    ) -> None:
+        """None of its files is open after `close()`, or when nothing refers to the source.
+
+        A closed source reads again.
+        """
         if self.on_files:
             reader_of(source)(np.arange(self.count))
             if callable(close := getattr(source, "close", None)):
@@ -215,7 +251,9 @@ class SourceConformance:
             before = _open_files(folder)
             second = self.open(folder, self.count)
             reader_of(second)(np.arange(self.count))
-            del second  # a source in a reference cycle would keep its files open until the garbage collector runs
+            # a source in a reference cycle would keep its files open until the garbage collector
+            # runs
+            del second
             assert _open_files(folder) == before
 
 

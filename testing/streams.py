@@ -24,7 +24,8 @@ class StreamConformance:
     They compare at most 40 elements, except in the test with other shards.
 
     Attributes:
-        worker_counts: numbers of worker processes whose streams are compared with the stream of none.
+        worker_counts: numbers of worker processes whose streams are compared with the stream of
+            none.
         shard_counts: numbers of shards before and after the number changes.
     """
 
@@ -48,8 +49,8 @@ class StreamConformance:
     def rows(self, element: Any) -> list[Any]:
         """Return what the shards share of an element, for the test with other shards: a list of comparable values.
 
-        The default is the element itself. For a batch, return its rows, because another number of shards makes other
-        batches of the same rows.
+        The default is the element itself. For a batch, return its rows, because another number of
+        shards makes other batches of the same rows.
         """
         return [element]
 
@@ -93,7 +94,9 @@ class StreamConformance:
             pytest.skip("the stream has no end")
         before, after = self.shard_counts
         shards = [iter(self.loader(ShardOptions(shard, before))) for shard in range(before)]
-        elements: list[Any] = [element for number, one in enumerate(shards) for element in first_of(one, 1 + number)]
+        elements: list[Any] = [
+            element for number, one in enumerate(shards) for element in first_of(one, 1 + number)
+        ]
         states = [one.get_state() for one in shards]
         for shard in range(after):
             rest = iter(self.loader(ShardOptions(shard, after)))

@@ -1,7 +1,8 @@
 """Call a transport as the executor's loop does, and check every event that it returns.
 
 In: tasks for workers. Out: the blocks (the rows of one task each) of each message. An event that
-`loader/executors/transport.py` does not allow raises AssertionError: a second answer, an answer of a worker that has ended, …
+`loader/executors/transport.py` does not allow raises AssertionError: a second answer, an answer of
+a worker that has ended, …
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..loader.executors.transport import AllEnded, Answered, Ended, Event, Lost, Message, Ready, Transport
+from ..loader.executors.transport import (
+    AllEnded,
+    Answered,
+    Ended,
+    Event,
+    Lost,
+    Message,
+    Ready,
+    Transport,
+)
 from ..loader.work.tasks import Block, GroupTask, SpanTask
 
 _POLL_SECONDS = 0.05
@@ -39,7 +49,9 @@ class TransportCaller:
         self.answers: dict[int, Sequence[Block]] = {}
         self._seconds = seconds
         self._sent = 0
-        self._unanswered: dict[int, deque[tuple[int, int]]] = {}  # by worker: number and tasks of each message
+        self._unanswered: dict[
+            int, deque[tuple[int, int]]
+        ] = {}  # by worker: number and tasks of each message
         self._was_ready: set[int] = set()
 
     def start(self, count: int = 1) -> None:
@@ -47,7 +59,9 @@ class TransportCaller:
         new = range(self.started, self.started + count)
         for worker in new:
             self.start_soon(worker)
-        self.wait_for(lambda: self.ready >= set(new), f"Ready of workers {new.start} to {new.stop - 1}")
+        self.wait_for(
+            lambda: self.ready >= set(new), f"Ready of workers {new.start} to {new.stop - 1}"
+        )
 
     def start_soon(self, worker: int) -> None:
         """Start a worker, without waiting until it is ready."""
@@ -55,8 +69,12 @@ class TransportCaller:
         self._unanswered[worker] = deque()
         self.transport.start(worker)
 
-    def send(self, worker: int, *tasks: SpanTask | GroupTask, blocks: dict[int, Block] | None = None) -> int:
-        """Send a worker a message, and return the number of the message. Wait before it until the worker has room for it.
+    def send(
+        self, worker: int, *tasks: SpanTask | GroupTask, blocks: dict[int, Block] | None = None
+    ) -> int:
+        """Send a worker a message, and return the number of the message.
+
+        Wait before it until the worker has room for it.
 
         Args:
             worker: number of the worker.
@@ -65,9 +83,14 @@ class TransportCaller:
         """
         depth = self.transport.depth
         if depth is not None:
-            self.wait_for(lambda: len(self._unanswered[worker]) < depth or worker in self.ended, "room for a message")
+            self.wait_for(
+                lambda: len(self._unanswered[worker]) < depth or worker in self.ended,
+                "room for a message",
+            )
         groups = [task for task in tasks if isinstance(task, GroupTask)]
-        message = Message.of(groups, blocks or {}, lambda block: block.rows) if groups else Message(tasks)
+        message = (
+            Message.of(groups, blocks or {}, lambda block: block.rows) if groups else Message(tasks)
+        )
         number, self._sent = self._sent, self._sent + 1
         if worker not in self.ended:
             self._unanswered[worker].append((number, len(tasks)))
@@ -82,7 +105,8 @@ class TransportCaller:
         """Wait until every worker has answered all messages, or has ended."""
         self.wait_for(
             lambda: all(map(self.has_answered, self._unanswered)),
-            f"answers to messages {[number for some in self._unanswered.values() for number, _ in some]}",
+            "answers to messages "
+            f"{[number for some in self._unanswered.values() for number, _ in some]}",
         )
 
     def rows(self, number: int) -> list[list[Any]]:
@@ -104,11 +128,16 @@ class TransportCaller:
         return list(found)
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Poll the transport until a condition holds. Raise AssertionError, which names `what`, if it does not in time."""
+        """Poll the transport until a condition holds.
+
+        Raise AssertionError, which names `what`, if it does not in time.
+        """
         deadline = time.monotonic() + self._seconds
         while not condition():
             self.poll(_POLL_SECONDS)
-            assert time.monotonic() < deadline or condition(), f"{what} did not come within {self._seconds} s"
+            assert time.monotonic() < deadline or condition(), (
+                f"{what} did not come within {self._seconds} s"
+            )
 
     def poll(self, seconds: float | None = 0) -> None:
         """Receive and check events."""
@@ -147,8 +176,12 @@ class TransportCaller:
                 self._end(worker)
 
     def _check_alive(self, worker: int, event: Event) -> None:
-        assert 0 <= worker < self.started, f"{type(event).__name__} names worker {worker}, which was never started"
-        assert worker not in self.ended, f"{type(event).__name__} of worker {worker} comes after its end"
+        assert 0 <= worker < self.started, (
+            f"{type(event).__name__} names worker {worker}, which was never started"
+        )
+        assert worker not in self.ended, (
+            f"{type(event).__name__} of worker {worker} comes after its end"
+        )
 
     def _end(self, worker: int) -> None:
         self.ended.add(worker)

@@ -41,22 +41,37 @@ class TransportRuns:
         raise NotImplementedError
 
     def end_worker(self) -> None:
-        """End the worker in which an operation calls this, as a crash does. The default ends the process."""
+        """End the worker in which an operation calls this, as a crash does.
+
+        The default ends the process.
+        """
         os._exit(3)
 
     def executor(
-        self, pipeline: Pipeline, options: ExecutionOptions, observer: Observer, tuning: Tuning | None = None
+        self,
+        pipeline: Pipeline,
+        options: ExecutionOptions,
+        observer: Observer,
+        tuning: Tuning | None = None,
     ) -> Executor:
         """Return the executor that runs a pipeline with the transport."""
         return PooledExecutor(pipeline, options, observer, self.transport(pipeline, options))
 
     @contextmanager
     def running(self, operations: Sequence[Any], **options: Any) -> Iterator[Any]:
-        """Open an iterator of a loader of 40 integers, whose workers are those of the transport; and close it."""
-        with executors_from(self.executor), iter(self._loader(operations, self.worker_count, **options)) as iterator:
+        """Open an iterator of a loader of 40 integers, whose workers are those of the transport.
+
+        And close it.
+        """
+        with (
+            executors_from(self.executor),
+            iter(self._loader(operations, self.worker_count, **options)) as iterator,
+        ):
             yield iterator
 
-    def _loader(self, operations: Sequence[Any], worker_count: int = 0, **options: Any) -> DataLoader:
+    def _loader(
+        self, operations: Sequence[Any], worker_count: int = 0, **options: Any
+    ) -> DataLoader:
         sampler = IndexSampler(_COUNT, shuffle=True, seed=3, num_epochs=1)
         return DataLoader(
             data_source=range(_COUNT),
@@ -113,7 +128,9 @@ class TransportRuns:
 
         with self.running([MapTransform(fail)]) as iterator:
             assert_equal(
-                self._elements_until(LookupError, iterator, f"this test fails at record {_SPECIAL}"),
+                self._elements_until(
+                    LookupError, iterator, f"this test fails at record {_SPECIAL}"
+                ),
                 self._before_special(),
             )
             iterator.set_state(iterator.get_state())
@@ -152,7 +169,9 @@ class TransportRuns:
                 assert_equal(list(iterator), [record for record in whole if record != _SPECIAL])
                 assert iterator.skipped_count == 1
             else:
-                found = self._elements_until(WorkerCrashedError, iterator, f"record key {_SPECIAL} at .*3 times")
+                found = self._elements_until(
+                    WorkerCrashedError, iterator, f"record key {_SPECIAL} at .*3 times"
+                )
                 assert_equal(found, self._before_special())
 
     def test_a_task_that_exceeds_its_timeout_is_given_up(self) -> None:
@@ -166,7 +185,9 @@ class TransportRuns:
 
         with self.running([MapTransform(hang)], timeout=0.5) as iterator:
             found = self._elements_until(
-                WorkerCrashedError, iterator, rf"\b{_SPECIAL}\b.* stopped after timeout=0.5 s, 3 times"
+                WorkerCrashedError,
+                iterator,
+                rf"\b{_SPECIAL}\b.* stopped after timeout=0.5 s, 3 times",
             )
         assert_equal(found, self._before_special())
 

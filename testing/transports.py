@@ -35,14 +35,16 @@ _LARGE = 500_000  # numbers of a large row: 4 MB
 class TransportConformance(TransportRuns):
     """Tests of a transport (way to workers): a subclass of it, named `Test…`, is collected by pytest.
 
-    They check that workers start, run tasks and answer each message once and in order; that errors and deaths of workers are
-    reported; that large messages arrive; that nothing is left after `close`; and that a stream is the same as without workers.
+    They check that workers start, run tasks and answer each message once and in order; that errors
+    and deaths of workers are reported; that large messages arrive; that nothing is left after
+    `close`; and that a stream is the same as without workers.
 
     Attributes:
         worker_count: number of workers.
-        elsewhere: True (default): workers are outside of this process, so that they run while the caller does something else,
-            and get the pipeline by pickle. False for a transport that runs tasks when it is polled, such as `FakeTransport`:
-            the tests that need other processes are skipped.
+        elsewhere: True (default): workers are outside of this process, so that they run while the
+            caller does something else, and get the pipeline by pickle. False for a transport that
+            runs tasks when it is polled, such as `FakeTransport`: the tests that need other
+            processes are skipped.
         seconds: time after which a missing answer, or a thing that is left behind, is an error.
 
     >>> import random
@@ -56,11 +58,17 @@ class TransportConformance(TransportRuns):
     """
 
     def end_all(self, transport: Transport) -> None:
-        """End the process that makes workers. The default skips the test: there is no such process."""
+        """End the process that makes workers.
+
+        The default skips the test: there is no such process.
+        """
         pytest.skip("no single process makes all workers")
 
     def things(self) -> Things:
-        """Return what must not be left behind. The default: threads, processes, descriptors and shared memory."""
+        """Return what must not be left behind.
+
+        The default: threads, processes, descriptors and shared memory.
+        """
         return everything()
 
     @contextmanager
@@ -83,10 +91,14 @@ class TransportConformance(TransportRuns):
     def _caller(self, operation: Callable[[int], Any]) -> TransportCaller:
         sampler = IndexSampler(100_000, num_epochs=1)
         operations = [operation, Filter(lambda row: True), Batch(4)]
-        pipeline = iter(DataLoader(data_source=range(100_000), sampler=sampler, operations=operations)).pipeline
+        pipeline = iter(
+            DataLoader(data_source=range(100_000), sampler=sampler, operations=operations)
+        ).pipeline
         transport = self.transport(pipeline, self._options())
         try:
-            assert transport.worker_count == self.worker_count, "worker_count is not the number in the options"
+            assert transport.worker_count == self.worker_count, (
+                "worker_count is not the number in the options"
+            )
             return TransportCaller(transport, self.seconds)
         except BaseException:
             transport.close()
@@ -125,7 +137,10 @@ class TransportConformance(TransportRuns):
         """Each answer has the rows of its own message, and the answers of a worker come in the order of its messages."""
         with self.opened(tmp_path) as caller:
             spans = [(100 + 10 * number, 101 + 10 * number + number % 4) for number in range(20)]
-            sent = [caller.send(n % self.worker_count, SpanTask(0, *span)) for n, span in enumerate(spans)]
+            sent = [
+                caller.send(n % self.worker_count, SpanTask(0, *span))
+                for n, span in enumerate(spans)
+            ]
             for number, span in zip(sent, spans):
                 assert caller.rows(number) == [[2 * record for record in range(*span)]]
             caller.finish()
@@ -143,7 +158,10 @@ class TransportConformance(TransportRuns):
     def test_tasks_use_rows_of_other_workers(self, tmp_path: Path) -> None:
         """A message with several tasks refers to rows of earlier blocks, also those that another worker made."""
         with self.opened(tmp_path) as caller:
-            spans = [caller.send(n % self.worker_count, SpanTask(0, 100 * n, 100 * n + 8)) for n in (1, 2)]
+            spans = [
+                caller.send(n % self.worker_count, SpanTask(0, 100 * n, 100 * n + 8))
+                for n in (1, 2)
+            ]
             blocks = {number: self._block(caller, number) for number in spans}
             one, other = spans
             tasks = [GroupTask(1, ((one, 4, 8),)), GroupTask(1, ((one, 2, 4), (other, 0, 2)))]
@@ -153,7 +171,10 @@ class TransportConformance(TransportRuns):
                 assert rows == [[[208, 210, 212, 214]], [[204, 206, 400, 402]]]
 
     def test_an_error_of_an_operation_is_in_its_block(self, tmp_path: Path) -> None:
-        """The rows before the error arrive, and the error with its type and text. The worker runs further tasks."""
+        """The rows before the error arrive, and the error with its type and text.
+
+        The worker runs further tasks.
+        """
         with self.opened(tmp_path) as caller:
             failing = caller.send(0, SpanTask(0, FAILS - 2, FAILS + 1))
             further = caller.send(0, SpanTask(0, 200, 201))
@@ -165,7 +186,10 @@ class TransportConformance(TransportRuns):
             assert caller.rows(further) == [[400]]
 
     def test_a_worker_that_ends_at_a_task_is_reported(self, tmp_path: Path) -> None:
-        """The deadly message is not answered; the other workers go on, and a new worker can be started."""
+        """The deadly message is not answered.
+
+        The other workers go on, and a new worker can be started.
+        """
         with self.opened(tmp_path) as caller:
             deadly = caller.send(0, SpanTask(0, ENDS, ENDS + 1))
             caller.wait_for(lambda: 0 in caller.ended, "the end of worker 0")
@@ -177,7 +201,10 @@ class TransportConformance(TransportRuns):
             assert deadly not in caller.answers
 
     def test_a_killed_worker_ends(self, tmp_path: Path) -> None:
-        """A worker that is killed at work is reported; for an idle one, or one that has ended, `kill` is harmless."""
+        """A worker that is killed at work is reported.
+
+        For an idle one, or one that has ended, `kill` is harmless.
+        """
         with self.opened(tmp_path) as caller:
             caller.send(0, SpanTask(0, WAITS, WAITS + 1))
             caller.transport.kill(0)
@@ -199,7 +226,9 @@ class TransportConformance(TransportRuns):
                     caller.send(0, *tasks, blocks={5: block})
             caller.poll(0)
             assert caller.rows(caller.send(1, SpanTask(0, 200, 201))) == [[400]]
-            assert waiting not in caller.answers, "a call of the transport waited until a task was done"
+            assert waiting not in caller.answers, (
+                "a call of the transport waited until a task was done"
+            )
             (tmp_path / "go on").touch()
             assert caller.rows(waiting) == [[2 * WAITS]]
             caller.finish()
@@ -210,7 +239,9 @@ class TransportConformance(TransportRuns):
         try:
             caller.start(self.worker_count)
             block = self._block(caller, caller.send(0, SpanTask(0, 0, 4)))
-            [batches] = caller.rows(caller.send(self.worker_count - 1, GroupTask(1, ((3, 0, 4),)), blocks={3: block}))
+            [batches] = caller.rows(
+                caller.send(self.worker_count - 1, GroupTask(1, ((3, 0, 4),)), blocks={3: block})
+            )
             assert_equal(batches, [np.arange(4)[:, None] + np.zeros(_LARGE, np.int64)])
             assert_equal(caller.load(block), list(batches[0]))
         finally:
@@ -219,7 +250,9 @@ class TransportConformance(TransportRuns):
             block = self._block(caller, caller.send(0, SpanTask(0, 1000, 6000)))
             tasks = [GroupTask(1, ((3, row, row + 1),)) for row in range(5000)]
             found = caller.rows(caller.send(self.worker_count - 1, *tasks, blocks={3: block}))
-            assert [batch.tolist() for [batch] in found] == [[2 * record] for record in range(1000, 6000)]
+            assert [batch.tolist() for [batch] in found] == [
+                [2 * record] for record in range(1000, 6000)
+            ]
 
     def test_all_workers_may_end_with_the_process_that_makes_them(self, tmp_path: Path) -> None:
         """After `AllEnded` and `restart`, new workers can be started."""
@@ -269,7 +302,10 @@ class TransportConformance(TransportRuns):
         assert not left, described(left)
 
     def test_a_pipeline_that_cannot_be_pickled_is_an_error(self) -> None:
-        """What cannot be pickled is named at once; what cannot be unpickled raises its error in `poll`."""
+        """What cannot be pickled is named at once.
+
+        What cannot be unpickled raises its error in `poll`.
+        """
         self.need_workers_elsewhere()
         lock = threading.Lock()
         with pytest.raises(PicklingError, match="lock"):

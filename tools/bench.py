@@ -1,4 +1,4 @@
-"""The command `headrace bench PROGRAM.py[:name]`: say what the training step of a program waits for.
+"""The command `headrace bench PROGRAM.py[:name]`: tell what a program's training step waits for.
 
 The verdict goes to standard output. What the program prints is dropped, unless `--show-output` is
 given. With a name, batches are taken from that loader. Without a name, the program runs as in a
@@ -41,7 +41,9 @@ def bench(options: argparse.Namespace) -> int:
         ProgramError: the program fails, has no loader or no loop, or takes too few steps in time.
     """
     if options.html is not None and options.html == options.timeline:
-        raise OutputError(f"--html and --timeline are both {options.html}. Pass two different files.")
+        raise OutputError(
+            f"--html and --timeline are both {options.html}. Pass two different files."
+        )
     if options.html is not None:
         check_matplotlib()
     wanted = [check_writable(path) for path in (options.html, options.timeline) if path is not None]
@@ -62,9 +64,20 @@ def bench(options: argparse.Namespace) -> int:
 def _diagnosed(program: Program, options: argparse.Namespace) -> Diagnosis:
     arguments, quiet = options.after_dashes, io.StringIO()
     with contextlib.ExitStack() as stack:
-        for redirect in (contextlib.redirect_stdout, contextlib.redirect_stderr) if not options.show_output else ():
+        for redirect in (
+            (contextlib.redirect_stdout, contextlib.redirect_stderr)
+            if not options.show_output
+            else ()
+        ):
             stack.enter_context(redirect(quiet))
         if program.name is None:
-            return diagnosed_program(program, arguments, options.steps, options.seconds, options.step_seconds)
+            return diagnosed_program(
+                program, arguments, options.steps, options.seconds, options.step_seconds
+            )
         with program.loader(arguments) as loader, program_errors(program.path):
-            return diagnose(loader, steps=options.steps, step_seconds=options.step_seconds, seconds=options.seconds)
+            return diagnose(
+                loader,
+                steps=options.steps,
+                step_seconds=options.step_seconds,
+                seconds=options.seconds,
+            )

@@ -1,4 +1,4 @@
-"""Describe and compare checkpoints: state files, or folders that contain them, as Orbax writes them."""
+"""Describe and compare checkpoints: state files, or folders with them, as of Orbax."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from ..loader.state.kept import Kept
 from ..loader.state.schema import LoaderState
 from ..samplers.protocol import ENDLESS
 
-MOST_NAMED = 1000  # largest number of missing files that are listed: a file's name may state any number of processes
+# largest number of missing files that are listed: a file's name may state any number of processes
+MOST_NAMED = 1000
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Checkpoint:
     Attributes:
         path: path of the folder, or of the only file.
         states: the states, in the order of their shards.
-        missing: names of the files, at most 1,000, that the folder lacks, each with the state of one process.
+        missing: names of the files, at most 1,000, that the folder lacks, each with the state of
+            one process.
     """
 
     path: Path
@@ -46,8 +48,8 @@ class Checkpoint:
         """
         if self.missing:
             raise CheckpointError(
-                f"{shorten(self.path)} has no {first_few(self.missing)}, so the states of some processes are "
-                "missing. Pass the folder of a complete checkpoint."
+                f"{shorten(self.path)} has no {first_few(self.missing)}, so the states of some "
+                "processes are missing. Pass the folder of a complete checkpoint."
             )
 
     @property
@@ -63,7 +65,10 @@ class Checkpoint:
             values = (f"{name} {value}" for name, value in first[part].items())
             lines.append(f"{part}: {', '.join(values)}")
         sizes, operations = first["batch_sizes"], first["operations"]
-        lines.append(f"operations: {len(operations)} ({', '.join(map(str, operations))}), batch sizes {sizes}")
+        lines.append(
+            f"operations: {len(operations)} ({', '.join(map(str, operations))}), batch sizes "
+            f"{sizes}"
+        )
         lines += [f"missing: {first_few(self.missing)}"] if self.missing else []
         return "\n  ".join([f"{self.path}:", *lines])
 
@@ -75,25 +80,36 @@ class Checkpoint:
             "step": self.step,
             "epoch": _joined(map(_epoch, self.states)),
             "records_seen": _records_seen(self.states),
-            **{label.replace(" ", "_"): values for label, (_, values) in _kept(self.states).told.items()},
-            "states": [dict(zip(("shard", "shards", "step", "local_position"), place)) for place in places],
+            **{
+                label.replace(" ", "_"): values
+                for label, (_, values) in _kept(self.states).told.items()
+            },
+            "states": [
+                dict(zip(("shard", "shards", "step", "local_position"), place)) for place in places
+            ],
             "missing": list(self.missing),
             **first.identity.labelled,
         }
 
 
 def inspect(options: argparse.Namespace) -> int:
-    """Run the command `headrace checkpoint inspect`: print the checkpoints. Return the exit status, 0.
+    """Run the command `headrace checkpoint inspect`: print the checkpoints.
+
+    Return the exit status, 0.
 
     Args:
         options: parsed arguments of the command line.
 
     Raises:
-        CheckpointError: after printing, if states of a checkpoint are missing; before, if there is no
-            checkpoint, or a state cannot be read.
+        CheckpointError: after printing, if states of a checkpoint are missing; before, if there is
+            no checkpoint, or a state cannot be read.
     """
     found = list(checkpoints(options.path))
-    print(json.dumps([each.to_dict() for each in found]) if options.json else "\n\n".join(map(str, found)))
+    print(
+        json.dumps([each.to_dict() for each in found])
+        if options.json
+        else "\n\n".join(map(str, found))
+    )
     sys.stdout.flush()  # what is there is told before what is not
     for each in found:
         each.check_complete()
@@ -101,7 +117,9 @@ def inspect(options: argparse.Namespace) -> int:
 
 
 def print_differences(options: argparse.Namespace) -> int:
-    """Run the command `headrace checkpoint diff`. Return its exit status: 1 if the checkpoints differ, else 0.
+    """Run the command `headrace checkpoint diff`.
+
+    Return its exit status: 1 if the checkpoints differ, else 0.
 
     Args:
         options: parsed arguments of the command line.
@@ -120,7 +138,8 @@ def print_differences(options: argparse.Namespace) -> int:
 def compared(one: Path, two: Path) -> list[str]:
     """Compare two checkpoints. Return a text for each difference; an empty list if none is found.
 
-    Compared are places in the stream, histories, and descriptions of sources, orders and operations.
+    Compared are places in the stream, histories, and descriptions of sources, orders and
+    operations.
 
     Raises:
         CheckpointError: a path contains no checkpoint or several, or lacks the states of some
@@ -139,12 +158,12 @@ def compared(one: Path, two: Path) -> list[str]:
 
 
 def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
-    """Return the states of the checkpoint at a path: a file, or a folder with one file for each process.
+    """Return the states of the checkpoint at a path: a file, or a folder with a file per process.
 
     Args:
         path: the path. With `step`, it may also be a folder of several checkpoints.
-        step: of several checkpoints, use the last one that is not after this step; if all are after it, the
-            first one. None: there must be only one.
+        step: of several checkpoints, use the last one that is not after this step; if all are after
+            it, the first one. None: there must be only one.
 
     Raises:
         CheckpointError: there is no checkpoint, there are several, or the states of some processes
@@ -152,19 +171,23 @@ def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
     """
     found = list(checkpoints(path))
     if step is not None:
-        nearest = max((each.step for each in found if each.step <= step), default=min(each.step for each in found))
+        nearest = max(
+            (each.step for each in found if each.step <= step),
+            default=min(each.step for each in found),
+        )
         found = [each for each in found if each.step == nearest]
     if len(found) != 1:
         paths = first_few([each.path for each in found])
         raise CheckpointError(
-            f"{shorten(path)} contains {len(found)} checkpoints ({paths}). Pass the path of one of them."
+            f"{shorten(path)} contains {len(found)} checkpoints ({paths}). Pass the path of one of "
+            "them."
         )
     found[0].check_complete()
     return found[0].states
 
 
 def checkpoints(path: Path) -> Iterator[Checkpoint]:
-    """Yield the checkpoints in the folder at a path and in all folders inside it, or the one file at the path.
+    """Yield the checkpoints in the folder at a path and all folders in it, or the file there.
 
     Raises:
         CheckpointError: there is no checkpoint, or a state cannot be read.
@@ -175,25 +198,40 @@ def checkpoints(path: Path) -> Iterator[Checkpoint]:
     files = sorted(file for file in path.rglob("process_*-of-*.json") if process_of(file))
     if not path.exists():
         raise CheckpointError(
-            f"there is no file or folder {shorten(path)}. Pass the path of a saved state or checkpoint."
+            f"there is no file or folder {shorten(path)}. Pass the path of a saved state or "
+            "checkpoint."
         )
     if not files:
         raise CheckpointError(
-            f"{shorten(path)} contains no files process_<i>-of-<n>.json, which states are saved in. Pass the folder of a "
-            "checkpoint, or a state file."
+            f"{shorten(path)} contains no files process_<i>-of-<n>.json, which states are saved "
+            "in. Pass the folder of a checkpoint, or a state file."
         )
     sets: dict[tuple[Path, int], list[Path]] = {}
     for file in files:
         sets.setdefault((file.parent, (process_of(file) or (0, 0))[1]), []).append(file)
-    for (folder, count), members in sorted(sets.items(), key=lambda item: (_numbered(item[0][0]), item[0][1])):
-        states, there = sorted(map(_read, members), key=lambda state: state.shard), set(map(process_of, members))
-        names = (f"process_{index}-of-{count}.json" for index in range(count) if (index, count) not in there)
+    for (folder, count), members in sorted(
+        sets.items(), key=lambda item: (_numbered(item[0][0]), item[0][1])
+    ):
+        states, there = (
+            sorted(map(_read, members), key=lambda state: state.shard),
+            set(map(process_of, members)),
+        )
+        names = (
+            f"process_{index}-of-{count}.json"
+            for index in range(count)
+            if (index, count) not in there
+        )
         yield Checkpoint(folder, states, tuple(islice(names, MOST_NAMED)))
 
 
 def _numbered(path: Path) -> list[Any]:
-    """Return a sort key for paths, with which folders that are named by a number sort by its value: "9" before "10"."""
-    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in path.parts]
+    """Return a sort key for paths.
+
+    Folders that are named by a number sort by its value: "9" before "10".
+    """
+    return [
+        (not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in path.parts
+    ]
 
 
 def _read(file: Path) -> LoaderState:
@@ -206,18 +244,32 @@ def _read(file: Path) -> LoaderState:
 
 
 def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
-    """Return facts about the states of a checkpoint in words: a dict of a subject, such as "epoch", to its value."""
+    """Return facts about the states of a checkpoint in words.
+
+    It is a dict of a subject, such as "epoch", to its value.
+    """
     first, lineage = states[0], states[0].history.shards[0]
-    earlier = [f"{len(layer)} shards" for layer in lineage.layers if isinstance(layer[0], int) and len(layer) > 1]
+    earlier = [
+        f"{len(layer)} shards"
+        for layer in lineage.layers
+        if isinstance(layer[0], int) and len(layer) > 1
+    ]
     seen = f"{_records_seen(states):,}{', or left out' if first.kept.skipped else ''}"
-    seen += "" if len(states) == first.shard[1] else f", by {len(states)} of {first.shard[1]} shards"
+    seen += (
+        "" if len(states) == first.shard[1] else f", by {len(states)} of {first.shard[1]} shards"
+    )
     return {
         "step": _joined(f"{state.step:,}" for state in states),
         "epoch": _joined(map(_epoch, states)),
         "records seen": seen,
         "shards": str(first.shard[1]),
-        "order": f"what {', then '.join(earlier) or 'earlier runs'} left" if lineage.layers else "from the start",
-        **{label: _joined(state.kept.told[label][0] for state in states) for label in first.kept.told},
+        "order": f"what {', then '.join(earlier) or 'earlier runs'} left"
+        if lineage.layers
+        else "from the start",
+        **{
+            label: _joined(state.kept.told[label][0] for state in states)
+            for label in first.kept.told
+        },
     }
 
 
@@ -227,7 +279,10 @@ def _kept(states: Sequence[LoaderState]) -> Kept:
 
 
 def _records_seen(states: Sequence[LoaderState]) -> int:
-    """Return how many records these shards and all earlier runs have read. Records of skipped steps count, too."""
+    """Return how many records these shards and all earlier runs have read.
+
+    Records of skipped steps count, too.
+    """
     lineage = states[0].history.shards[0]
     return lineage.delivered + sum(state.cursor.positions[0] for state in states)
 
@@ -237,7 +292,10 @@ def _joined(words: Any) -> str:
 
 
 def _epoch(state: LoaderState) -> str:
-    """Return the epoch of a shard's next record, and how far it is through the epoch: "2 (at 31.5 %)"; or "unknown"."""
+    """Return the epoch of a shard's next record, and its place there.
+
+    For example "2 (at 31.5 %)", or "unknown".
+    """
     sampler = state.identity.order
     records = sampler.get("records") or sampler.get("length")
     if type(records) is not int or not 0 < records < ENDLESS:
@@ -247,7 +305,9 @@ def _epoch(state: LoaderState) -> str:
     within = state.history.shards[0].within_shard
     position = state.history.shards[0].positions(local if within else local * count + shard)
     epoch, place = divmod(int(position[0]) * (count if within else 1), records)
-    epoch += sampler.get("epoch", 0)  # of a loop per epoch, where positions count from its beginning
+    epoch += sampler.get(
+        "epoch", 0
+    )  # of a loop per epoch, where positions count from its beginning
     return f"{epoch:,} (at {100 * place / records:.1f} %)"
 
 

@@ -1,8 +1,9 @@
 """The command `headrace` with its subcommands, and `--version`.
 
-Results go to standard output. The exit status is 0; for `diff`, `checkpoint diff`, `verify` and `demo` 1 if there are
-differences, for `find` 1 if something was found; 1 if nobody reads the output any more; 2 for errors that are printed in
-one message, 1 for errors with a traceback; 130 after Ctrl-C.
+Results go to standard output. The exit status is 0; for `diff`, `checkpoint diff`, `verify` and
+`demo` 1 if there are differences, for `find` 1 if something was found; 1 if nobody reads the output
+any more; 2 for errors that are printed in one message, 1 for errors with a traceback; 130 after
+Ctrl-C.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(given[:end], argparse.Namespace(after_dashes=given[end + 1 :]))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names may hold what the terminal has no letters for
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # names may hold what the terminal has no letters for
     module, _, function = options.run.partition(":")
     try:
         status: int = getattr(import_module(f"{__package__}.{module}"), function)(options)
@@ -61,21 +64,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="headrace", description="Tools of headrace, the input pipeline for JAX.")
+    parser = argparse.ArgumentParser(
+        prog="headrace", description="Tools of headrace, the input pipeline for JAX."
+    )
     parser.add_argument("--version", action="version", version=f"headrace {version('headrace')}")
     tools = parser.add_subparsers(title="commands", dest="command", required=True)
     of_checkpoints: Any = None
     for words, command in _COMMANDS.items():
         group, _, name = words.rpartition(" ")
         if group and of_checkpoints is None:
-            room = tools.add_parser(group, help="inspect PATH: print checkpoints; diff ONE TWO: compare two")
+            room = tools.add_parser(
+                group, help="inspect PATH: print checkpoints; diff ONE TWO: compare two"
+            )
             of_checkpoints = room.add_subparsers(title="commands", dest="action", required=True)
         form = argparse.RawDescriptionHelpFormatter
         help_, run, options, epilog = command
-        added = (of_checkpoints if group else tools).add_parser(name, help=help_, epilog=epilog, formatter_class=form)
+        added = (of_checkpoints if group else tools).add_parser(
+            name, help=help_, epilog=epilog, formatter_class=form
+        )
         for flags, settings in options:
             argument: Any = added.add_argument(*flags, **settings)
-            named = not flags[0].startswith("-") or settings.get("metavar") == "FILE" or settings.get("type") is Path
+            named = (
+                not flags[0].startswith("-")
+                or settings.get("metavar") == "FILE"
+                or settings.get("type") is Path
+            )
             if named and "choices" not in settings:
                 argument.complete = _FILES
         added.set_defaults(run=run)
@@ -95,7 +108,9 @@ def _whole(least: int, text: str) -> int:
     try:
         count = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number. Pass {least} or more.") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole number. Pass {least} or more."
+        ) from None
     if count < least:
         raise argparse.ArgumentTypeError(f"{text} is too small. Pass {least} or more.")
     return count
@@ -116,7 +131,9 @@ def _positive(what: str, text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number above 0. Pass a number of {what}.")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a finite number above 0. Pass a number of {what}."
+        )
     return value
 
 
@@ -149,8 +166,12 @@ _WITH_MORE = ("bench", "convert", "diff", "find", "plan", "report", "trace")
 """Commands that accept arguments of another program after two dashes."""
 
 _JSON = _option("--json", action="store_true", help="print the result as JSON")
-_NUMBERS = _option("--json", action="store_true", help="print the numbers as JSON, for other programs")
-_OF_PROGRAM = "PROGRAM.py, or PROGRAM.py:name, the name of a loader in it or of a function that returns one"
+_NUMBERS = _option(
+    "--json", action="store_true", help="print the numbers as JSON, for other programs"
+)
+_OF_PROGRAM = (
+    "PROGRAM.py, or PROGRAM.py:name, the name of a loader in it or of a function that returns one"
+)
 _PROGRAM = _option("program", help=_OF_PROGRAM)
 _SECONDS = _number("--seconds", "seconds to measure for at most (default 60)", default=60.0)
 _RUN = _option(
@@ -164,13 +185,14 @@ _FILES = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 _OPTIONS: dict[str, Any] = {"action": "append", "default": []}
 _EXPANSION: dict[str, Any] = {"type": int, "default": MAX_EXPANSION, "metavar": "N"}
 _FORMATS = (
-    "tfrecord, tar, json_lines, csv, parquet, array_record, npy, images, huggingface or tfds; default: found from "
-    "the file names"
+    "tfrecord, tar, json_lines, csv, parquet, array_record, npy, images, huggingface or tfds; "
+    "default: found from the file names"
 )
 
 _COMMANDS = {
     "demo": _command(
-        "train on digits, kill workers and the training, resume, and check that no bit of the result differs",
+        "train on digits, kill workers and the training, resume, and check that no bit of the "
+        "result differs",
         "demo.demo:run_demo",
     ),
     "bench": _command(
@@ -180,11 +202,20 @@ _COMMANDS = {
         _count("--steps", 3, "number of steps to measure (default 100)", default=100),
         _SECONDS,
         _number(
-            "--step-seconds", "seconds that a training step takes, for a program that only makes a loader", metavar="S"
+            "--step-seconds",
+            "seconds that a training step takes, for a program that only makes a loader",
+            metavar="S",
         ),
         _NUMBERS,
-        _option("--html", type=Path, metavar="FILE", help="write a page with charts, for a browser"),
-        _option("--timeline", type=Path, metavar="FILE", help="write a timeline that ui.perfetto.dev can show"),
+        _option(
+            "--html", type=Path, metavar="FILE", help="write a page with charts, for a browser"
+        ),
+        _option(
+            "--timeline",
+            type=Path,
+            metavar="FILE",
+            help="write a timeline that ui.perfetto.dev can show",
+        ),
         _option("--show-output", action="store_true", help="show what the program prints"),
         epilog="""examples:
   headrace bench train.py                        run the program, and see what its training steps wait for
@@ -194,10 +225,16 @@ _COMMANDS = {
   headrace bench train.py:make_loader --step-seconds 0.05""",
     ),
     "plan": _command(
-        "PROGRAM.py[:name] --step-seconds S: how many workers and nodes make batches as fast as steps use them",
+        "PROGRAM.py[:name] --step-seconds S: how many workers and nodes make batches as fast as "
+        "steps use them",
         "plan:plan",
         _PROGRAM,
-        _number("--step-seconds", "seconds that a step on the accelerator takes", required=True, metavar="S"),
+        _number(
+            "--step-seconds",
+            "seconds that a step on the accelerator takes",
+            required=True,
+            metavar="S",
+        ),
         _count("--cores", 1, "cores of this machine for workers; default: all but one"),
         _count("--cores-per-node", 1, "cores of each node of a cluster (default 16)", default=16),
         _number(
@@ -214,22 +251,51 @@ _COMMANDS = {
     "convert": _command(
         "SOURCE TARGET: convert data to files whose records can be read in any order",
         "conversions:convert_files",
-        _option("source", nargs="+", help="files, globs, folders or URLs; or the name of a TFDS dataset"),
+        _option(
+            "source", nargs="+", help="files, globs, folders or URLs; or the name of a TFDS dataset"
+        ),
         _option("target", help="the folder to write to"),
-        _option("--to", choices=["array_record", "bytes", "parquet", "tokens"], default="array_record"),
+        _option(
+            "--to", choices=["array_record", "bytes", "parquet", "tokens"], default="array_record"
+        ),
         _option("--from", dest="source_format", metavar="FORMAT", help=_FORMATS),
         _option("--split", help="split of a TFDS or Hugging Face dataset, such as train"),
-        _option("--shards", type=int, metavar="N", help="number of files to write; default: one for each input file"),
-        _option("--workers", type=int, metavar="N", help="number of processes; default: one for each core"),
-        _option("--on-error", choices=["fail", "skip"], default="fail", help="skip: leave out damaged records"),
-        _option("--decode", choices=["bytes", "example", "json"], help="how to decode records that are bytes"),
+        _option(
+            "--shards",
+            type=int,
+            metavar="N",
+            help="number of files to write; default: one for each input file",
+        ),
+        _option(
+            "--workers",
+            type=int,
+            metavar="N",
+            help="number of processes; default: one for each core",
+        ),
+        _option(
+            "--on-error",
+            choices=["fail", "skip"],
+            default="fail",
+            help="skip: leave out damaged records",
+        ),
+        _option(
+            "--decode",
+            choices=["bytes", "example", "json"],
+            help="how to decode records that are bytes",
+        ),
         _option(
             "--encode",
             choices=["example", "json"],
             help="how to turn other records into bytes, for --to array_record and --to bytes",
         ),
-        _option("--tokenizer", metavar="FILE", help="tokenizer file of the library tokenizers, for --to tokens"),
-        _option("--column", metavar="NAME", help="column or field that has the text, for --to tokens"),
+        _option(
+            "--tokenizer",
+            metavar="FILE",
+            help="tokenizer file of the library tokenizers, for --to tokens",
+        ),
+        _option(
+            "--column", metavar="NAME", help="column or field that has the text, for --to tokens"
+        ),
         _option(
             "--option",
             **_OPTIONS,
@@ -247,9 +313,14 @@ _COMMANDS = {
             help="keys of records to leave out: a text file with one key on each line, or .npy",
         ),
         _option(
-            "--lengths", metavar="FIELD", help="also write the lengths of this field's values; bytes: of whole records"
+            "--lengths",
+            metavar="FIELD",
+            help="also write the lengths of this field's values; bytes: of whole records",
         ),
-        _option("--runner", help="runner of Apache Beam that does the work; give Beam's own options last, after --"),
+        _option(
+            "--runner",
+            help="runner of Apache Beam that does the work; give Beam's own options last, after --",
+        ),
         epilog="""examples:
   headrace convert 'data/train.tfrecord*' out                        write an ArrayRecord file for each file
   headrace convert data/text.jsonl.gz out --to tokens --tokenizer tokenizer.json --column text
@@ -265,10 +336,16 @@ A conversion that was stopped continues when the same command is run again.""",
     "trace": _command(
         "[CHECKPOINT] PROGRAM.py[:name]: print the records of a step's batch, with their files",
         "provenance.commands:print_trace",
-        _option("checkpoint", nargs="?", help="a state file, or a folder of these; default: the beginning of a run"),
+        _option(
+            "checkpoint",
+            nargs="?",
+            help="a state file, or a folder of these; default: the beginning of a run",
+        ),
         _PROGRAM,
         _count("--step", 0, "number of the step, counted from 0", required=True),
-        _count("--shards", 1, "number of shards that resume; default: as many as saved the checkpoint"),
+        _count(
+            "--shards", 1, "number of shards that resume; default: as many as saved the checkpoint"
+        ),
         _option("--epochs", action="store_true", help="the training loop is over loader.epochs()"),
         _option(
             "--no-strict",
@@ -284,14 +361,25 @@ A conversion that was stopped continues when the same command is run again.""",
   headrace trace --run checkpoints/1200/loader train.py --step 1234 -- --data /data      a loader inside main()""",
     ),
     "find": _command(
-        "[CHECKPOINT] PROGRAM.py[:name] --omitted: check that no omitted record was or will be read since a step",
+        "[CHECKPOINT] PROGRAM.py[:name] --omitted: check that no omitted record was or will be "
+        "read since a step",
         "provenance.commands:print_omitted",
-        _option("checkpoint", nargs="?", help="a state file, or a folder of these; default: the beginning of a run"),
+        _option(
+            "checkpoint",
+            nargs="?",
+            help="a state file, or a folder of these; default: the beginning of a run",
+        ),
         _PROGRAM,
         _option("--omitted", action="store_true", required=True, help="look for omitted records"),
-        _option("--keys", metavar="FILE", help="file with the keys to look for; default: those that the program omits"),
+        _option(
+            "--keys",
+            metavar="FILE",
+            help="file with the keys to look for; default: those that the program omits",
+        ),
         _count("--since", 0, "number of the first step to check (default 0)", default=0),
-        _count("--shards", 1, "number of shards that resume; default: as many as saved the checkpoint"),
+        _count(
+            "--shards", 1, "number of shards that resume; default: as many as saved the checkpoint"
+        ),
         _option(
             "--no-strict",
             action="store_true",
@@ -302,15 +390,20 @@ A conversion that was stopped continues when the same command is run again.""",
         epilog="The exit status is 1 if such a record was or will be read.",
     ),
     "report": _command(
-        "[PROGRAM.py[:name]]: print what a bug report needs: versions, platform and pipeline; no data, no paths",
+        "[PROGRAM.py[:name]]: print what a bug report needs: versions, platform and pipeline; no "
+        "data, no paths",
         "report:print_report",
         _option("program", nargs="?", help=_OF_PROGRAM),
         _RUN,
     ),
     "diff": _command(
-        "ONE TWO: find the first step at which two programs or checkpoints differ; the exit status is 1 if they do",
+        "ONE TWO: find the first step at which two programs or checkpoints differ; the exit "
+        "status is 1 if they do",
         "provenance.commands:print_diff",
-        *(_option(name, help="PROGRAM.py[:name], a state file, or a folder of state files") for name in ("one", "two")),
+        *(
+            _option(name, help="PROGRAM.py[:name], a state file, or a folder of state files")
+            for name in ("one", "two")
+        ),
         _RUN,
         _JSON,
     ),
@@ -325,14 +418,18 @@ A conversion that was stopped continues when the same command is run again.""",
     "checkpoint inspect": _command(
         "PATH: print the checkpoints under a path in words",
         "checkpoints:inspect",
-        _option("path", type=Path, help="a state file, or a folder with files process_<i>-of-<n>.json"),
+        _option(
+            "path", type=Path, help="a state file, or a folder with files process_<i>-of-<n>.json"
+        ),
         _JSON,
     ),
     "checkpoint diff": _command(
         "ONE TWO: print the differences of two checkpoints; the exit status is 1 if there are any",
         "checkpoints:print_differences",
         *(
-            _option(name, type=Path, help="a state file, or a folder with files process_<i>-of-<n>.json")
+            _option(
+                name, type=Path, help="a state file, or a folder with files process_<i>-of-<n>.json"
+            )
             for name in ("one", "two")
         ),
         _JSON,

@@ -1,4 +1,4 @@
-"""Shell completion: print the script for a shell, which shtab makes from the command line parser."""
+"""Shell completion: print a shell's script, which shtab makes from the command line parser."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ def print_script(options: argparse.Namespace) -> int:
     try:
         shtab = import_module("shtab")
     except ImportError as error:
-        raise MissingExtraError('headrace completion needs shtab: pip install "headrace[completion]"') from error
+        raise MissingExtraError(
+            'headrace completion needs shtab: pip install "headrace[completion]"'
+        ) from error
     print(shtab.complete(_parser(), shell=options.shell))
     return 0

@@ -12,7 +12,9 @@ from ..errors import ConversionError
 
 
 def convert_files(options: argparse.Namespace) -> int:
-    """Run the command `headrace convert`: convert files, and print how many records were written. Return the exit status, 0.
+    """Run the command `headrace convert`: convert files, and print how many records were written.
+
+    Return the exit status, 0.
 
     Args:
         options: parsed arguments of the command line.
@@ -72,13 +74,18 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def verify_files(options: argparse.Namespace) -> int:
-    """Run the command `headrace verify`. Return its exit status: 1 if a file is wrong or missing, else 0."""
+    """Run the command `headrace verify`.
+
+    Return its exit status: 1 if a file is wrong or missing, else 0.
+    """
     wrong = verify(options.target)
     for text in wrong:
         print(text)
     if wrong:
         print(
-            "Remove what is wrong, and run the same headrace convert again: it makes what is missing.", file=sys.stderr
+            "Remove what is wrong, and run the same headrace convert again: it makes what is "
+            "missing.",
+            file=sys.stderr,
         )
     else:
         print("All files are as manifest.json says.")

@@ -1,4 +1,4 @@
-"""The command `headrace plan`: measure a program's batch, and compute how many workers hide the work on it.
+"""The command `headrace plan`: measure a batch, and compute how many workers hide its work.
 
 Batches are made and measured in one thread. No cluster is needed for the computation. Several
 things work at the same time, and a step takes as long as the slowest: the user's thread, which
@@ -90,7 +90,9 @@ class Plan:
 
     @classmethod
     def of(cls, needs: Needs, machines: Machines) -> Plan:
-        """Return a plan that hides the work, with a tenth to spare; if the network is too slow, the plan that comes closest.
+        """Return a plan that hides the work with a tenth to spare.
+
+        If the network is too slow, return the plan that comes closest.
 
         >>> decoding = Needs(work=0.4, processor=0.4, nbytes=10e6, step=0.05)
         >>> plan = Plan.of(decoding, Machines(cores=4, cores_per_node=8, bandwidth=1.25e9))
@@ -105,7 +107,10 @@ class Plan:
         return cls(needs, machines, _count(needs.work, possible), nodes, possible, possible == step)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON: the fields, the sentence, and a step's time for up to 8 nodes."""
+        """Return everything as plain values for JSON.
+
+        These are the fields, the sentence, and a step's time for up to 8 nodes.
+        """
         keys = ("nodes", "workers", "seconds", "share_waited")
         return {
             "sentence": self.sentence,
@@ -116,15 +121,27 @@ class Plan:
     def __str__(self) -> str:
         needs, machines, step = self.needs, self.machines, self.needs.step + self.needs.hand_over
         cores = machines.cores_per_node * self.nodes or machines.cores
-        rows = [("", "needed", "there is"), ("  cores at work", f"{needs.processor / step:.1f}", f"{cores}")]
+        rows = [
+            ("", "needed", "there is"),
+            ("  cores at work", f"{needs.processor / step:.1f}", f"{cores}"),
+        ]
         if self.nodes:
-            needed, there = (f"{format_bytes(rate)}/s" for rate in (needs.nbytes / step, machines.bandwidth))
+            needed, there = (
+                f"{format_bytes(rate)}/s" for rate in (needs.nbytes / step, machines.bandwidth)
+            )
             rows.append(("  network, into this machine", needed, there))
-        lines = [self.sentence, "", *(f"{name:30} {needed:>12} {there:>12}" for name, needed, there in rows)]
+        lines = [
+            self.sentence,
+            "",
+            *(f"{name:30} {needed:>12} {there:>12}" for name, needed, there in rows),
+        ]
         lines += ["", "Waits by number of workers:"]
         for nodes, workers, seconds, share in self._steps():
             where = f"on {_nodes(nodes)}" if nodes else "on this machine"
-            lines.append(f"  {workers:4} {where:18} {format_seconds(seconds):>10} a step, waits {format_share(share)}")
+            lines.append(
+                f"  {workers:4} {where:18} {format_seconds(seconds):>10} a step, waits "
+                f"{format_share(share)}"
+            )
         return "\n".join(lines)
 
     @property
@@ -133,16 +150,20 @@ class Plan:
         workers, nodes = f"{self.workers} worker{'s' * (self.workers > 1)}", _nodes(self.nodes)
         if not self.hidden:
             return (
-                f"The network is too slow for a step of {step}: a batch of {format_bytes(self.needs.nbytes)} takes "
-                f"{format_seconds(self.seconds)}, which {workers} on {nodes} keep{s} up with; send fewer bytes."
+                f"The network is too slow for a step of {step}: a batch of "
+                f"{format_bytes(self.needs.nbytes)} takes {format_seconds(self.seconds)}, which "
+                f"{workers} on {nodes} keep{s} up with; send fewer bytes."
             )
         there = f'on {nodes} of {self.machines.cores_per_node} cores, with worker_kind="ray"'
         return f"{workers} hide{s} the work of a step of {step}, {there if self.nodes else 'on this machine'}."
 
     def _steps(self) -> Iterator[tuple[int, int, float, float]]:
-        """Yield (nodes, workers, seconds of a step, share of waiting) for 0 to 8 nodes, but no more than in the plan.
+        """Yield (nodes, workers, seconds of a step, share of waiting)  per number of nodes.
 
-        There are as many workers as keep the cores busy, but at least one, and no more than in the plan.
+        There are 0 to 8 nodes, but no more than in the plan.
+
+        There are as many workers as keep the cores busy, but at least one, and no more than in the
+        plan.
         """
         for nodes in range(min(self.nodes, LISTED) + 1):
             room = self.machines.cores_per_node * nodes or self.machines.cores
@@ -179,7 +200,9 @@ def _nodes(count: int) -> str:
 
 
 def plan(options: argparse.Namespace) -> int:
-    """Run the command `headrace plan`: measure the loader of a program, and print a plan. Return the exit status, 0.
+    """Run the command `headrace plan`: measure the loader of a program, and print a plan.
+
+    Return the exit status, 0.
 
     Args:
         options: parsed arguments of the command line.
@@ -189,7 +212,11 @@ def plan(options: argparse.Namespace) -> int:
         TypeError: its loader cannot be measured.
     """
     program = Program.parsed(options.program)
-    with redirect_stdout(sys.stderr), program.loader(options.after_dashes) as loader, program_errors(program.path):
+    with (
+        redirect_stdout(sys.stderr),
+        program.loader(options.after_dashes) as loader,
+        program_errors(program.path),
+    ):
         loop = work_alone(loader, options.steps, options.seconds)
     cores = options.cores or max(loop.cores - 1, 1)  # one is for the user's thread
     machines = Machines(cores, options.cores_per_node, options.bandwidth / 8 * 1e9)
@@ -201,5 +228,10 @@ def plan(options: argparse.Namespace) -> int:
     first, *others = str(found).splitlines()
     batch = f"{loop.records:,.0f} records ({format_bytes(loop.nbytes)}) takes {format_seconds(work)} of a worker"
     reads = f", which has {loop.source.reads} reads under way" if loop.reads_ahead else ""
-    print(first, f"Measured: a batch of {batch}{reads}, {format_seconds(loop.processor)} of a core.", *others, sep="\n")
+    print(
+        first,
+        f"Measured: a batch of {batch}{reads}, {format_seconds(loop.processor)} of a core.",
+        *others,
+        sep="\n",
+    )
     return 0

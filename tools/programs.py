@@ -27,7 +27,10 @@ _NAME_A_LOADER = "Name a function without arguments that returns one"
 
 
 class FirstLoop(BaseException):
-    """Raised in a user's program to stop it before its first loop. `except Exception` in the program does not catch it."""
+    """Raised in a user's program to stop it before its first loop.
+
+    `except Exception` in the program does not catch it.
+    """
 
 
 LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader, HostLoader)
@@ -57,7 +60,9 @@ class Program:
 
     @contextmanager
     def loader(self, arguments: Sequence[str] = ()) -> Iterator[Any]:
-        """Return a context with the loader that the program defines. The program's module exists inside the context.
+        """Return a context with the loader that the program defines.
+
+        The program's module exists inside the context.
 
         Code under `if __name__ == "__main__"` is not run.
 
@@ -65,7 +70,8 @@ class Program:
             arguments: command line arguments of the program.
 
         Raises:
-            ProgramError: the program cannot be read, fails, or has no such loader; or, without a name, several.
+            ProgramError: the program cannot be read, fails, or has no such loader; or, without a
+                name, several.
         """
         with self.run(self.path.stem, arguments) as names:
             yield self._found(names)
@@ -75,7 +81,8 @@ class Program:
         """Run the program, and return a context with the names that it defines.
 
         Args:
-            module: name of its module. As `__main__`, it runs everything that it would run in a shell.
+            module: name of its module. As `__main__`, it runs everything that it would run in a
+                shell.
             arguments: its command line arguments.
 
         Raises:
@@ -87,7 +94,9 @@ class Program:
 
     @contextmanager
     def first_loop(self, arguments: Sequence[str]) -> Iterator[Any]:
-        """Run the program as in a shell up to its first loop, and return a context with the loop's iterator or feeder.
+        """Run the program as in a shell up to its first loop.
+
+        Return a context with the loop's iterator or feeder.
 
         The iterator is closed at the end of the context.
 
@@ -111,8 +120,9 @@ class Program:
                 raise
         if not loops:
             raise ProgramError(
-                f"{self.path} ended without taking a batch from a loader of headrace. Leave --run out, and name a loader of "
-                f"the program, or a function that returns one: {self.path}:name."
+                f"{self.path} ended without taking a batch from a loader of headrace. Leave --run "
+                "out, and name a loader of the program, or a function that returns one: "
+                f"{self.path}:name."
             )
         try:
             yield loops[0]
@@ -133,11 +143,14 @@ class Program:
                 code = compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True)
             except FileNotFoundError:
                 raise ProgramError(
-                    f"there is no file {self.path}. Pass the path of a program, PROGRAM.py, or PROGRAM.py:name."
+                    f"there is no file {self.path}. Pass the path of a program, PROGRAM.py, or "
+                    "PROGRAM.py:name."
                 ) from None
             except OSError as error:
                 remedy = remedy_for(error, "Pass the path of a Python file that you may read")
-                raise ProgramError(f"{self.path} cannot be read: {error.strerror or error}. {remedy}.") from error
+                raise ProgramError(
+                    f"{self.path} cannot be read: {error.strerror or error}. {remedy}."
+                ) from error
             exec(code, vars(own))
 
     def _found(self, names: Mapping[str, Any]) -> Any:
@@ -146,7 +159,9 @@ class Program:
         remedy = f"{advice}: {self.path}:{known[-1] if known else 'name'}."
         if self.name is None:
             if len(known) != 1:
-                raise ProgramError(f"{self.path} has {len(known) or 'no'} loaders at its top level. {remedy}")
+                raise ProgramError(
+                    f"{self.path} has {len(known) or 'no'} loaders at its top level. {remedy}"
+                )
             return names[known[0]]
         if self.name not in names:
             raise ProgramError(f"{self.path} has no name {self.name} at its top level. {remedy}")
@@ -157,18 +172,24 @@ class Program:
                     inspect.signature(found).bind()
                 except TypeError as error:
                     raise ProgramError(
-                        f"{self.path}:{self.name} needs arguments ({shorten(error)}). Name a loader, or a function "
-                        "without arguments that returns one."
+                        f"{self.path}:{self.name} needs arguments ({shorten(error)}). Name a "
+                        "loader, or a function without arguments that returns one."
                     ) from None
             with program_errors(self.path):
                 found, verb = found(), "returns"
         if not isinstance(found, LOADERS):
-            raise ProgramError(f"{self.path}:{self.name} {verb} {a_kind_of(found)}, which is not a loader. {remedy}")
+            raise ProgramError(
+                f"{self.path}:{self.name} {verb} {a_kind_of(found)}, which is not a loader. "
+                f"{remedy}"
+            )
         return found
 
 
 def loaders_in(names: Mapping[str, Any]) -> list[str]:
-    """Return the names of all loaders in a dict from names to values. A loader with several names is listed once."""
+    """Return the names of all loaders in a dict from names to values.
+
+    A loader with several names is listed once.
+    """
     found: dict[int, str] = {}
     for name, value in names.items():
         if isinstance(value, LOADERS):
@@ -178,7 +199,9 @@ def loaders_in(names: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[ModuleType]:
-    """Return a context with an empty module for a program, in which `sys.argv` and `sys.path` are as in a shell.
+    """Return a context with an empty module for a program.
+
+    In it `sys.argv` and `sys.path` are as in a shell.
 
     Worker processes receive the module's definitions by value, as for every program.
 
@@ -193,7 +216,9 @@ def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modul
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[name] = own
-    known = name in cloudpickle.list_registry_pickle_by_value()  # of another program of this name, which is there, too
+    known = (
+        name in cloudpickle.list_registry_pickle_by_value()
+    )  # of another program of this name, which is there, too
     cloudpickle.register_pickle_by_value(own)
     try:
         yield own
@@ -206,7 +231,9 @@ def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modul
 
 @contextmanager
 def program_errors(path: Path) -> Iterator[None]:
-    """Return a context in which an exception of the program at `path` becomes an error with the program's line, if known.
+    """Return a context in which an exception of the program at `path` becomes an error.
+
+    The error names the program's line, if it is known.
 
     If the program exits with status 0, the context ends without an error.
 
@@ -219,15 +246,26 @@ def program_errors(path: Path) -> Iterator[None]:
         raise
     except SystemExit as end:
         if end.code not in (None, 0):
-            exit_status = f"the exit status {end.code}" if isinstance(end.code, int) else short_repr(end.code)
-            raise ProgramError(f"run {path} by itself first, because it ends with {exit_status}.") from end
+            exit_status = (
+                f"the exit status {end.code}" if isinstance(end.code, int) else short_repr(end.code)
+            )
+            raise ProgramError(
+                f"run {path} by itself first, because it ends with {exit_status}."
+            ) from end
     except Exception as error:
-        lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
+        lines = [
+            each.lineno
+            for each in traceback.extract_tb(error.__traceback__)
+            if each.filename == str(path)
+        ]
         at_line = f" at line {lines[-1]}" if lines else ""
-        ours = [note for note in notes_of(error) if note.startswith(_OURS)]  # where in the pipeline it was
+        ours = [
+            note for note in notes_of(error) if note.startswith(_OURS)
+        ]  # where in the pipeline it was
         in_operation = "".join(f" ({note.removeprefix(_OURS).rstrip('.')})" for note in ours[:1])
         raise ProgramError(
-            f"run {path} by itself first, because it fails{at_line}: {type(error).__name__}: {shorten(error)}{in_operation}."
+            f"run {path} by itself first, because it fails{at_line}: {type(error).__name__}: "
+            f"{shorten(error)}{in_operation}."
         ) from error
 
 

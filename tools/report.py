@@ -1,7 +1,7 @@
 """Facts for a fault report: versions, the platform, and a description of a pipeline.
 
-They contain no data, paths or environment variables. Of the program, they have only numbers and options, and the names
-of built-in classes and of headrace's classes.
+They contain no data, paths or environment variables. Of the program, they have only numbers and
+options, and the names of built-in classes and of headrace's classes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,19 @@ from .provenance.commands import loader_of
 from .provenance.streams import Described
 
 _LIBRARIES = (
-    *("numpy", "cloudpickle", "optree", "tqdm", "jax", "jaxlib", "orbax-checkpoint", "flax", "keras", "grain", "torch"),
+    *(
+        "numpy",
+        "cloudpickle",
+        "optree",
+        "tqdm",
+        "jax",
+        "jaxlib",
+        "orbax-checkpoint",
+        "flax",
+        "keras",
+        "grain",
+        "torch",
+    ),
     *(
         "pyarrow",
         "array-record",
@@ -39,7 +51,9 @@ _OF_EXECUTION = ("worker_kind", "worker_count", "worker_buffer_size", "timeout",
 
 
 def print_report(options: argparse.Namespace) -> int:
-    """Run the command `headrace report`: print facts about the machine and the pipeline. Return the exit status, 0.
+    """Run the command `headrace report`: print facts about the machine and the pipeline.
+
+    Return the exit status, 0.
 
     Args:
         options: parsed arguments of the command line.
@@ -90,7 +104,9 @@ def _about_execution(description: Any) -> Iterator[str]:
 
 
 def _kind(thing: Any) -> str:
-    """Return the name of an object's class if the class is built in or headrace's; else "a class of the program".
+    """Return the name of an object's class if the class is built in or headrace's.
+
+    For other classes return "a class of the program".
 
     >>> _kind([]), _kind(Program("train.py")), _kind(argparse.Namespace())
     ('list', 'Program', 'a class of the program')

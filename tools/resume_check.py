@@ -1,4 +1,7 @@
-"""Run and resume a loader several times. If the stream differs, look for the first operation with other results."""
+"""Run and resume a loader several times.
+
+If the stream differs, look for the first operation with other results.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ from ..operations.trees import flatten
 
 Loader: TypeAlias = "LoaderMethods | MapDataset[Any] | IterMethods[Any]"
 
-RESUMED_WITH_WORKERS = 4  # number of resumes with worker processes: starting them takes a third of a second
+RESUMED_WITH_WORKERS = (
+    4  # number of resumes with worker processes: starting them takes a third of a second
+)
 # Chosen: a few records may agree by chance.
 RECORDS_MORE = 100
 """Number of records after the first difference with which operations are tested."""
@@ -51,15 +56,19 @@ class ResumeReport:
     worker_counts: tuple[int, ...]
 
 
-def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int] = (0, 2)) -> ResumeReport:
-    """Check that a pipeline gives the same stream, bit for bit, wherever it is resumed and with any number of workers.
+def check_resume(
+    loader: Loader, *, steps: int = 20, worker_counts: Sequence[int] = (0, 2)
+) -> ResumeReport:
+    """Check that a pipeline gives the same stream, bit for bit.
 
-    The first `steps` elements are made once, a second time with the same operations, and then with each
-    of `worker_counts`. The stream is then resumed many times, and two elements are compared each
-    time: without workers at every step; with workers at four steps, because workers take time to
-    start. All runs but the first two use fresh copies of the operations, made by cloudpickle (if it can
-    copy them), as a restarted program does. So the check finds state that operations keep between calls.
-    The same records are read several times. Of arrays, only checksums are stored.
+    It must do so wherever it is resumed, and with any number of workers.
+
+    The first `steps` elements are made once, a second time with the same operations, and then with
+    each of `worker_counts`. The stream is then resumed many times, and two elements are compared
+    each time: without workers at every step; with workers at four steps, because workers take time
+    to start. All runs but the first two use fresh copies of the operations, made by cloudpickle (if
+    it can copy them), as a restarted program does. So the check finds state that operations keep
+    between calls. The same records are read several times. Of arrays, only checksums are stored.
 
     Args:
         loader: a `DataLoader`, a `MapDataset` or an `IterDataset`. Its own `worker_count` is not
@@ -72,11 +81,11 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
         What was compared and found equal.
 
     Raises:
-        TypeError: `loader` is none of these, for example an iterator; or another argument has a wrong
-            type.
+        TypeError: `loader` is none of these, for example an iterator; or another argument has a
+            wrong type.
         ValueError: `steps` is below 1, or a number of workers is negative.
-        NotDeterministicError: something differs. If this can be found out, the message names the source, or
-            the first operation that gives other results for the same records.
+        NotDeterministicError: something differs. If this can be found out, the message names the
+            source, or the first operation that gives other results for the same records.
 
     >>> import headrace
     >>> headrace.check_resume(headrace.load(range(100), shuffle=True, seed=1, batch_size=8), steps=5, worker_counts=[0])
@@ -85,10 +94,12 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
     steps = whole_number("steps", steps, 1, None, "the number of elements to test with")
     if not isinstance(worker_counts, Iterable):
         raise TypeError(
-            f"worker_counts={short_repr(worker_counts)} is not a list. Pass a list of numbers of workers, [0, 2]."
+            f"worker_counts={short_repr(worker_counts)} is not a list. Pass a list of numbers of "
+            "workers, [0, 2]."
         )
     counts = tuple(
-        whole_number("worker_counts", count, 0, None, "numbers of workers, [0, 2]") for count in worker_counts
+        whole_number("worker_counts", count, 0, None, "numbers of workers, [0, 2]")
+        for count in worker_counts
     )
     checked = description_of(loader, "check_resume")
     used = _fresh(checked.pipeline)
@@ -116,16 +127,23 @@ def description_of(loader: Any, function: str) -> LoaderDescription:
     """
     dataset = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
     if not isinstance(dataset, (LoaderMethods, IterMethods)):
-        loader_or_dataset = "the loader of this iterator" if hasattr(loader, "get_state") else "a loader, or a dataset"
+        loader_or_dataset = (
+            "the loader of this iterator"
+            if hasattr(loader, "get_state")
+            else "a loader, or a dataset"
+        )
         raise TypeError(
-            f"{function}({short_repr(loader)}): {a_kind_of(loader)} is not a loader. Pass {loader_or_dataset}: "
-            f"{function} makes its own iterators."
+            f"{function}({short_repr(loader)}): {a_kind_of(loader)} is not a loader. Pass "
+            f"{loader_or_dataset}: {function} makes its own iterators."
         )
     return dataset.loader_description
 
 
 def _opened(loader: LoaderDescription, workers: int, pipeline: Pipeline) -> DataLoaderIterator:
-    """Return an iterator over `pipeline`, with `workers` worker processes and all other options of `loader`."""
+    """Return an iterator over `pipeline`, with `workers` worker processes.
+
+    All other options are those of `loader`.
+    """
     execution = dataclasses.replace(loader.execution, worker_count=workers)
     return DataLoaderIterator(pipeline, execution, loader.max_errors, loader.skipped_steps)
 
@@ -177,12 +195,14 @@ class _Unpickler(pickle.Unpickler):
         return self._shared[number]
 
 
-def _first_run(loader: LoaderDescription, pipeline: Pipeline, steps: int) -> tuple[list[Any], list[bytes]]:
-    """Run the first `steps` steps of a pipeline without workers, with the other options of the loader.
+def _first_run(
+    loader: LoaderDescription, pipeline: Pipeline, steps: int
+) -> tuple[list[Any], list[bytes]]:
+    """Run the first `steps` steps of a pipeline without workers, with the loader's other options.
 
     Returns:
-        Checksums of the elements, and the state before each element. If the stream ends before `steps`
-        elements, there is one more checksum, for its end.
+        Checksums of the elements, and the state before each element. If the stream ends before
+        `steps` elements, there is one more checksum, for its end.
     """
     checksums, states = [], []
     with _opened(loader, 0, pipeline) as iterator:
@@ -197,7 +217,12 @@ def _first_run(loader: LoaderDescription, pipeline: Pipeline, steps: int) -> tup
 
 
 def _compare(
-    loader: LoaderDescription, expected: list[Any], iterator: DataLoaderIterator, start: int, count: int, workers: int
+    loader: LoaderDescription,
+    expected: list[Any],
+    iterator: DataLoaderIterator,
+    start: int,
+    count: int,
+    workers: int,
 ) -> None:
     for step in range(start, min(start + count, len(expected))):
         element = next(iterator, _MISSING)
@@ -205,7 +230,8 @@ def _compare(
             with_workers = f", with worker_count={workers}" if workers else ""
             what_differs = _culprit(loader, step, workers)
             raise NotDeterministicError(
-                f"element {step} differs when it is read a second time{with_workers}: {what_differs}"
+                f"element {step} differs when it is read a second time{with_workers}: "
+                f"{what_differs}"
             )
 
 
@@ -223,10 +249,16 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
 
     def part_of(count: int) -> Pipeline:
         """Return the pipeline with the first `count` operations, as fresh copies."""
-        return _fresh(dataclasses.replace(with_operations(whole, whole.operations[:count]), snapshot=None))
+        return _fresh(
+            dataclasses.replace(with_operations(whole, whole.operations[:count]), snapshot=None)
+        )
 
-    def run(part: Pipeline, workers: int = 0, state: bytes | None = None) -> tuple[list[tuple[Any, str]], list[bytes]]:
-        """Run a part of the pipeline, from a state or from the beginning, and stop 100 records after the first difference.
+    def run(
+        part: Pipeline, workers: int = 0, state: bytes | None = None
+    ) -> tuple[list[tuple[Any, str]], list[bytes]]:
+        """Run a part of the pipeline, from a state or from the beginning.
+
+        Stop 100 records after the first difference.
 
         Args:
             part: the part.
@@ -234,8 +266,8 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
             state: the state; None for the beginning.
 
         Returns:
-            The elements, each as a checksum and a text with the keys of its records; and the states before them
-            (and the last state, if the stream ended).
+            The elements, each as a checksum and a text with the keys of its records; and the states
+            before them (and the last state, if the stream ended).
         """
         made: list[tuple[Any, str]] = []
         with _opened(loader, workers, part) as iterator:
@@ -253,8 +285,13 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
     for count in range(len(whole.operations) + 1):
         used = part_of(count)
         first, states = run(used)
-        again = (run(part, places)[0] for part, places in [(used, 0), *((part_of(count), n) for n in {0, workers})])
-        resumed = ((first[at:], run(part_of(count), 0, states[at])[0]) for at in [len(first) // 2] if first)
+        again = (
+            run(part, places)[0]
+            for part, places in [(used, 0), *((part_of(count), n) for n in {0, workers})]
+        )
+        resumed = (
+            (first[at:], run(part_of(count), 0, states[at])[0]) for at in [len(first) // 2] if first
+        )
         for expected, found in chain(((first, made) for made in again), resumed):
             keys = _difference(expected, found)
             if keys is not None:
@@ -262,8 +299,9 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
                 return _accusation(whole.operations, count, keys, in_place)
         given = first
     return (
-        "each operation on its own gives the same a second time, so that one of them must depend on what ran before it. "
-        "Look for values that calls share: global variables, attributes, or arrays that are changed in place."
+        "each operation on its own gives the same a second time, so that one of them must depend "
+        "on what ran before it. Look for values that calls share: global variables, attributes, or "
+        "arrays that are changed in place."
     )
 
 
@@ -273,18 +311,25 @@ def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool
     told = f"operation {count - 1}, {short_repr(operations[count - 1])},"
     if in_place:
         return (
-            f"{told} changes {keys} in place. The source keeps its records, and gives the changed ones the next time: return "
-            "new ones, {**record, …}, array * 2, or change a copy."
+            f"{told} changes {keys} in place. The source keeps its records, and gives the changed "
+            "ones the next time: return new ones, {**record, …}, array * 2, or change a copy."
         )
     return (
         f"{told} gave another result for {keys}. Draw random numbers from the generator of a "
-        "RandomMapTransform, keep nothing from one call to the next, and depend neither on time, process nor hash()."
+        "RandomMapTransform, keep nothing from one call to the next, and depend neither on time, "
+        "process nor hash()."
     )
 
 
 def _format_keys(records: Any) -> str:
     if isinstance(records, dict):
-        return first_few([f"{_format_keys(keys)} of {short_repr(part)}" for part, keys in records.items() if len(keys)])
+        return first_few(
+            [
+                f"{_format_keys(keys)} of {short_repr(part)}"
+                for part, keys in records.items()
+                if len(keys)
+            ]
+        )
     keys = ", ".join(map(str, records[:8].tolist())) + (", …" if len(records) > 8 else "")
     return f"record {keys}" if len(records) == 1 else f"records {keys}"
 
@@ -294,7 +339,9 @@ def _position(iterator: DataLoaderIterator) -> int:
 
 
 def _difference(one: list[tuple[Any, str]], two: list[tuple[Any, str]]) -> str | None:
-    """Compare the elements of two runs. Return the keys, as text, of the records in the first element that differs.
+    """Compare the elements of two runs.
+
+    Return the keys, as text, of the records in the first element that differs.
 
     The result is None if all elements are equal.
     """
@@ -306,11 +353,18 @@ def _difference(one: list[tuple[Any, str]], two: list[tuple[Any, str]]) -> str |
 
 def _some(numbers: range, count: int) -> list[int]:
     """Return `count` of the numbers, evenly spread, or all if there are fewer."""
-    return [numbers[index * len(numbers) // count] for index in range(count)] if len(numbers) > count else list(numbers)
+    return (
+        [numbers[index * len(numbers) // count] for index in range(count)]
+        if len(numbers) > count
+        else list(numbers)
+    )
 
 
 def _checksum(element: Any) -> Any:
-    """Return a value that is equal for elements that are equal bit for bit. Of plain arrays, it has only checksums."""
+    """Return a value that is equal for elements that are equal bit for bit.
+
+    Of plain arrays, it has only checksums.
+    """
     leaves, structure = flatten(element)
     return str(structure), [_checksum_of_leaf(leaf) for leaf in leaves]
 
@@ -319,7 +373,9 @@ def _checksum_of_leaf(leaf: Any) -> Any:
     if isinstance(leaf, (np.ndarray, np.generic)) and not leaf.dtype.hasobject:
         content = np.ascontiguousarray(leaf).tobytes()
         return str(leaf.dtype), leaf.shape, hashlib.blake2b(content).digest()
-    return type(leaf).__qualname__, leaf if isinstance(leaf, (bool, int, str, bytes)) else _Opaque(leaf)
+    return type(leaf).__qualname__, leaf if isinstance(leaf, (bool, int, str, bytes)) else _Opaque(
+        leaf
+    )
 
 
 class _Opaque:
@@ -343,7 +399,9 @@ class _Opaque:
 
 
 def _pickled(value: Any) -> bytes:
-    """Return the pickle of a copy of an object that was pickled and unpickled; its class name if it cannot be pickled.
+    """Return the pickle of a copy of an object that was pickled and unpickled.
+
+    Return its class name if it cannot be pickled.
 
     An object and its unpickled copy may have different pickles; two copies have the same.
     """

@@ -1,1 +1,4 @@
-"""Nodes of the tree behind a `MapDataset` chain: one node for each method call, which makes the element at any index."""
+"""Nodes of the tree behind a `MapDataset` chain.
+
+Each method call has one node, which makes the element at any index.
+"""

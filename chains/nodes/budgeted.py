@@ -35,7 +35,8 @@ from .node import Node, OfSeveral, fingerprint_of_node
 class NodeRecords:
     """The elements of a node, by epoch and place (index within the epoch).
 
-    All epochs have the same elements at the same places, except for the random numbers of random maps.
+    All epochs have the same elements at the same places, except for the random numbers of random
+    maps.
 
     Args:
         node: the node that makes the elements.
@@ -53,18 +54,24 @@ class NodeRecords:
         return fingerprint_of_node(self._node)
 
     def keys(self, places: Indices) -> Indices:
-        """Return the indices `int64[n]` of the elements at places (indices within the epoch): the places themselves."""
+        """Return the indices `int64[n]` of the elements at places (indices within the epoch).
+
+        These are the places themselves.
+        """
         return places
 
     def name_of(self, place: int) -> str:
-        """Return a text for messages that names the element at a place (index within the epoch), and its records."""
+        """Return a text that names the element at a place (index in the epoch) and its records."""
         names = [
-            f"record {used.key}{''.join(f' of {name}' for name in used.datasets)}" for used in self.made_of(0, place)
+            f"record {used.key}{''.join(f' of {name}' for name in used.datasets)}"
+            for used in self.made_of(0, place)
         ]
         return f"element {place} ({first_few(names)})"
 
     def place_of(self, key: int, count: int) -> int | None:
-        """Return the place (index within the epoch) of an element. It equals `key`, the element's index in the dataset.
+        """Return the place (index within the epoch) of an element.
+
+        It equals `key`, the element's index in the dataset.
 
         Return None if `key` is not below `count`, the number of elements in an epoch.
         """
@@ -78,10 +85,10 @@ class NodeRecords:
 
 
 class BudgetLine(Line):
-    """A line (source, order and operations for the engine) whose source has planned batches as records.
+    """A line (source, order, operations) whose source has planned batches as records.
 
-    The engine can run it with a repeat after the batches, if no operation merges several batches. It cannot run it with
-    another change of the order, such as a shuffle or a slice.
+    The engine can run it with a repeat after the batches, if no operation merges several batches.
+    It cannot run it with another change of the order, such as a shuffle or a slice.
     """
 
     @property
@@ -93,20 +100,25 @@ class BudgetLine(Line):
         return any(each.takes is not None for each in self.operations)
 
     def reordered(self, index_map: IndexMap) -> Line | None:
-        """Return the line repeated, if `index_map` is a `Repeat` that reads later epochs (`keeps_indices`).
+        """Return the line repeated, if `index_map` is a `Repeat` that reads later epochs .
 
-        Return None for another map, or if an operation merges several batches: the engine cannot run such a line.
+        Such a `Repeat` has `keeps_indices`.
+
+        Return None for another map, or if an operation merges several batches: the engine cannot
+        run such a line.
         """
         order = self.alone
         if not isinstance(index_map, Repeat) or not index_map.keeps_indices or self.stacks:
             return None
         assert isinstance(order, BudgetOrder), "set when it was made"
-        return dataclasses.replace(self, length=index_map.length, alone=order.repeated(index_map.epochs))
+        return dataclasses.replace(
+            self, length=index_map.length, alone=order.repeated(index_map.epochs)
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class BudgetBatched(OfSeveral):
-    """A node whose elements are batches (made by `BudgetBatch`) of the elements of each epoch of another node.
+    """A node whose elements are batches (made by `BudgetBatch`) of each epoch of another node.
 
     Attributes:
         input: the node of the elements.
@@ -135,8 +147,8 @@ class BudgetBatched(OfSeveral):
         count = finite("budget_batch", node.length)
         if node.left_out_by:
             raise LengthsError(
-                f"budget_batch cannot follow MapDataset.{node.left_out_by}, which may leave elements out. Make the "
-                "batches in a stream: to_iter_dataset().budget_batch(…)."
+                f"budget_batch cannot follow MapDataset.{node.left_out_by}, which may leave "
+                "elements out. Make the batches in a stream: to_iter_dataset().budget_batch(…)."
             )
         lengths = operation.lengths
         known = lengths_of_elements(node, lengths, "budget_batch")
@@ -144,8 +156,8 @@ class BudgetBatched(OfSeveral):
             raise LengthsError(
                 "budget_batch of a MapDataset needs the lengths of its elements. They are unknown, "
                 "because the source does not give them, or an operation after it may change them. "
-                "Pass lengths=, an array with one length for each element, or make the batches in a "
-                "stream: to_iter_dataset().budget_batch(…)."
+                "Pass lengths=, an array with one length for each element, or make the batches in "
+                "a stream: to_iter_dataset().budget_batch(…)."
             )
         of_places = whole_lengths(known, count) if lengths is None else as_lengths(known, count)
         identity = [node.identity, count]
@@ -175,5 +187,8 @@ class BudgetBatched(OfSeveral):
 
     @property
     def line(self) -> Line:
-        """The line (source, order and operations) with which the engine makes the batches, for any number of shards."""
+        """The line (source, order and operations) with which the engine makes the batches.
+
+        They serve any number of shards.
+        """
         return BudgetLine(self.source, ENDLESS, self.length, self.length, alone=self.order)

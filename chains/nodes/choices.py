@@ -1,4 +1,6 @@
-"""Choices: maps from an index of a joined dataset to the index of one of its parts, and an index in this part.
+"""Choices: maps from an index of a joined dataset to a part.
+
+They give the index of the part, and an index in this part.
 
 In: indices. Out: indices of parts, and indices in these parts.
 """
@@ -22,7 +24,7 @@ from ...samplers.protocol import ENDLESS, VectorSampler
 
 
 class Choice(Protocol):
-    """Map from an index of a joined dataset to the index of one of its parts, and an index in this part."""
+    """Map from an index of a joined dataset to the index of a part, and an index in this part."""
 
     @property
     def length(self) -> int:
@@ -34,7 +36,10 @@ class Choice(Protocol):
 
     @property
     def mixes(self) -> Sequence[Any]:
-        """The weights, if the choice is a mix; else (). States keep them to notice that the weights have changed."""
+        """The weights, if the choice is a mix; else ().
+
+        States keep them to notice that the weights have changed.
+        """
         return ()
 
     @property
@@ -46,15 +51,20 @@ class Choice(Protocol):
         return ()
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Convert indices `int64[n]` of the joined dataset to indices of parts, and indices in these parts: `int64[n]` each."""
+        """Convert indices of the joined dataset to indices of parts, and indices in these.
+
+        All are `int64[n]`.
+        """
 
     def one(self, index: int) -> tuple[int, int]:
-        """Convert one index of the joined dataset to the index of a part, and the index in this part."""
+        """Convert one index of the joined dataset to the index of a part and one in it."""
         which, inner = self.many(np.array([index], dtype=np.int64))
         return int(which[0]), int(inner[0])
 
     def sampler(self, orders: Mapping[str, Any]) -> VectorSampler | None:
-        """Return a sampler that draws the records which this choice chooses, or None if there is no such sampler.
+        """Return a sampler that draws the records which this choice chooses.
+
+        Return None if there is no such sampler.
 
         Args:
             orders: the sampler of each part, by name.
@@ -64,7 +74,7 @@ class Choice(Protocol):
 
 @dataclass(frozen=True)
 class OneAfterAnother(Choice):
-    """A choice that concatenates: all elements of the first dataset, then all of the second, and so on.
+    """A choice that concatenates: all of the first dataset, then all of the second, and so on.
 
     The next epoch consists of the next epoch of each dataset.
 
@@ -119,16 +129,18 @@ class ByMap(Choice):
         return [described_with_all_attributes(self.mapping)]
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        places = np.array([self.one(index) for index in indices.tolist()], dtype=np.int64).reshape(-1, 2)
+        places = np.array([self.one(index) for index in indices.tolist()], dtype=np.int64).reshape(
+            -1, 2
+        )
         return places[:, 0], places[:, 1]
 
     def one(self, index: int) -> tuple[int, int]:
         number, inner = self.mapping[index]
         if not -self.datasets <= number < self.datasets:
             raise IndexError(
-                f"select_from_datasets: the map names dataset {short_repr(number)} at index {index}, "
-                f"but there are {self.datasets} datasets. The map must name a dataset from 0 to "
-                f"{self.datasets - 1}."
+                f"select_from_datasets: the map names dataset {short_repr(number)} at index "
+                f"{index}, but there are {self.datasets} datasets. The map must name a dataset "
+                f"from 0 to {self.datasets - 1}."
             )
         return operator.index(number) % self.datasets, operator.index(inner)
 
@@ -142,8 +154,8 @@ class ByWeights(Choice):
     Attributes:
         lengths: the length of each dataset, by name.
         weights: a list, a dict by name, or a schedule; None for equal weights. See `MixSampler`.
-        when_exhausted: what happens when a dataset has run out: "first" ends the mix, "all" continues
-            without the dataset, "repeat" continues with its next epoch.
+        when_exhausted: what happens when a dataset has run out: "first" ends the mix, "all"
+            continues without the dataset, "repeat" continues with its next epoch.
         ramp: True changes the weights of a schedule linearly.
         records_per_step: number of elements in a step of a schedule.
         max_epochs: numbers of epochs after which a dataset leaves the mix; None for no limits.
@@ -168,7 +180,9 @@ class ByWeights(Choice):
 
     @cached_property
     def _mix(self) -> MixSampler:
-        return self.sampler({name: ChainOrder((), length, length, None) for name, length in self.lengths.items()})
+        return self.sampler(
+            {name: ChainOrder((), length, length, None) for name, length in self.lengths.items()}
+        )
 
     @cached_property
     def length(self) -> int:
@@ -184,13 +198,20 @@ class ByWeights(Choice):
 
     @cached_property
     def _numbers(self) -> Indices:
-        """For each dataset, in the order in which `MixOrder` numbers them: its index in `lengths`."""
+        """For each dataset, in the order of `MixOrder`: its index in `lengths`."""
         return np.array(list(map(list(self.lengths).index, self._mix.order.names)), dtype=np.int64)
 
     @cached_property
     def _drawn(self) -> Indices:
-        """Number of elements of each dataset that are drawn in an epoch of the mix; zeros for an endless mix."""
-        return self._mix.order.counts(self.length) if self.length < ENDLESS else np.zeros_like(self._numbers)
+        """Number of elements of each dataset that are drawn in an epoch of the mix.
+
+        Zeros for an endless mix.
+        """
+        return (
+            self._mix.order.counts(self.length)
+            if self.length < ENDLESS
+            else np.zeros_like(self._numbers)
+        )
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
         if len(indices) == 0:
@@ -198,8 +219,8 @@ class ByWeights(Choice):
         epochs = indices // self.length
         if self.length >= ENDLESS and indices.min() < 0:
             raise IndexError(
-                f"index {indices.min()} is negative, but a mix that never ends has no last element to count from. "
-                "Pass an index of at least 0."
+                f"index {indices.min()} is negative, but a mix that never ends has no last element "
+                "to count from. Pass an index of at least 0."
             )
         parts, inner = self._mix.order.places(indices - epochs * self.length)
         return self._numbers[parts], inner + epochs * self._drawn[parts]

@@ -43,9 +43,10 @@ def lengths_of_elements(node: Node, lengths: Any, method: str) -> Any:
         known = node.lengths_at(np.arange(len(elements), dtype=np.int64), lengths)
         if known is None and isinstance(lengths, str):
             raise LengthsError(
-                f"lengths={short_repr(lengths)} names a field of the records of a source, but the elements before {method} "
-                "are not these records: a map or a join such as zip makes them. Pass lengths= an array with one length for "
-                "each element, or a function of an element."
+                f"lengths={short_repr(lengths)} names a field of the records of a source, but the "
+                f"elements before {method} are not these records: a map or a join such as zip "
+                "makes them. Pass lengths= an array with one length for each element, or a "
+                "function of an element."
             )
         return lengths_of(elements, lengths) if known is None and lengths is not None else known
     return lengths_of(elements, lengths) if callable(lengths) else lengths

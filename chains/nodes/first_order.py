@@ -24,7 +24,9 @@ from .reordered import Reordered
 
 
 def in_first_order(node: Node, span: int | None = None) -> Node:
-    """Return a node that reads the same records at `index` and at `index + span`: all epochs have the first one's order.
+    """Return a node that reads the same records at `index` and at `index + span`.
+
+    All epochs have the first one's order.
 
     Random maps may draw different random numbers for the two elements.
 
@@ -36,16 +38,22 @@ def in_first_order(node: Node, span: int | None = None) -> Node:
     if isinstance(node, Source) or not span:
         return node
     if isinstance(node, Zipped):
-        return dataclasses.replace(node, nodes=tuple(in_first_order(each, span) for each in node.nodes))
+        return dataclasses.replace(
+            node, nodes=tuple(in_first_order(each, span) for each in node.nodes)
+        )
     if isinstance(node, Chosen):
         spans = _spans_of(node, span)
         parts = tuple(in_first_order(each, of_part) for each, of_part in zip(node.nodes, spans))
-        return dataclasses.replace(node, nodes=parts, choice=FirstChoice(node.choice, span, tuple(spans)))
+        return dataclasses.replace(
+            node, nodes=parts, choice=FirstChoice(node.choice, span, tuple(spans))
+        )
     if isinstance(node, Reordered) and node.input.length < ENDLESS:
         epochs = node.length // node.input.length if isinstance(node.index_map, Repeat) else 1
         below = span // node.length * epochs * node.input.length
         return dataclasses.replace(
-            node, input=in_first_order(node.input, below), index_map=FirstOrder(node.index_map, span, below)
+            node,
+            input=in_first_order(node.input, below),
+            index_map=FirstOrder(node.index_map, span, below),
         )
     if isinstance(node, OnOne) and node.keeps_indices:
         return dataclasses.replace(node, input=in_first_order(node.input, span))

@@ -1,7 +1,7 @@
 """Nodes that apply an operation to elements, and give the result at any index.
 
-An element that is dropped becomes None, and stays None. The function that applies the operation is the
-same as in the engine of `DataLoader`, so both give the same results.
+An element that is dropped becomes None, and stays None. The function that applies the operation is
+the same as in the engine of `DataLoader`, so both give the same results.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ def applied(node: Node, operation: Operation) -> Node:
     """Make the node that applies an operation to the elements of `node`.
 
     Raises:
-        TypeError: if the operation takes several elements, and it is unknown which ones make the element at an index.
-        ValueError, LengthsError, PackError: if the element at an index cannot be known for another reason, such as unknown
-            lengths; or if batches of several shapes would be stacked.
+        TypeError: if the operation takes several elements, and it is unknown which ones make the
+            element at an index.
+        ValueError, LengthsError, PackError: if the element at an index cannot be known for another
+            reason, such as unknown lengths; or if batches of several shapes would be stacked.
     """
     if operation.plans_batches:
         return BudgetBatched.of(node, cast(Any, operation))
@@ -49,31 +50,35 @@ def applied(node: Node, operation: Operation) -> Node:
     if operation.takes is not None and operation.one_to_one:
         if sparse := node.left_out_by:
             raise ValueError(
-                f"`MapDataset.batch` can not follow `MapDataset.{sparse}`, which may leave elements out. Make the "
-                "batches in a stream: to_iter_dataset().batch(…)."
+                f"`MapDataset.batch` can not follow `MapDataset.{sparse}`, which may leave "
+                "elements out. Make the batches in a stream: to_iter_dataset().batch(…)."
             )
         if isinstance(node, BudgetBatched):
             node.order.windows.shapes.check_stacked(operation)
         return Batched(node, operation, operation.takes)
     if operation.takes is not None:
         raise TypeError(
-            f"{short_repr(operation)} takes several elements at once, so a MapDataset cannot know which ones "
-            "make the element at an index. Use it in a stream: to_iter_dataset().apply(…)."
+            f"{short_repr(operation)} takes several elements at once, so a MapDataset cannot know "
+            "which ones make the element at an index. Use it in a stream: "
+            "to_iter_dataset().apply(…)."
         )
     if operation.one_to_one or operation.only_filters:
         return Applied(node, operation)
     if not operation.max_fan_out:
         raise ValueError(
             "flat_map of a MapDataset needs max_fan_out=, the largest number of elements that one "
-            "element may become. Pass max_fan_out= of at least 1, or use to_iter_dataset().flat_map(…), which does "
-            "not need it."
+            "element may become. Pass max_fan_out= of at least 1, or use "
+            "to_iter_dataset().flat_map(…), which does not need it."
         )
     return FlatMapped(node, operation)
 
 
 @dataclass(frozen=True, eq=False)
 class Applied(OnOne):
-    """A node that applies `operation` to each element of `input`; None where it drops the element. Base of other nodes."""
+    """A node that applies `operation` to each element of `input`; None where it drops the element.
+
+    Base of other nodes.
+    """
 
     operation: Operation
 
@@ -89,8 +94,10 @@ class Applied(OnOne):
 
     @property
     def left_out_by(self) -> str | None:
-        """Name of a method or operation that drops elements, at this node or below it; None if none does."""
-        return super().left_out_by if self.operation.one_to_one else self.operation.method or self.kind
+        """Name of a method or operation that drops elements, here or below; None if none does."""
+        return (
+            super().left_out_by if self.operation.one_to_one else self.operation.method or self.kind
+        )
 
     @property
     def may_be_none(self) -> bool:
@@ -107,7 +114,10 @@ class Applied(OnOne):
 
     @cached_property
     def _at(self) -> Callable[[Any, int], Any]:
-        """Function of an element (not None) and its index: returns the operation's result; None for a dropped element."""
+        """Function of an element (not None) and its index.
+
+        It returns the operation's result; None for a dropped element.
+        """
         run, place, plain = self.run, self.input.place, self.operation.plain_function
         if plain is not None and self.operation.only_filters:
             return lambda element, index: element if plain(element) else None
@@ -133,22 +143,23 @@ class Applied(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of an element, from which random maps derive random numbers.
 
-        They are the position and row of the element below; `(index, 0)` if this node is evaluated as a source.
+        They are the position and row of the element below; `(index, 0)` if this node is evaluated
+        as a source.
         """
         return self.input.place(index) if self._engine_agrees else (index, 0)
 
     @cached_property
     def _engine_agrees(self) -> bool:
-        """True if the engine gives the same results as this node, when it runs the operation itself."""
+        """True if the engine gives this node's results when it runs the operation itself."""
         # For the engine, the index of an element is its position, which is not so after a batch.
         return not self.operation.reads_index or self.input.line.keeps_positions
 
     @property
     def line(self) -> Line:
-        """The line (source, order and operations for the engine) of the node below, with this operation added.
+        """The line (source, order, operations) of the node below, with this operation added.
 
-        If the results of the engine would differ from this node's, the line has this node as its source, and no
-        operations.
+        If the results of the engine would differ from this node's, the line has this node as its
+        source, and no operations.
         """
         if not self._engine_agrees:
             return self.evaluated
@@ -158,8 +169,9 @@ class Applied(OnOne):
     def base_and_order(self) -> tuple[Node, Line]:
         """Separate a shuffle, slice or repeat below from the operations on it.
 
-        Return this node without the reordering, and a `Line` with only the reordering. If the operation depends on
-        positions, nothing is separated: return this node, and a `Line` that keeps its order.
+        Return this node without the reordering, and a `Line` with only the reordering. If the
+        operation depends on positions, nothing is separated: return this node, and a `Line` that
+        keeps its order.
         """
         if self.operation.reads_position:
             return super().base_and_order
@@ -169,7 +181,7 @@ class Applied(OnOne):
 
 @dataclass(frozen=True, eq=False)
 class Regrouped(Applied):
-    """Base of nodes (batches, flat maps) whose elements have other indices than the elements below them."""
+    """Base of nodes (batches, flat maps) whose elements have other indices than those below."""
 
     keeps_indices = False
 
@@ -182,13 +194,16 @@ class Regrouped(Applied):
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """Return this node and a `Line` of its elements in their order, because another order below would change them."""
+        """Return this node and a `Line` of its elements in their order.
+
+        Another order below would change them.
+        """
         return self, self.evaluated
 
 
 @dataclass(frozen=True, eq=False)
 class FlatMapped(Regrouped):
-    """A node of a flat map: each element below has `max_fan_out` indices here; unused indices give None."""
+    """A node of a flat map: each element has `max_fan_out` indices; unused ones give None."""
 
     @cached_property
     def _fan_out(self) -> int:
@@ -203,11 +218,16 @@ class FlatMapped(Regrouped):
         below, children = np.divmod(indices, self._fan_out)
         distinct, which = np.unique(below, return_inverse=True)
         families = list(map(self._children, self.input.records(distinct), distinct.tolist()))
-        return [_item(families[family], child) for family, child in zip(which.tolist(), children.tolist())]
+        return [
+            _item(families[family], child)
+            for family, child in zip(which.tolist(), children.tolist())
+        ]
 
     def getter(self) -> Get:
         get, fan_out = self.input.getter(), self._fan_out
-        return lambda index: _item(self._children(get(index // fan_out), index // fan_out), index % fan_out)
+        return lambda index: _item(
+            self._children(get(index // fan_out), index // fan_out), index % fan_out
+        )
 
     def _children(self, element: Any, index: int) -> Sequence[Any]:
         return () if element is None else self.run((element,), *self.input.place(index))
@@ -219,10 +239,13 @@ class FlatMapped(Regrouped):
         return self.input.made_of(index // self._fan_out)
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row of the element at `index`, from which random maps derive random numbers.
+        """Return the position and row of the element at `index`.
 
-        The position is that of the input element from which the element was made. The row is computed from the input's
-        row, and from the index of the element among all elements made of that input.
+        Random maps derive random numbers from them.
+
+        The position is that of the input element from which the element was made. The row is
+        computed from the input's row, and from the index of the element among all elements made of
+        that input.
         """
         below, child = divmod(index, self._fan_out)
         position, row = self.input.place(below)
@@ -264,17 +287,22 @@ class Batched(Regrouped):
             return [self._batch([next(elements) for _ in range(*part)], part[0]) for part in parts]
 
     def _batch(self, elements: list[Any], start: int) -> Any:
-        return self.run(elements, *(self.input.place(start) if self.operation.reads_position else (start, 0)))[0]
+        return self.run(
+            elements, *(self.input.place(start) if self.operation.reads_position else (start, 0))
+        )[0]
 
     def _below(self, index: int) -> tuple[int, int]:
-        """Return the index of a batch's first element, and the index after its last one; IndexError for more than 64 bits."""
+        """Return the index of a batch's first element, and the index after its last one.
+
+        Raise IndexError for more than 64 bits.
+        """
         below, size = self.input.length, self.size
         epoch, number = divmod(index, self.length)
         start, stop = epoch * below + number * size, epoch * below + min((number + 1) * size, below)
         if not -ENDLESS <= start < stop <= ENDLESS:
             raise IndexError(
-                f"index {index} is too far from 0 for batches of {size}: their elements must have indices from "
-                "-2**63 + 1 to 2**63 - 2. Pass an index nearer to 0."
+                f"index {index} is too far from 0 for batches of {size}: their elements must have "
+                "indices from -2**63 + 1 to 2**63 - 2. Pass an index nearer to 0."
             )
         return start, stop
 
@@ -288,15 +316,20 @@ class Batched(Regrouped):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of a batch, from which random maps derive random numbers.
 
-        They are the position and row of the batch's first element. Positions are counted without the elements that are
-        dropped at the end of each epoch, if its last batch is not full.
+        They are the position and row of the batch's first element. Positions are counted without
+        the elements that are dropped at the end of each epoch, if its last batch is not full.
         """
-        return self.input.place(index * self.size if self.operation.drops_remainder else self._below(index)[0])
+        return self.input.place(
+            index * self.size if self.operation.drops_remainder else self._below(index)[0]
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Packed(OfSeveral):
-    """A node of packed rows of an epoch's documents. `plan`, made from lengths, says which documents are in each row."""
+    """A node of packed rows of an epoch's documents.
+
+    `plan`, made from lengths, says which documents are in each row.
+    """
 
     operation: Pack  # how they are packed
     plan: PackPlan  # of the lengths
@@ -308,18 +341,21 @@ class Packed(OfSeveral):
         Args:
             node: the node of the documents.
             operation: the packing.
-            lengths: lengths of the documents, as for `MapDataset.pack`; None if the source knows them.
+            lengths: lengths of the documents, as for `MapDataset.pack`; None if the source knows
+                them.
 
         Raises:
-            PackError: if the lengths are unknown, there is not one for each, or elements may be dropped before.
-            LengthsError: if a length is invalid, or `lengths` names a field or file that does not fit.
+            PackError: if the lengths are unknown, there is not one for each, or elements may be
+                dropped before.
+            LengthsError: if a length is invalid, or `lengths` names a field or file that does not
+                fit.
             ValueError: if the documents never end.
         """
         documents = finite("pack", node.length)
         if node.left_out_by:
             raise PackError(
-                f"pack cannot follow MapDataset.{node.left_out_by}, which may leave elements out. Pack the stream: "
-                "to_iter_dataset().pack(…)."
+                f"pack cannot follow MapDataset.{node.left_out_by}, which may leave elements out. "
+                "Pack the stream: to_iter_dataset().pack(…)."
             )
         known = lengths_of_elements(node, lengths, "pack")
         if known is None:
@@ -332,8 +368,8 @@ class Packed(OfSeveral):
         plan = operation.plan(known)
         if plan.documents != documents:
             raise PackError(
-                f"pack: lengths= has {plan.documents} lengths, but the dataset has {documents} elements. Pass one length "
-                "for each element."
+                f"pack: lengths= has {plan.documents} lengths, but the dataset has {documents} "
+                "elements. Pass one length for each element."
             )
         return cls(node, operation, plan)
 
@@ -346,7 +382,10 @@ class Packed(OfSeveral):
         return [fingerprint(self.operation), self.operation.window, self.length]
 
     def packed_costs(self, cost: Cost | None) -> Any:
-        """Return the cost of each row: the sum of its segments' costs, computed from lengths by `cost` (None: the length)."""
+        """Return the cost of each row: the sum of its segments' costs.
+
+        `cost` computes it from lengths (None: the length).
+        """
         return self.plan.costs(cost)
 
     def records(self, indices: Indices) -> Sequence[Any]:

@@ -33,7 +33,8 @@ class OnSeveral(Node):
     """Base of nodes made from several nodes.
 
     Attributes:
-        nodes: the nodes; for a user's own dataset, the nodes of the datasets that it names as parents.
+        nodes: the nodes; for a user's own dataset, the nodes of the datasets that it names as
+            parents.
     """
 
     nodes: tuple[Node, ...]
@@ -45,7 +46,7 @@ class OnSeveral(Node):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(OnSeveral):
-    """A node that joins several nodes: each of its elements is an element of one of them, chosen by `choice`.
+    """A node that joins several nodes: each element is one of theirs, chosen by `choice`.
 
     Attributes:
         nodes: the nodes.
@@ -101,7 +102,9 @@ class Chosen(OnSeveral):
         """
         which, inner = self.choice.many(indices)
         order = np.argsort(which, kind="stable")
-        of_parts = [node.lengths_at(inner[which == number], name) for number, node in enumerate(self.nodes)]
+        of_parts = [
+            node.lengths_at(inner[which == number], name) for number, node in enumerate(self.nodes)
+        ]
         if any(part is None for part in of_parts):
             return None
         self._check_alike(of_parts)
@@ -114,9 +117,10 @@ class Chosen(OnSeveral):
         for name, others in zip(self.names, leaves):
             if others != leaves[0]:
                 raise PackError(
-                    f"pack: elements of dataset {self.names[0]} {_are(leaves[0])}, but elements of dataset {name} "
-                    f"{_are(others)}. Map both to dicts with the same keys. Lengths are unknown after a map: pass lengths=, or "
-                    "pack the stream, to_iter_dataset().pack(…)."
+                    f"pack: elements of dataset {self.names[0]} {_are(leaves[0])}, but elements of "
+                    f"dataset {name} {_are(others)}. Map both to dicts with the same keys. Lengths "
+                    "are unknown after a map: pass lengths=, or pack the stream, "
+                    "to_iter_dataset().pack(…)."
                 )
 
     @property
@@ -133,17 +137,24 @@ class Chosen(OnSeveral):
 
     @property
     def line(self) -> Line:
-        """The `Line` that the engine runs: one `MixedSource` of all nodes, an order made of their orders, and no operations."""
+        """The `Line` that the engine runs.
+
+        It has one `MixedSource` of all nodes, an order made of their orders, and no operations.
+        """
         parts = [node.base_and_order for node in self.nodes]
         limit = ENDLESS // len(parts)
-        bases = (base.source if isinstance(base, Source) else Evaluated(base, limit) for base, _ in parts)
+        bases = (
+            base.source if isinstance(base, Source) else Evaluated(base, limit) for base, _ in parts
+        )
         source = MixedSource(dict(zip(self.names, bases)))
         orders = tuple(order.order for _, order in parts)
         return Line(
             source=source,
             records=None,
             length=self.length,
-            epoch_length=self.length if self.length < ENDLESS else sum(order.epoch_length for order in orders),
+            epoch_length=self.length
+            if self.length < ENDLESS
+            else sum(order.epoch_length for order in orders),
             maps=(ChosenKeys(self.choice, orders),),
             may_be_none=self.may_be_none,
             alone=self.choice.sampler(
@@ -161,7 +172,7 @@ def _concatenated(lengths: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ChosenKeys(IndexMap):
-    """Index map of a node that joins several parts: maps its index to a key of the `MixedSource` of the parts.
+    """Index map of a node that joins several parts: index to a key of their `MixedSource`.
 
     With n parts, record i of part p has key `i * n + p`.
 
@@ -183,7 +194,11 @@ class ChosenKeys(IndexMap):
 
     @property
     def parameters(self) -> Any:
-        return [type(self.choice).__name__, self.choice.parameters, *(order.fingerprint for order in self.orders)]
+        return [
+            type(self.choice).__name__,
+            self.choice.parameters,
+            *(order.fingerprint for order in self.orders),
+        ]
 
     @property
     def selections(self) -> list[Any]:
@@ -200,7 +215,7 @@ class ChosenKeys(IndexMap):
 
 @dataclass(frozen=True, eq=False)
 class Zipped(OnSeveral):
-    """A node that combines the elements which several nodes have at the same index, to a tuple or a dict.
+    """A node that combines the elements of several nodes at the same index to a tuple or a dict.
 
     Attributes:
         nodes: the nodes, of equal length.
@@ -227,7 +242,11 @@ class Zipped(OnSeveral):
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         names = self.names or tuple(map(str, range(len(self.nodes))))
-        return [used.named(name) for name, node in zip(names, self.nodes) for used in node.made_of(index)]
+        return [
+            used.named(name)
+            for name, node in zip(names, self.nodes)
+            for used in node.made_of(index)
+        ]
 
     def _combined(self, elements: tuple[Any, ...]) -> Any:
         return dict(zip(self.names, elements)) if self.names else elements
@@ -260,7 +279,11 @@ class Own(OnSeveral):
 
     @property
     def left_out_by(self) -> str | None:
-        """Always None: if the user's dataset returns None as an element, a batch gets the None, and may raise an error."""
+        """Always None.
+
+        If the user's dataset returns None as an element, a batch gets the None, and may raise an
+        error.
+        """
         return None
 
     def records(self, indices: Indices) -> Sequence[Any]:
@@ -270,17 +293,26 @@ class Own(OnSeveral):
         return cast(Get, self.dataset.__getitem__)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the element of the user's dataset as the only record, because it is unknown from what it is made."""
+        """Return the element of the user's dataset as the only record.
+
+        It is unknown from what it is made.
+        """
         return [UsedRecord(self.dataset, index)]
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the elements for the loader; one of them is that the dataset returns one element per call."""
+        """Facts about the elements for the loader.
+
+        One of them is that the dataset returns one element per call.
+        """
         return super().facts._replace(reads_singly=True)
 
     @property
     def operations(self) -> int:
-        """Number of operations below this node, plus 1: the user's dataset itself counts as an operation."""
+        """Number of operations below this node, plus 1.
+
+        The user's dataset itself counts as an operation.
+        """
         return int(super().operations) + 1
 
     @property

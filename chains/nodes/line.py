@@ -1,16 +1,20 @@
-"""A line: the form of a chain that the engine of `DataLoader` runs directly, instead of asking nodes for elements.
+"""A line: the form of a chain that the engine of `DataLoader` runs directly.
 
-It consists of a source, an order of the source's records, and operations on the records. A node that
-does not fit becomes the source of the line: the engine asks it for elements.
+It does not ask nodes for elements.
 
-In: nodes, from the source upwards. Out: a source, an order and operations, as `Read` and `Apply` of the plan.
+It consists of a source, an order of the source's records, and operations on the records. A node
+that does not fit becomes the source of the line: the engine asks it for elements.
 
-    source.shuffle().map(f).batch(8)             all of it: source, order [shuffle], operations [f, Batch(8)]
-    source.map(f).filter(p).shuffle().repeat()   all of it: maps and filters do not depend on the order;
+In: nodes, from the source upwards. Out: a source, an order and operations, as `Read` and `Apply` of
+the plan.
+
+    source.shuffle().map(f).batch(8)             all of it: source, order [shuffle], operations [f,
+    Batch(8)] source.map(f).filter(p).shuffle().repeat()   all of it: maps and filters do not depend
+    on the order;
                                                  order [shuffle, repeat], operations [f, p]
     source.random_map(f).shuffle().map(g)        f depends on the index before the shuffle; so
-                                                 source.random_map(f) is evaluated as a whole, as a source;
-                                                 order [shuffle], operations [g]
+                                                 source.random_map(f) is evaluated as a whole, as a
+                                                 source; order [shuffle], operations [g]
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from ...samplers.protocol import VectorSampler
 
 @dataclass(frozen=True)
 class Line:
-    """A source, an order of its records, and operations on the records, which the engine runs directly.
+    """A source, an order of its records, and operations on them; the engine runs it directly.
 
     Attributes:
         source: source of the records.
@@ -41,12 +45,13 @@ class Line:
         epoch_length: number of positions in an epoch, after which all records are read again.
         maps: index maps from positions to record keys; the one applied first comes first.
         operations: operations on the records, in the order in which they run.
-        moves_freely: True if no operation depends on positions, so that they give the same results before
-            and after a reordering.
+        moves_freely: True if no operation depends on positions, so that they give the same results
+            before and after a reordering.
         keeps_positions: True if each result has the position of the record from which it is made.
         batches: True if one of the operations takes several elements, as a batch does.
         may_be_none: True if a record may be None, for an element that was dropped.
-        alone: a sampler with the order of `maps`, which is used in place of them; None if there is none.
+        alone: a sampler with the order of `maps`, which is used in place of them; None if there is
+            none.
     """
 
     source: Any
@@ -64,11 +69,12 @@ class Line:
     def reordered(self, index_map: IndexMap) -> Line | None:
         """Return this line (source, order, operations) with its results in another order.
 
-        The result is None if an operation depends on positions, which the map changes. For a `Repeat` that keeps
-        indices, it is None if a batch would cross the end of an epoch.
+        The result is None if an operation depends on positions, which the map changes. For a
+        `Repeat` that keeps indices, it is None if a batch would cross the end of an epoch.
 
         Args:
-            index_map: converts an index among the reordered results to an index among this line's results.
+            index_map: converts an index among the reordered results to an index among this line's
+                results.
         """
         if index_map.keeps_indices:
             assert isinstance(index_map, Repeat), "no other map does so"
@@ -76,19 +82,26 @@ class Line:
         return self.under(index_map) if self.moves_freely else None
 
     def _repeated(self, epochs: int | None) -> Line | None:
-        """Return this line (source, order, operations) repeated for several epochs; `epochs` is None for no end.
+        """Return this line (source, order, operations) repeated for several epochs.
 
-        The result is None if a batch would cross the end of an epoch. If batches drop their remainder, and
-        no operation uses positions, the remainder is removed from the order instead.
+        `epochs` is None for no end.
+
+        The result is None if a batch would cross the end of an epoch. If batches drop their
+        remainder, and no operation uses positions, the remainder is removed from the order instead.
         """
         rest = self.length % unit_of(self.operations)
-        if rest and any(each.reads_position or (each.takes and not each.drops_remainder) for each in self.operations):
+        if rest and any(
+            each.reads_position or (each.takes and not each.drops_remainder)
+            for each in self.operations
+        ):
             return None
         whole = self.under(Slice(self.length, 0, 1, self.length - rest)) if rest else self
         return whole.under(Repeat(whole.length, epochs))
 
     def under(self, index_map: IndexMap) -> Line:
-        """Return a line with the same source and operations, whose records come in the order that `index_map` gives.
+        """Return a line with the same source and operations.
+
+        Its records come in the order that `index_map` gives.
 
         `index_map` converts positions of the new line to positions of this line.
         """
@@ -116,16 +129,26 @@ class Line:
             batches=self.batches or operation.takes is not None,
         )
 
-    def tree(self, shard: ShardOptions, first: tuple[Operation, ...], balance: Balance | None = None) -> Apply:
-        """Return the nodes that the engine runs: the source read in its order, and the operations on it.
+    def tree(
+        self, shard: ShardOptions, first: tuple[Operation, ...], balance: Balance | None = None
+    ) -> Apply:
+        """Return the nodes that the engine runs: the source read in its order, and operations.
 
         Args:
             shard: the shard of this process.
             first: operations that run before the others.
-            balance: divides the records of each global batch among shards by cost; None: shards read in turn.
+            balance: divides the records of each global batch among shards by cost; None: shards
+                read in turn.
         """
-        order = self.alone or self.order if balance is None else dataclasses.replace(self.order, balance=balance)
-        return Apply(Read(Leaf(self.source, order.with_shard_options(shard), shard)), (*first, *self.operations))
+        order = (
+            self.alone or self.order
+            if balance is None
+            else dataclasses.replace(self.order, balance=balance)
+        )
+        return Apply(
+            Read(Leaf(self.source, order.with_shard_options(shard), shard)),
+            (*first, *self.operations),
+        )
 
     @property
     def order(self) -> ChainOrder:

@@ -30,14 +30,20 @@ from ...sources.provenance import UsedRecord
 from .line import Line
 
 Seeds = tuple[tuple[int, int], ...]
-"""For each joined dataset below a node: the last seed set by `seed(…)`, and the number of nodes in between."""
+"""For each joined dataset below a node: the last seed set by `seed(…)`, and its distance.
+
+The distance is the number of nodes in between.
+"""
 
 
 def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
-    """Combine the seeds set in the inputs of a node: return those that apply to the node, the nearest one first.
+    """Combine the seeds set in the inputs of a node.
+
+    Return those that apply to the node, the nearest one first.
 
     Args:
-        of_inputs: for each input, pairs of a seed set below it and its distance from the input, in nodes.
+        of_inputs: for each input, pairs of a seed set below it and its distance from the input, in
+            nodes.
 
     Returns:
         pairs of a seed and its distance from the node.
@@ -47,7 +53,7 @@ def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
 
 
 def default_seed(seeds: Seeds) -> int | None:
-    """Return a seed in `[0, 2^32)` derived from the seeds set earlier in a chain, or None if there are none.
+    """Return a seed in `[0, 2^32)` derived from the seeds set earlier in a chain; None without any.
 
     Args:
         seeds: pairs of a seed and the number of nodes since it was set; the result depends on both.
@@ -62,7 +68,7 @@ Get = Callable[[int], Any]
 
 
 def _of_inputs(name: str, together: Callable[[list[Any]], Any]) -> Any:
-    """Make a property of a node that combines the values of the same property of the nodes directly below it.
+    """Make a property of a node that combines the values of this property of the nodes below it.
 
     Args:
         name: name of the property.
@@ -119,17 +125,29 @@ class Node:
     left_out_by = _of_inputs(
         "left_out_by", _first
     )  # name of the method that drops elements; None: no element is dropped
-    may_be_none = _of_inputs("may_be_none", any)  # True if an element may be None because it was dropped
+    may_be_none = _of_inputs(
+        "may_be_none", any
+    )  # True if an element may be None because it was dropped
     reshuffles = _of_inputs("reshuffles", any)  # True if elements have other indices in each epoch
     exchanges = _of_inputs(
         "exchanges", any
     )  # True if each epoch has other elements: a slice of a dataset shuffled anew
-    operations = _of_inputs("operations", lambda counts: max(counts, default=0))  # number of operations on an element
-    asks_records = _of_inputs("asks_records", any)  # True if a user's function decided, once, which records are omitted
-    repeats_batches = _of_inputs("repeats_batches", any)  # True if batches end at the end of each epoch
+    operations = _of_inputs(
+        "operations", lambda counts: max(counts, default=0)
+    )  # number of operations on an element
+    asks_records = _of_inputs(
+        "asks_records", any
+    )  # True if a user's function decided, once, which records are omitted
+    repeats_batches = _of_inputs(
+        "repeats_batches", any
+    )  # True if batches end at the end of each epoch
     seeds = _of_inputs("seeds", nearest_first)  # seeds set below, the nearest first
-    mixes = _of_inputs("mixes", _chained)  # weights of mixes; states keep them to notice changed weights
-    selections = _of_inputs("selections", _chained)  # plain attributes of the maps of `select_from_datasets`
+    mixes = _of_inputs(
+        "mixes", _chained
+    )  # weights of mixes; states keep them to notice changed weights
+    selections = _of_inputs(
+        "selections", _chained
+    )  # plain attributes of the maps of `select_from_datasets`
 
     def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
         """Return the lengths of the elements at indices; None if they are unknown.
@@ -154,13 +172,17 @@ class Node:
         return None
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row of the element at an index, from which random maps derive random numbers."""
+        """Return the position and row of the element at an index.
+
+        Random maps derive random numbers from them.
+        """
         return index, 0
 
     def dataset_at(self, index: int) -> str | None:
-        """Return the name of the mixed or concatenated dataset from which the element at an index comes.
+        """Return the name of the mixed or concatenated dataset of the element at an index.
 
-        Return None if no datasets are joined below, the element comes from several, or its dataset is unknown.
+        Return None if no datasets are joined below, the element comes from several, or its dataset
+        is unknown.
         """
         return None
 
@@ -173,12 +195,15 @@ class Node:
 
     @property
     def line(self) -> Line:
-        """The `Line` (source, order of its records, operations) that the engine runs for this node."""
+        """The `Line` (source, order, operations) that the engine runs for this node."""
         return self.evaluated
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the node's elements, if the node is used as a source; they follow from the facts of the sources below."""
+        """Facts about the node's elements, if it is used as a source.
+
+        They follow from the facts of the sources below.
+        """
         below = [node.facts for node in self.inputs]
         wanted = [each.reads_ahead for each in below]
         return SourceFacts(
@@ -190,20 +215,27 @@ class Node:
 
     @property
     def evaluated(self) -> Line:
-        """A `Line` with this node as its source and no operations, for nodes whose operations the engine cannot run."""
+        """A `Line` with this node as its source and no operations.
+
+        It is for nodes whose operations the engine cannot run.
+        """
         return Line(Evaluated(self), None, self.length, self.length, may_be_none=self.may_be_none)
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
         """Separate the order of this node's elements from the elements.
 
-        Return a node without the order, and a `Line` with only the order, without operations. This default separates
-        nothing: it returns the node itself, and a `Line` with its elements in their present order.
+        Return a node without the order, and a `Line` with only the order, without operations. This
+        default separates nothing: it returns the node itself, and a `Line` with its elements in
+        their present order.
         """
         return self, self.evaluated
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return only the dataclass fields for pickling: values derived from them may not be valid in other processes."""
+        """Return only the dataclass fields for pickling.
+
+        Values derived from them may not be valid in other processes.
+        """
         return fields_of(self) or {}
 
 
@@ -228,7 +260,10 @@ class Evaluated:
     def facts(self) -> SourceFacts:
         node, count, own = self.root_node, self._length, dict[str, Any]()
         if count == node.length < ENDLESS:
-            own = {"lengths": lambda: node.lengths_at(np.arange(count)), "packed_costs": node.packed_costs}
+            own = {
+                "lengths": lambda: node.lengths_at(np.arange(count)),
+                "packed_costs": node.packed_costs,
+            }
         return node.facts._replace(array_keys=True, checks_keys=True, **own)
 
     def __len__(self) -> int:
@@ -256,11 +291,21 @@ class Evaluated:
 
 
 def fingerprint_of_node(node: Node) -> dict[str, Any]:
-    """Return the fingerprint of a node that is used as a source: kind, length and digests, as JSON values."""
+    """Return the fingerprint of a node that is used as a source: JSON values.
+
+    They are kind, length and digests.
+    """
     later = {
-        name: digest(value, 12) for name, value in (("mixes", node.mixes), ("selections", node.selections)) if value
+        name: digest(value, 12)
+        for name, value in (("mixes", node.mixes), ("selections", node.selections))
+        if value
     }
-    return {"kind": "MapDataset", "records": node.length, "chain": digest(node.identity, 12), **later}
+    return {
+        "kind": "MapDataset",
+        "records": node.length,
+        "chain": digest(node.identity, 12),
+        **later,
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +337,10 @@ class OnOne(Node):
 
 
 class OfSeveral(OnOne):
-    """Base of nodes (packs, batches by budget) whose elements are made of several elements below, by a known plan."""
+    """Base of nodes (packs, batches by budget) whose elements are made  of several below.
+
+    A known plan says of which.
+    """
 
     @property
     def operations(self) -> int:
@@ -308,9 +356,12 @@ class OfSeveral(OnOne):
 
 @contextmanager
 def naming_datasets(node: Node, indices: Indices) -> Iterator[None]:
-    """Context manager that adds a note with the names of the mixed datasets to an error of a batch or a pack.
+    """Add a note with the mixed datasets' names to an error of a batch or a pack.
 
-    A `BatchError` or `PackError` gets the note if the elements come from several datasets, and is raised again.
+    A context manager.
+
+    A `BatchError` or `PackError` gets the note if the elements come from several datasets, and is
+    raised again.
 
     Args:
         node: the node of the elements that are batched or packed.
@@ -319,7 +370,9 @@ def naming_datasets(node: Node, indices: Indices) -> Iterator[None]:
     try:
         yield
     except (BatchError, PackError) as error:
-        names = dict.fromkeys(name for name in map(node.dataset_at, indices.tolist()) if name is not None)
+        names = dict.fromkeys(
+            name for name in map(node.dataset_at, indices.tolist()) if name is not None
+        )
         if len(names) > 1:
             error.add_note(f"headrace: the elements come from the datasets {first_few(names)}.")
         raise
@@ -380,7 +433,8 @@ class Source(Node):
     def facts(self) -> SourceFacts:
         """Facts about the records, from the source's own facts.
 
-        A source that reads asynchronously does not count as reading one record per call: it makes many concurrent reads.
+        A source that reads asynchronously does not count as reading one record per call: it makes
+        many concurrent reads.
         """
         below = facts_of(self.source)
         return SourceFacts(

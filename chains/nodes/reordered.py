@@ -47,7 +47,11 @@ class Seeded(OnOne):
 
     @property
     def parameters(self) -> Any:
-        """None: operations above that derive their seeds from this node have these seeds among their own parameters."""
+        """None, as no seed is needed.
+
+        Operations above that derive their seeds from this node have these seeds among their own
+        parameters.
+        """
         return None
 
     @property
@@ -95,8 +99,8 @@ class Reordered(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of an element, from which random maps derive random numbers.
 
-        If this node is only a repeat, which the engine runs, these are the position and row of the element below. Otherwise,
-        they are `(index, 0)`.
+        If this node is only a repeat, which the engine runs, these are the position and row of the
+        element below. Otherwise, they are `(index, 0)`.
         """
         return self.input.place(index) if self._only_repeats else (index, 0)
 
@@ -122,11 +126,15 @@ class Reordered(OnOne):
 
     @cached_property
     def _only_repeats(self) -> bool:
-        return self.index_map.keeps_indices and self.input.line.reordered(self.index_map) is not None
+        return (
+            self.index_map.keeps_indices and self.input.line.reordered(self.index_map) is not None
+        )
 
     @property
     def line(self) -> Line:
-        return self.input.line.reordered(self.index_map) or self.input.evaluated.under(self.index_map)
+        return self.input.line.reordered(self.index_map) or self.input.evaluated.under(
+            self.index_map
+        )
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
@@ -149,27 +157,32 @@ class LivingElements(Reordered):
 
     @property
     def asks_records(self) -> bool:
-        """True if a user's function decided which records to omit. It is not called for records appended later."""
+        """True if a user's function decided which records to omit.
+
+        It is not called for records appended later.
+        """
         return self.by_function
 
     @classmethod
     def of(cls, node: Node, omit: Any) -> Node:
-        """Make the node without the records that a user names, and without records that were deleted from its source.
+        """Make the node without the records that a user names.
+
+        Leave out records that were deleted from its source too.
 
         If there are no such records, the elements are those of `node`.
 
         Args:
             node: the node of all records.
-            omit: keys of the records to omit (an array, list or set), the path of a file of keys, or a
-                function `(file, row)` that returns True for records to omit.
+            omit: keys of the records to omit (an array, list or set), the path of a file of keys,
+                or a function `(file, row)` that returns True for records to omit.
 
         Raises:
             TypeError: if `omit` is none of these.
             RecordKeyError: if it names a record that the source does not have.
-            SourceError: if the file of keys cannot be read, or a function is given and the source does
-                not know the files of its records.
-            ValueError: if the elements are not made one by one of the records of one source, in whole epochs, without
-                the index.
+            SourceError: if the file of keys cannot be read, or a function is given and the source
+                does not know the files of its records.
+            ValueError: if the elements are not made one by one of the records of one source, in
+                whole epochs, without the index.
             EmptyStreamError: if no record is left.
         """
         if isinstance(node, LivingElements):
@@ -178,9 +191,10 @@ class LivingElements(Reordered):
         line = node.line
         if not line.moves_freely or line.batches or line.alone is not None or line.records is None:
             raise ValueError(
-                "omit() can leave out only records of a single source, but the elements of this dataset are "
-                "batches, or come from several datasets, or from maps that use the index. Call omit() directly "
-                "after the source, or after its shuffle() and repeat(), and before mix, zip and concatenate."
+                "omit() can leave out only records of a single source, but the elements of this "
+                "dataset are batches, or come from several datasets, or from maps that use the "
+                "index. Call omit() directly after the source, or after its shuffle() and "
+                "repeat(), and before mix, zip and concatenate."
             )
         whole = line.order
         order = living_order(whole, line.source, omit, None)

@@ -2,10 +2,10 @@
 
 These are the generators of NumPy and `random`, and torch's if torch is loaded.
 
-A worker process gives them new seeds when it starts, since it may be a copy of another process. With
-`seed_globals=True`, they are seeded for each element by the element's position, so that an operation that
-uses them gives the same result on any worker. Operations that use the generator of `RandomMapTransform`
-do not need this.
+A worker process gives them new seeds when it starts, since it may be a copy of another process.
+With `seed_globals=True`, they are seeded for each element by the element's position, so that an
+operation that uses them gives the same result on any worker. Operations that use the generator of
+`RandomMapTransform` do not need this.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ import numpy as np
 
 
 def _torch() -> Any:
-    """Return torch's CPU generator; None if torch is not loaded, or another thread is still loading it."""
+    """Return torch's CPU generator.
+
+    Return None if torch is not loaded, or another thread is still loading it.
+    """
     return getattr(sys.modules.get("torch"), "default_generator", None)
 
 
@@ -82,7 +85,9 @@ def seed_all(seed: int, position: int, row: int, operation: int) -> None:
         row: index of the element's row at this position.
         operation: index of the operation.
     """
-    key = blake2b(struct.pack("<4Q", seed & _WORD, position & _WORD, row & _WORD, operation), digest_size=56).digest()
+    key = blake2b(
+        struct.pack("<4Q", seed & _WORD, position & _WORD, row & _WORD, operation), digest_size=56
+    ).digest()
     random.seed(int.from_bytes(key[:24]))
     _set_numpy(np.frombuffer(key, np.uint32, 6, 24))
     if (generator := _torch()) is not None:
@@ -118,8 +123,8 @@ def states() -> tuple[Any, ...]:
 def restoring_global_generators() -> Iterator[None]:
     """Context manager that restores the global generators of Python, NumPy and torch at the end of the block.
 
-    If NumPy was loaded within the block, its generator gets a new random state; if torch was, its generator stays as it
-    is.
+    If NumPy was loaded within the block, its generator gets a new random state; if torch was, its
+    generator stays as it is.
     """
     pythons, numpys, torchs = states()
     try:

@@ -2,8 +2,8 @@
 
 Workers get copies of these generators, all with the same state, so two workers would draw the same
 numbers. Therefore the user is warned of them or, with `seed_globals=True`, each is seeded for each
-element. A generator in a module's global variable is not found if pickle stores only the name of the
-function that uses it.
+element. A generator in a module's global variable is not found if pickle stores only the name of
+the function that uses it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 def held_generators(value: Any) -> list[Any]:
     """Return the random generators that a value contains, also inside its attributes and closures.
 
-    These are NumPy's `Generator` and `RandomState`, `random.Random`, and `torch.Generator`. If a part of
-    the value cannot be pickled, the generators found before it are returned.
+    These are NumPy's `Generator` and `RandomState`, `random.Random`, and `torch.Generator`. If a
+    part of the value cannot be pickled, the generators found before it are returned.
 
     >>> generator = np.random.default_rng(0)
     >>> held_generators(lambda record: record + generator.random()) == [generator]
@@ -39,7 +39,10 @@ def held_generators(value: Any) -> list[Any]:
         """Pickler that records the random generators in a value."""
 
         def persistent_id(self, value: Any) -> str | None:
-            """Record a generator, and return a text so that pickle does not look inside it; None for other values."""
+            """Record a generator, and return a text so that pickle does not look inside it.
+
+            Return None for other values.
+            """
             if not isinstance(value, kinds):
                 return None
             found[id(value)] = value
@@ -71,7 +74,9 @@ class _Nowhere:
         return len(data)
 
 
-def seed_held(generators: Sequence[Any], seed: int, position: int, row: int, operation: int) -> None:
+def seed_held(
+    generators: Sequence[Any], seed: int, position: int, row: int, operation: int
+) -> None:
     """Seed each generator by an element's place and the index of an operation.
 
     Args:
@@ -112,7 +117,11 @@ def restoring(generators: Sequence[Any]) -> Iterator[None]:
 def _state(generator: Any) -> Any:
     if isinstance(generator, random.Random):
         return generator.getstate()
-    return generator.bit_generator.state if isinstance(generator, np.random.Generator) else generator.get_state()
+    return (
+        generator.bit_generator.state
+        if isinstance(generator, np.random.Generator)
+        else generator.get_state()
+    )
 
 
 def _restore(generator: Any, state: Any) -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-if TYPE_CHECKING:  # NumPy loads `numpy.random` when it is used: 10 ms, which workers without random operations save
+# NumPy loads `numpy.random` when it is used: 10 ms, which workers without random operations save
+if TYPE_CHECKING:
     from numpy.random import Generator
 
 _MASK = (1 << 64) - 1
@@ -43,7 +44,9 @@ class KeyedGenerator:
         self._operation = operation
         self._philox = np.random.Philox(key=[0, operation])
         self._generator = np.random.Generator(self._philox)
-        self._state = cast(Any, self._philox.state)  # with lists in place of its arrays, it is set twice as fast
+        self._state = cast(
+            Any, self._philox.state
+        )  # with lists in place of its arrays, it is set twice as fast
         self._state["state"]["counter"] = self._counter = [0, 0, 0, 0]
         self._state["state"]["key"] = self._key = [0, operation]
         self._state["buffer"] = [0, 0, 0, 0]
@@ -74,4 +77,6 @@ def child_row(row: int, index: int) -> int:
 def fresh_generator(seed: int, position: int) -> Generator:
     """Return a new generator for a seed and a position, both in `[0, 2^64)`, which the caller may keep."""
     key = np.array([seed, _MASK], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 0, position, 0], dtype=np.uint64)))
+    return np.random.Generator(
+        np.random.Philox(key=key, counter=np.array([0, 0, position, 0], dtype=np.uint64))
+    )

@@ -1,8 +1,10 @@
-"""Digest of a function, for cached results. It changes when the code changes, or most of what the code refers to.
+"""Digest of a function, for cached results.
+
+It changes when the code changes, or most of what the code refers to.
 
 It covers the code, constants, defaults, the closure, globals that the code names, functions and
-classes of the function's own module, and attributes of objects. Functions and classes of other modules
-count by name only, and objects that are nested too deep by the name of their class.
+classes of the function's own module, and attributes of objects. Functions and classes of other
+modules count by name only, and objects that are nested too deep by the name of their class.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ import numpy as np
 from .values import described
 
 _DEPTH = 6
-"""Depth to which nested objects are described; deeper objects are described by the name of their class only."""
+"""Depth to which nested objects are described.
+
+Deeper objects are described by the name of their class only.
+"""
 
 
 def function_identity(function: Any) -> str:
@@ -30,7 +35,9 @@ def function_identity(function: Any) -> str:
     >>> function_identity(lambda text: scale * len(text)) == function_identity(lambda text: len(text))
     False
     """
-    said = json.dumps(_Told(getattr(function, "__module__", None)).of(function), sort_keys=True, default=_kind)
+    said = json.dumps(
+        _Told(getattr(function, "__module__", None)).of(function), sort_keys=True, default=_kind
+    )
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
@@ -55,7 +62,9 @@ class _Told:
             value: the object.
             depth: number of objects that contain it.
         """
-        if value is None or isinstance(value, (bool, int, float, str, bytes, np.ndarray, np.generic)):
+        if value is None or isinstance(
+            value, (bool, int, float, str, bytes, np.ndarray, np.generic)
+        ):
             return described(value)
         if isinstance(value, ModuleType):
             return value.__name__
@@ -66,14 +75,21 @@ class _Told:
 
     def _inside(self, value: Any, depth: int) -> Any:
         if isinstance(value, CodeType):
-            return value.co_code.hex(), value.co_names, [self.of(constant, depth) for constant in value.co_consts]
+            return (
+                value.co_code.hex(),
+                value.co_names,
+                [self.of(constant, depth) for constant in value.co_consts],
+            )
         if isinstance(value, (type, FunctionType)) and value.__module__ != self._module:
             return f"{value.__module__}.{value.__qualname__}"
         if isinstance(value, FunctionType):
             parts = [value.__code__, value.__defaults__, value.__kwdefaults__, *_referred(value)]
             return [self.of(part, depth) for part in parts]
         if isinstance(value, type):
-            return [value.__qualname__, *(self.of(part, depth) for part in vars(value).values() if callable(part))]
+            return [
+                value.__qualname__,
+                *(self.of(part, depth) for part in vars(value).values() if callable(part)),
+            ]
         if isinstance(value, MethodType):
             return [self.of(value.__self__, depth), self.of(value.__func__, depth)]
         if isinstance(value, functools.partial):

@@ -44,18 +44,21 @@ def digest_of(*arrays: np.ndarray[Any, Any]) -> str:
 def described(value: Any, depth: int = 0) -> Any:
     """Describe an operation, or a parameter of one, in JSON values: its kind, its name, and its attributes.
 
-    Of an object that cannot be called, only plain attributes are described. An object may have a method
-    `identity_parameters()` that returns its parameters.
+    Of an object that cannot be called, only plain attributes are described. An object may have a
+    method `identity_parameters()` that returns its parameters.
 
     Args:
         value: the operation or parameter.
-        depth: number of objects that contain it; at 6, an object or container is described by its class only.
+        depth: number of objects that contain it; at 6, an object or container is described by its
+            class only.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (bytes, np.ndarray, np.generic)):
         array = np.asarray(value)
-        return _array(array, b"" if array.dtype.hasobject else np.ascontiguousarray(array).tobytes())
+        return _array(
+            array, b"" if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
+        )
     if isinstance(value, type):
         return str(value.__qualname__)
     if callable(value) and hasattr(value, "__qualname__"):
@@ -68,7 +71,10 @@ def described(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (list, tuple)):
         return [described(item, depth + 1) for item in value]
     if isinstance(value, functools.partial):
-        return [kind, *(described(part, depth + 1) for part in (value.func, value.args, value.keywords))]
+        return [
+            kind,
+            *(described(part, depth + 1) for part in (value.func, value.args, value.keywords)),
+        ]
     if hasattr(type(value), "identity_parameters") or callable(value):
         return _object(value, depth)
     inner = plain_attributes(value)
@@ -84,7 +90,10 @@ def _object(value: Any, depth: int) -> Any:
     kind, own = type(value).__qualname__, getattr(type(value), "identity_parameters", None)
     if isinstance(value, _GETTERS):
         return [kind, _getter(value)]
-    attributes = [kind, described(getattr(value, "__dict__", {}) if own is None else own(value), depth + 1)]
+    attributes = [
+        kind,
+        described(getattr(value, "__dict__", {}) if own is None else own(value), depth + 1),
+    ]
     slots = described(_in_slots(value), depth + 1) if own is None else {}
     return [*attributes, slots] if slots else attributes
 
@@ -112,7 +121,11 @@ def _function(function: Callable[..., Any], depth: int) -> Any:
         depth: number of objects that contain it.
     """
     name = str(function.__qualname__)
-    parts = {} if depth >= MAX_DEPTH else {key: _inside(part, depth + 1) for key, part in _parts_of(function)}
+    parts = (
+        {}
+        if depth >= MAX_DEPTH
+        else {key: _inside(part, depth + 1) for key, part in _parts_of(function)}
+    )
     return [name, parts] if parts else name
 
 
@@ -132,17 +145,21 @@ def _parts_of(function: Any) -> Iterator[tuple[str, Any]]:
         yield f"{name}=", default
     counted = _rebound(code) if cells else frozenset()
     for name, cell in zip(code.co_freevars, cells):
-        if name not in counted and cell != type(cell)():  # an empty one, of a name that got no value yet
+        if (
+            name not in counted and cell != type(cell)()
+        ):  # an empty one, of a name that got no value yet
             yield name, cell.cell_contents
 
 
 def _rebound(code: Any) -> frozenset[str]:
     """Return the names of the closure variables to which a function's code assigns a value.
 
-    For example, `count` of `nonlocal count; count += 1`. Their values change from call to call, so they
-    are left out of the description of the function.
+    For example, `count` of `nonlocal count; count += 1`. Their values change from call to call, so
+    they are left out of the description of the function.
     """
-    return frozenset(step.argval for step in dis.get_instructions(code) if step.opname == "STORE_DEREF")
+    return frozenset(
+        step.argval for step in dis.get_instructions(code) if step.opname == "STORE_DEREF"
+    )
 
 
 def _inside(value: Any, depth: int) -> Any:
@@ -158,7 +175,9 @@ def _inside(value: Any, depth: int) -> Any:
         return [_inside(item, depth + 1) for item in value]
     if _is_plain(value):
         return _plain(value)
-    if isinstance(value, (type, functools.partial)) or (callable(value) and hasattr(value, "__qualname__")):
+    if isinstance(value, (type, functools.partial)) or (
+        callable(value) and hasattr(value, "__qualname__")
+    ):
         return described(value, depth)
     kind = type(value).__qualname__
     inner = plain_attributes(value)
@@ -170,7 +189,10 @@ def plain_attributes(value: Any) -> dict[str, Any]:
 
     Empty for modules and for objects of the standard library.
     """
-    if isinstance(value, ModuleType) or type(value).__module__.partition(".")[0] in sys.stdlib_module_names:
+    if (
+        isinstance(value, ModuleType)
+        or type(value).__module__.partition(".")[0] in sys.stdlib_module_names
+    ):
         return {}
     attributes = getattr(value, "__dict__", None) or {}
     found = {**_in_slots(value), **attributes}
@@ -190,7 +212,9 @@ def _slots_of(kind: type) -> tuple[str, ...]:
 
 def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
-        return len(value) <= MAX_ITEMS and all(not isinstance(item, tuple) and _is_plain(item) for item in value)
+        return len(value) <= MAX_ITEMS and all(
+            not isinstance(item, tuple) and _is_plain(item) for item in value
+        )
     if isinstance(value, np.generic):
         return not value.dtype.hasobject
     return value is None or isinstance(value, (bool, int, float, complex, str, bytes, enum.Enum))
@@ -209,17 +233,24 @@ def record(value: Any, depth: int = 0) -> Any:
 
     Args:
         value: the record.
-        depth: number of containers that contain it; at 6, a container or object is described by its class only.
+        depth: number of containers that contain it; at 6, a container or object is described by its
+            class only.
     """
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return _array(value, np.ascontiguousarray(value.ravel()[: MAX_BYTES // max(value.itemsize, 1)]).tobytes())
+        return _array(
+            value,
+            np.ascontiguousarray(value.ravel()[: MAX_BYTES // max(value.itemsize, 1)]).tobytes(),
+        )
     if _is_plain(value):
         return _plain(value)
     kind = type(value).__qualname__
     if depth == MAX_DEPTH:
         return kind
     if isinstance(value, dict):
-        return [len(value), {str(key): record(value[key], depth + 1) for key in list(value)[:MAX_ITEMS]}]
+        return [
+            len(value),
+            {str(key): record(value[key], depth + 1) for key in list(value)[:MAX_ITEMS]},
+        ]
     if isinstance(value, (list, tuple, np.ndarray)):
         return [len(value), [record(item, depth + 1) for item in value[:MAX_ITEMS]]]
     return [kind, plain_attributes(value)]

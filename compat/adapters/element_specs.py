@@ -1,6 +1,7 @@
 """Infer the shapes and dtypes of a dataset's elements without reading records, as Grain does.
 
-Of the user's functions, only `output_spec` is called; for an interleave, also those that make its first dataset.
+Of the user's functions, only `output_spec` is called; for an interleave, also those that make its
+first dataset.
 
 In: a dataset. Out: a tree of shapes and dtypes. The number of rows is None for batches that may be
 short.
@@ -156,7 +157,11 @@ def _after(below: Callable[[], Any], operation: Operation) -> Any:
         return _of_batch(below(), operation)
     if method in ("", "filter"):
         return below()
-    return _unknown("FlatMap") if method == "flat_map" else _owner_of_output_spec(transform).output_spec(below())
+    return (
+        _unknown("FlatMap")
+        if method == "flat_map"
+        else _owner_of_output_spec(transform).output_spec(below())
+    )
 
 
 @dataclass(frozen=True)
@@ -172,15 +177,18 @@ class _Rows:
 
 def _of_batch(spec: Any, batch: Any) -> Any:
     if isinstance(spec, _Rows):
-        return _mapped(lambda leaf: type(leaf)(shape=(batch.takes, *leaf.shape[1:]), dtype=leaf.dtype), spec.batches)
+        return _mapped(
+            lambda leaf: type(leaf)(shape=(batch.takes, *leaf.shape[1:]), dtype=leaf.dtype),
+            spec.batches,
+        )
     function = batch.batch_fn.func if isinstance(batch.batch_fn, partial) else batch.batch_fn
     if hasattr(function, "output_spec"):
         return function.output_spec(spec, batch.takes, batch.drops_remainder)
     if function is not None:
         raise NotImplementedError(
-            "Element spec inference is not supported with custom batching functions. Make batch_fn an object "
-            "with __call__ and a method output_spec(spec, batch_size, drop_remainder), which returns the "
-            "spec of a batch."
+            "Element spec inference is not supported with custom batching functions. Make batch_fn "
+            "an object with __call__ and a method output_spec(spec, batch_size, drop_remainder), "
+            "which returns the spec of a batch."
         )
     rows = batch.takes if batch.drops_remainder else None
     return _mapped(lambda leaf: ShapeDtypeStruct((rows, *leaf.shape), leaf.dtype), spec)
@@ -197,18 +205,21 @@ def _owner_of_output_spec(transform: Any) -> Any:
         owner = getattr(teller, "__self__", teller)  # of a method
         name = getattr(owner, "__name__", type(owner).__name__)
         raise ValueError(
-            f"Cannot infer element spec for transform {name} because it does not implement `output_spec` method. Define "
-            "output_spec(self, input_spec) in its class. In place of a plain function, pass an object with __call__ and "
-            "output_spec."
+            f"Cannot infer element spec for transform {name} because it does not implement "
+            "`output_spec` method. Define output_spec(self, input_spec) in its class. In place of "
+            "a plain function, pass an object with __call__ and output_spec."
         )
     return teller
 
 
 def _mapped(function: Callable[[Any], Any], spec: Any) -> Any:
-    return optree.tree_map(function, spec, is_leaf=lambda leaf: isinstance(leaf, ShapeDtypeStructProtocol))
+    return optree.tree_map(
+        function, spec, is_leaf=lambda leaf: isinstance(leaf, ShapeDtypeStructProtocol)
+    )
 
 
 def _unknown(name: str) -> NoReturn:
     raise NotImplementedError(
-        f"`element_spec` inference is not implemented for {name}. Read next(iter(dataset)) to see shapes and dtypes."
+        f"`element_spec` inference is not implemented for {name}. Read next(iter(dataset)) to see "
+        "shapes and dtypes."
     )

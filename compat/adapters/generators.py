@@ -26,7 +26,9 @@ class _Moved(threading.local):
         self.current = Generator(self._philox)
         # Lists in place of the arrays: NumPy then takes half the time to set the state.
         self._state = cast(Any, self._philox.state)
-        self._key = self._state["state"]["key"] = [int(word) for word in self._state["state"]["key"]]
+        self._key = self._state["state"]["key"] = [
+            int(word) for word in self._state["state"]["key"]
+        ]
         self._counter = self._state["state"]["counter"] = [0, 0, 0, 0]
         self._state["buffer"] = [0, 0, 0, 0]
 
@@ -53,7 +55,10 @@ class OfLoader(_Moved):
         return type(self), ()
 
     def at(self, seed: int, index: int) -> Generator:
-        """Return the generator of the record at `index`, set to its start; it changes with the thread's next call."""
+        """Return the generator of the record at `index`, set to its start.
+
+        It changes with the thread's next call.
+        """
         self._key[0], self._key[1] = (seed + index) & _MASK, (seed + index) >> 64
         return self._begun()
 
@@ -80,7 +85,9 @@ class OfDataset(_Moved):
         return type(self), (self._seed,)
 
     def at(self, index: int, op_seed: int = 0) -> Generator:
-        """Return the generator of the element at `index`, set to its start; it changes with the thread's next call.
+        """Return the generator of the element at `index`, set to its start.
+
+        It changes with the thread's next call.
 
         Args:
             index: index of the element.

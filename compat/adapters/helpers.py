@@ -51,8 +51,8 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -
         )
     if not 0 <= index <= max_index:
         raise ValueError(
-            f"index must be in [0, max_index]: {index} is not in [0, {max_index}]. Pass an index in this range, and a "
-            "max_index of 0 or more."
+            f"index must be in [0, max_index]: {index} is not in [0, {max_index}]. Pass an index "
+            "in this range, and a max_index of 0 or more."
         )
     return shuffled_one(index, max_index, seed, rounds)
 
@@ -95,7 +95,9 @@ def make_batch(values: Sequence[Any], *, output_to_shared_memory: bool = False) 
         raise
 
 
-def device_put(ds: Any, device: Any, *, cpu_buffer_size: int = 4, device_buffer_size: int = 2) -> IterDataset[Any]:
+def device_put(
+    ds: Any, device: Any, *, cpu_buffer_size: int = 4, device_buffer_size: int = 2
+) -> IterDataset[Any]:
     """Put the elements of a stream on devices, ahead of the consumer.
 
     Operations after it run in the process that iterates.
@@ -129,7 +131,11 @@ class OnDevice(IterDataset[Any]):
     def __iter__(self) -> Any:
         source, (host, device) = iter(self._parent), self.buffers
         loader = our_device_put(
-            source, self.device, cpu_buffer_size=host, device_buffer_size=device, on_unsupported="keep"
+            source,
+            self.device,
+            cpu_buffer_size=host,
+            device_buffer_size=device,
+            on_unsupported="keep",
         )
         return _Follower(iter(loader), source)
 
@@ -164,7 +170,8 @@ class _Follower(DatasetIterator[Any]):
 class ThreadPrefetchDatasetIterator(_Follower):
     """An iterator that returns the elements of `parent`, another iterator, unchanged.
 
-    It reads nothing ahead itself, since headrace does so anyway; `prefetch_buffer_size` has no effect.
+    It reads nothing ahead itself, since headrace does so anyway; `prefetch_buffer_size` has no
+    effect.
     """
 
     def __init__(self, parent: Any, prefetch_buffer_size: int) -> None:
@@ -186,7 +193,10 @@ class RngPool:
         self.seed = seed
 
     def acquire_rng(self, index: int, *, op_seed: int = 0) -> Generator:
-        """Return a generator for an index, in its start state; `op_seed` gives each operation other numbers."""
+        """Return a generator for an index, in its start state.
+
+        `op_seed` gives each operation other numbers.
+        """
         return OfDataset(self.seed).at(index, op_seed)
 
     def release_rng(self, rng: Generator) -> None:
@@ -252,7 +262,9 @@ def assert_equal_output_after_checkpoint(ds: Any) -> None:
     structure = _structure_of(iterator.get_state())
     while True:
         state = iterator.get_state()
-        assert _structure_of(state) == structure, f"the state of step {len(states)} has another structure: {state}"
+        assert _structure_of(state) == structure, (
+            f"the state of step {len(states)} has another structure: {state}"
+        )
         element = next(iterator, None)
         if element is None:
             break

@@ -21,8 +21,8 @@ LOGGER = logging.getLogger("headrace")
 class ReadOptions(OurReadOptions):
     """Number of threads that read records ahead, and number of records that they hold.
 
-    As in Grain, a stream calls its source only on these threads. Their names end with `_` and a number,
-    from 0. A buffer smaller than the number of threads logs a warning.
+    As in Grain, a stream calls its source only on these threads. Their names end with `_` and a
+    number, from 0. A buffer smaller than the number of threads logs a warning.
 
     Attributes:
         num_threads: number of threads; 0 reads in the calling thread.
@@ -41,21 +41,25 @@ class ReadOptions(OurReadOptions):
         for name in ("num_threads", "prefetch_buffer_size"):
             if isinstance(number := getattr(self, name), int) and number < 0:
                 raise ValueError(
-                    f"{name} must be non-negative, but it is {number}. Pass 0 or more; 0 means that nothing is read ahead."
+                    f"{name} must be non-negative, but it is {number}. Pass 0 or more; 0 means "
+                    "that nothing is read ahead."
                 )
         super().__post_init__()
 
     def _warn_of_a_small_buffer(self) -> None:
         LOGGER.warning(
-            "prefetch_buffer_size=%s is smaller than num_threads=%s, so that not all threads have a record to read; "
-            "pass a larger buffer, or fewer threads.",
+            "prefetch_buffer_size=%s is smaller than num_threads=%s, so that not all threads have "
+            "a record to read; pass a larger buffer, or fewer threads.",
             self.prefetch_buffer_size,
             self.num_threads,
         )
 
 
 def as_read_options(options: Any) -> Any:
-    """Convert read options of Grain or headrace to `ReadOptions`; None gives the defaults; return other values unchanged."""
+    """Convert read options of Grain or headrace to `ReadOptions`; None gives the defaults.
+
+    Return other values unchanged.
+    """
     if isinstance(options, OurReadOptions) and not isinstance(options, ReadOptions):
         return ReadOptions(**vars(options))
     if options is None or isinstance(options, ReadOptions) or not hasattr(options, "num_threads"):
@@ -140,7 +144,11 @@ class DatasetOptions:
         DatasetOptions(filter_warn_threshold_ratio=0.5, filter_raise_threshold_ratio=None, execution_tracking_mode=\
 <ExecutionTrackingMode.DISABLED: 1>, min_shm_size=1)
         """
-        return self if other is None else DatasetOptions(**vars(other)["_chosen"] | vars(self)["_chosen"])
+        return (
+            self
+            if other is None
+            else DatasetOptions(**vars(other)["_chosen"] | vars(self)["_chosen"])
+        )
 
 
 class Config:
@@ -162,11 +170,15 @@ class Config:
 
     def __getattr__(self, name: str) -> Any:
         error = AttributeError if name.startswith("__") else ValueError
-        raise error(f"Unrecognized config option: {shorten(name)}. Use one of the options {', '.join(vars(self))}.")
+        raise error(
+            f"Unrecognized config option: {shorten(name)}. Use one of the options "
+            f"{', '.join(vars(self))}."
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise ValueError(
-            f"Please use update(): config.update({name!r}, {short_repr(value)}). A flag cannot be set as an attribute."
+            f"Please use update(): config.update({name!r}, {short_repr(value)}). A flag cannot be "
+            "set as an attribute."
         )
 
     def get_or_default(self, name: str) -> Any:

@@ -36,8 +36,8 @@ class SharedMemoryDataSource(MemorySource):
     def __init__(self, elements: Sequence[Any] | None = None, *, name: str | None = None) -> None:
         if elements is None:
             raise ValueError(
-                f"SharedMemoryDataSource(name={name!r}) needs elements=, because headrace does not share memory "
-                "by name. Pass the elements. Worker processes share them."
+                f"SharedMemoryDataSource(name={name!r}) needs elements=, because headrace does not "
+                "share memory by name. Pass the elements. Worker processes share them."
             )
         self.elements, self.name = elements, name
         if len(elements):
@@ -69,7 +69,10 @@ class RangeDataSource(OurRange):
     """
 
     def _take_empty(self) -> None:
-        """Do nothing, so that an empty range is accepted; `headrace.RangeDataSource` raises ValueError."""
+        """Do nothing, so that an empty range is accepted.
+
+        `headrace.RangeDataSource` raises ValueError.
+        """
 
     def __repr__(self) -> str:
         """Return the text that Grain prints."""
@@ -79,7 +82,8 @@ class RangeDataSource(OurRange):
 class BagDataSource:
     """The records of Bagz files, as bytes.
 
-    It needs the package `bagz`. Files are opened when the first record is read, or its length is asked for.
+    It needs the package `bagz`. Files are opened when the first record is read, or its length is
+    asked for.
 
     Args:
         path: path of a file, a list of paths, or `name@8.bagz` for the files
@@ -90,7 +94,11 @@ class BagDataSource:
     """
 
     def __init__(self, path: Any) -> None:
-        self.paths = [os.fspath(path)] if isinstance(path, (str, os.PathLike)) else list(map(os.fspath, path))
+        self.paths = (
+            [os.fspath(path)]
+            if isinstance(path, (str, os.PathLike))
+            else list(map(os.fspath, path))
+        )
 
     @cached_property
     def _readers(self) -> list[Any]:
@@ -106,7 +114,11 @@ class BagDataSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        return {"kind": "BagDataSource", "files": list(map(os.path.basename, self.paths)), "records": len(self)}
+        return {
+            "kind": "BagDataSource",
+            "files": list(map(os.path.basename, self.paths)),
+            "records": len(self),
+        }
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0

@@ -24,8 +24,8 @@ _MOST = 400
 def reword(error: StructureError | JoinError) -> None:
     """Change the message of an error to Grain's wording, followed by headrace's message.
 
-    For a join of unequal lengths, Grain's wording is the whole message, and headrace's is a note; other
-    errors of joins are not changed. A second call changes nothing.
+    For a join of unequal lengths, Grain's wording is the whole message, and headrace's is a note;
+    other errors of joins are not changed. A second call changes nothing.
     """
     ours = shorten(error, _MOST)
     if isinstance(error, JoinError):
@@ -39,7 +39,8 @@ def reword(error: StructureError | JoinError) -> None:
 class NotedIterator(DataLoaderIterator):
     """An iterator that, for a pipeline that cannot be pickled, raises the exception that pickling raised.
 
-    Workers need a pickle of the pipeline. Grain's message and headrace's are added to the exception as notes.
+    Workers need a pickle of the pipeline. Grain's message and headrace's are added to the exception
+    as notes.
     """
 
     def __next__(self) -> Any:

@@ -15,7 +15,7 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(
-                f"module {__name__!r} has no attribute {name!r}. Use CheckpointHandler, CheckpointRestore or "
-                "CheckpointSave."
+                f"module {__name__!r} has no attribute {name!r}. Use CheckpointHandler, "
+                "CheckpointRestore or CheckpointSave."
             )
         return getattr(_ours, name)

@@ -27,7 +27,9 @@ from ..adapters.element_specs import get_element_spec as get_element_spec
 from ..adapters.helpers import PerformanceConfig as PerformanceConfig
 from ..adapters.helpers import RngPool as RngPool
 from ..adapters.helpers import ThreadPrefetchDatasetIterator as ThreadPrefetchDatasetIterator
-from ..adapters.helpers import assert_equal_output_after_checkpoint as assert_equal_output_after_checkpoint
+from ..adapters.helpers import (
+    assert_equal_output_after_checkpoint as assert_equal_output_after_checkpoint,
+)
 from ..adapters.helpers import batch_and_pad as batch_and_pad
 from ..adapters.helpers import device_put as device_put
 from ..adapters.helpers import index_shuffle as index_shuffle
@@ -37,7 +39,9 @@ from ..adapters.options import ExecutionTrackingMode as ExecutionTrackingMode
 from ..adapters.packing.bin_packing import BestFitPackIterDataset as BestFitPackIterDataset
 from ..adapters.packing.bin_packing import FirstFitPackIterDataset as FirstFitPackIterDataset
 from ..adapters.packing.concat_then_split import BOSHandling as BOSHandling
-from ..adapters.packing.concat_then_split import ConcatThenSplitIterDataset as ConcatThenSplitIterDataset
+from ..adapters.packing.concat_then_split import (
+    ConcatThenSplitIterDataset as ConcatThenSplitIterDataset,
+)
 from ..adapters.packing.pack_and_batch import PackAndBatchOperation as PackAndBatchOperation
 
 FlatMapTransform = _transforms.FlatMap

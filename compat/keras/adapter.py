@@ -29,7 +29,12 @@ _END = object()
 
 
 def chosen(
-    choose: Callable[..., Any], x: Any, y: Any = None, sample_weight: Any = None, *arguments: Any, **options: Any
+    choose: Callable[..., Any],
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *arguments: Any,
+    **options: Any,
 ) -> Any:
     """Return headrace's data adapter for a headrace loader or dataset.
 
@@ -44,17 +49,21 @@ def chosen(
         **options: passed to `choose`.
 
     Raises:
-        ValueError: if targets, sample or class weights are passed beside headrace's data, or the data
-            has no end and no `steps_per_epoch`.
+        ValueError: if targets, sample or class weights are passed beside headrace's data, or the
+            data has no end and no `steps_per_epoch`.
     """
     _LATEST.adapter = None
     if not isinstance(x, (LoaderMethods, MapDataset, IterMethods, DeviceLoader)):
         return choose(x, y, sample_weight, *arguments, **options)
-    for name, value in {"y": y, "sample_weight": sample_weight, "class_weight": options.get("class_weight")}.items():
+    for name, value in {
+        "y": y,
+        "sample_weight": sample_weight,
+        "class_weight": options.get("class_weight"),
+    }.items():
         if value is not None:
             raise ValueError(
-                f"{name}= was passed together with {a_kind_of(x)}. Leave it out, and let the batches be tuples "
-                "(inputs, targets) or (inputs, targets, weights)."
+                f"{name}= was passed together with {a_kind_of(x)}. Leave it out, and let the "
+                "batches be tuples (inputs, targets) or (inputs, targets, weights)."
             )
     _LATEST.adapter = StreamAdapter(x, options.get("steps_per_epoch"))
     return _LATEST.adapter
@@ -167,7 +176,9 @@ class FollowedPasses:
         self._handed: deque[tuple[Any, bool]] = (
             deque()
         )  # of batches not yet trained on: the state after, whether the last
-        self._state: Any = None  # after the batch that was trained on last; None: between two passes
+        self._state: Any = (
+            None  # after the batch that was trained on last; None: between two passes
+        )
 
     def batches(self) -> Iterator[Any]:
         """Yield the batches of the current pass, or of the next one if there is none.
@@ -203,7 +214,10 @@ class FollowedPasses:
         return count, ends
 
     def get_state(self) -> Any:
-        """Return the state after the last batch that the model trained on; between two passes, the state of the start."""
+        """Return the state after the last batch that the model trained on.
+
+        Between two passes, the state of the start.
+        """
         return self._state if self._state is not None else self._fresh_state()
 
     def set_state(self, state: Any, **options: bool) -> None:
@@ -273,5 +287,6 @@ def _is_endless(dataset: Any) -> bool:
 
 def _other_backend(name: str) -> NotImplementedError:
     return NotImplementedError(
-        f"Keras uses {name} here, but headrace's loaders and datasets feed only its JAX backend. Set KERAS_BACKEND=jax."
+        f"Keras uses {name} here, but headrace's loaders and datasets feed only its JAX backend. "
+        "Set KERAS_BACKEND=jax."
     )

@@ -20,7 +20,9 @@ from ...common.validation import whole_number
 from ...errors import CheckpointError
 from .adapter import latest_adapter
 
-keras = optional_library("keras", "SaveAndResume needs Keras and its JAX backend (KERAS_BACKEND=jax)", "keras")
+keras = optional_library(
+    "keras", "SaveAndResume needs Keras and its JAX backend (KERAS_BACKEND=jax)", "keras"
+)
 ocp = optional_library("orbax.checkpoint", "SaveAndResume writes checkpoints with Orbax", "keras")
 
 from ...checkpoint.orbax import CheckpointRestore, CheckpointSave  # noqa: E402 (needs Orbax)
@@ -34,7 +36,8 @@ class TrainingPlace:
 
     Attributes:
         epoch: number of completed epochs.
-        step_in_epoch: number of batches that the model was trained on since the last completed epoch.
+        step_in_epoch: number of batches that the model was trained on since the last completed
+            epoch.
         step: number of batches of the whole run that it was trained on.
     """
 
@@ -91,11 +94,19 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
     2
     """
 
-    def __init__(self, directory: str | os.PathLike[str], every: int | None = None, max_to_keep: int = 2) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], every: int | None = None, max_to_keep: int = 2
+    ) -> None:
         super().__init__()
         self._directory = directory if "://" in str(directory) else Path(directory).absolute()
-        self._every = None if every is None else whole_number("every", every, 1, None, "a number of batches, or None")
-        self._max_to_keep = whole_number("max_to_keep", max_to_keep, 1, None, "a number of checkpoints")
+        self._every = (
+            None
+            if every is None
+            else whole_number("every", every, 1, None, "a number of batches, or None")
+        )
+        self._max_to_keep = whole_number(
+            "max_to_keep", max_to_keep, 1, None, "a number of checkpoints"
+        )
         self._manager: Any = None
         self._passes: Any = None
 
@@ -110,12 +121,14 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
         adapter = latest_adapter()
         if adapter is None:
             raise TypeError(
-                "SaveAndResume works only if x= of fit is a loader or dataset of headrace. Pass a loader "
-                "or a dataset as x=."
+                "SaveAndResume works only if x= of fit is a loader or dataset of headrace. Pass a "
+                "loader or a dataset as x=."
             )
         self._passes = adapter.follow()
         self._place = TrainingPlace()
-        self._saved_step = self._seen = 0  # of the run; batches of this epoch that Keras has counted
+        self._saved_step = self._seen = (
+            0  # of the run; batches of this epoch that Keras has counted
+        )
         self._metrics: Arrays | None = None  # of the epoch that the earlier run had begun
         options = ocp.CheckpointManagerOptions(max_to_keep=self._max_to_keep, create=True)
         self._manager = ocp.CheckpointManager(self._directory, options=options)
@@ -123,7 +136,10 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
             self._restore(latest)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Restore the metrics of an epoch that an earlier run had begun; only in the first epoch after a resume."""
+        """Restore the metrics of an epoch that an earlier run had begun.
+
+        Only in the first epoch after a resume.
+        """
         self._seen, self._is_over = 0, False
         metrics, self._metrics = self._metrics, None
         if metrics is not None:
@@ -132,8 +148,8 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Save a checkpoint if `every` batches were trained on since the last one, and end the epoch if it is over.
 
-        An epoch is over after `steps_per_epoch` batches or at the end of a pass. For an epoch that an earlier
-        run began, Keras itself does not know this.
+        An epoch is over after `steps_per_epoch` batches or at the end of a pass. For an epoch that
+        an earlier run began, Keras itself does not know this.
         """
         count, ends = self._passes.trained(batch + 1 - self._seen)
         self._seen = batch + 1
@@ -169,17 +185,25 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
         self._passes = self._manager = None
 
     def _begin_at(self, epoch: int) -> None:
-        self.model._initial_epoch = epoch  # as Keras's BackupAndRestore does: there is no public way from a callback
+        self.model._initial_epoch = (
+            epoch  # as Keras's BackupAndRestore does: there is no public way from a callback
+        )
 
     def _variables(self) -> dict[str, Any]:
         model = self.model
-        return _named(model=model.variables, optimizer=model.optimizer.variables, metrics=model.metrics_variables)
+        return _named(
+            model=model.variables,
+            optimizer=model.optimizer.variables,
+            metrics=model.metrics_variables,
+        )
 
     def _save(self) -> None:
         arrays = {name: np.array(variable.value) for name, variable in self._variables().items()}
         place = {**asdict(self._place), "arrays": _shapes(arrays)}
         args = ocp.args.Composite(
-            place=ocp.args.JsonSave(place), arrays=ocp.args.StandardSave(arrays), data=CheckpointSave(self._passes)
+            place=ocp.args.JsonSave(place),
+            arrays=ocp.args.StandardSave(arrays),
+            data=CheckpointSave(self._passes),
         )
         self._manager.save(self._place.step, args=args, force=True)
         self._saved_step = self._place.step
@@ -187,22 +211,28 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
     def _restore(self, step: int) -> None:
         variables = self._variables()
         wanted = {name: np.zeros(value.shape, value.dtype) for name, value in variables.items()}
-        place = dict(self._manager.restore(step, args=ocp.args.Composite(place=ocp.args.JsonRestore())).place)
+        place = dict(
+            self._manager.restore(step, args=ocp.args.Composite(place=ocp.args.JsonRestore())).place
+        )
         saved, own = place.pop("arrays"), _shapes(wanted)
         if differing := sorted(name for name in {*saved, *own} if saved.get(name) != own.get(name)):
             name = differing[0]
             raise CheckpointError(
                 f"{shorten(self._directory)} has a checkpoint of another model: {name} is "
-                f"{saved.get(name, 'absent')} there, but {own.get(name, 'absent')} here. Pass another directory, "
-                "or build and compile the model as it was."
+                f"{saved.get(name, 'absent')} there, but {own.get(name, 'absent')} here. Pass "
+                "another directory, or build and compile the model as it was."
             )
-        args = ocp.args.Composite(arrays=ocp.args.StandardRestore(wanted), data=CheckpointRestore(self._passes))
+        args = ocp.args.Composite(
+            arrays=ocp.args.StandardRestore(wanted), data=CheckpointRestore(self._passes)
+        )
         arrays = self._manager.restore(step, args=args).arrays
         _assign(variables, arrays)
         self._place = TrainingPlace(**place)
         self._saved_step = self._place.step
         if self._place.step_in_epoch:
-            self._metrics = {name: arrays[name] for name in _named(metrics=self.model.metrics_variables)}
+            self._metrics = {
+                name: arrays[name] for name in _named(metrics=self.model.metrics_variables)
+            }
         self._begin_at(self._place.epoch)
 
 
@@ -211,7 +241,11 @@ def _named(**groups: Sequence[Any]) -> dict[str, Any]:
 
     Names of variables are not used, since two variables may have the same name.
     """
-    return {f"{group}.{number}": each for group, variables in groups.items() for number, each in enumerate(variables)}
+    return {
+        f"{group}.{number}": each
+        for group, variables in groups.items()
+        for number, each in enumerate(variables)
+    }
 
 
 def _shapes(arrays: Arrays) -> dict[str, str]:

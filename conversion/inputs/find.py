@@ -27,8 +27,10 @@ def find_input(
     """Return the input for a user's `source`.
 
     Args:
-        source: paths of files; a folder of images or a Hugging Face dataset; a name or folder of TFDS; or any source.
-        source_format: format of files, "images", "huggingface" or "tfds". None: determined from the names of the files.
+        source: paths of files; a folder of images or a Hugging Face dataset; a name or folder of
+            TFDS; or any source.
+        source_format: format of files, "images", "huggingface" or "tfds". None: determined from the
+            names of the files.
         split: split of a dataset that has several.
         as_bytes: True: do not decode the examples of TFDS.
         opening: arguments for opening files.
@@ -49,7 +51,9 @@ def find_input(
         return SourceInput(sources.ImageFolderDataSource(source, storage_options=storage))
     if source_format == "tfds":
         path = text_of(source)
-        folder, name = os.path.split(path) if os.path.isdir(path) or is_remote(path) else (None, path)
+        folder, name = (
+            os.path.split(path) if os.path.isdir(path) or is_remote(path) else (None, path)
+        )
         examples = sources.TfdsDataSource(name, split or "train", folder, storage_options=storage)
         return SourceInput(examples.serialized if as_bytes else examples)
     if source_format == "huggingface" or (source_format is None and _is_hugging_face(source)):
@@ -61,9 +65,15 @@ def find_input(
     except SourceNotFoundError as error:
         folder = None if isinstance(source, (list, tuple)) else text_of(source)
         if folder is not None and os.path.isdir(folder):
-            message = _nothing_in(folder, source_format, [suffix for form in forms for suffix in form.suffixes])
+            message = _nothing_in(
+                folder, source_format, [suffix for form in forms for suffix in form.suffixes]
+            )
         else:
-            hint = "" if source_format else " For images, or a name of TFDS, pass source_format= (--from)."
+            hint = (
+                ""
+                if source_format
+                else " For images, or a name of TFDS, pass source_format= (--from)."
+            )
             message = f"{error}{hint}"
         raise SourceNotFoundError(message) from error
     names = [name for name in dict.fromkeys(found) if not name.endswith(SUFFIX)]
@@ -73,8 +83,8 @@ def find_input(
 def _nothing_in(folder: str, source_format: str | None, suffixes: list[str]) -> str:
     whose = ", and their format as source_format= (--from), which is images for a folder of images"
     return (
-        f"the directory {short_repr(folder, TEXT)} contains no file with a known format in its name "
-        f"({first_few(suffixes, 16)}); pass files by a glob, such as "
+        f"the directory {short_repr(folder, TEXT)} contains no file with a known format in its "
+        f"name ({first_few(suffixes, 16)}); pass files by a glob, such as "
         f"{short_repr(os.path.join(folder, '*'), TEXT)}{'' if source_format else whose}."
     )
 
@@ -83,7 +93,9 @@ def is_paths(source: Any) -> bool:
     """Return True if `source` is a path or a non-empty list of paths."""
     paths = (str, os.PathLike)
     return isinstance(source, paths) or (
-        isinstance(source, (list, tuple)) and bool(source) and all(isinstance(item, paths) for item in source)
+        isinstance(source, (list, tuple))
+        and bool(source)
+        and all(isinstance(item, paths) for item in source)
     )
 
 
@@ -92,7 +104,9 @@ def _is_hugging_face(source: Any) -> bool:
     if isinstance(source, (list, tuple)):
         return False
     folder = text_of(source)
-    return any(os.path.isfile(os.path.join(folder, name)) for name in ("state.json", "dataset_dict.json"))
+    return any(
+        os.path.isfile(os.path.join(folder, name)) for name in ("state.json", "dataset_dict.json")
+    )
 
 
 def _hugging_face(path: str, split: str | None) -> Any:
@@ -105,17 +119,19 @@ def _hugging_face(path: str, split: str | None) -> Any:
         ) from error
     try:
         found = datasets.load_from_disk(path)
-    except Exception as error:  # of files that are damaged, `datasets` says it in the words of Python, JSON and Arrow
+    # of files that are damaged, `datasets` says it in the words of Python, JSON and Arrow
+    except Exception as error:
         raise SourceError(
-            f"{shorten(path)} cannot be read as a Hugging Face dataset on disk: {shorten(error)}. Check its "
-            "permissions. If a file is damaged or missing, save it again with save_to_disk. If it is something else, pass "
-            "source_format=."
+            f"{shorten(path)} cannot be read as a Hugging Face dataset on disk: {shorten(error)}. "
+            "Check its permissions. If a file is damaged or missing, save it again with "
+            "save_to_disk. If it is something else, pass source_format=."
         ) from error
     if not isinstance(found, dict):
         return found
     if split not in found:
         raise ConversionError(
-            f"{shorten(path)} has {'' if split is None else f'no split {short_repr(split)}, but '}the splits "
+            f"{shorten(path)} has "
+            f"{'' if split is None else f'no split {short_repr(split)}, but '}the splits "
             f"{first_few(list(found), 8)}. Choose one of them with split= (--split)."
         )
     return found[split]

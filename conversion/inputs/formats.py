@@ -42,7 +42,8 @@ class Opening:
         index_dir: folder for indices of files that are read with random access.
         storage: how files in a store are reached.
         max_expansion: maximum ratio of unpacked to compressed size of a file.
-        document_length: length of the documents into which `.npy` files with one axis are divided; None: not divided.
+        document_length: length of the documents into which `.npy` files with one axis are divided;
+            None: not divided.
     """
 
     types: Mapping[str, str]
@@ -58,12 +59,14 @@ class Format:
 
     Attributes:
         name: name of the format.
-        suffixes: suffixes of file names. A compression suffix, or a number as in `.tfrecord-00000-of-00010`, may follow.
+        suffixes: suffixes of file names. A compression suffix, or a number as in
+            `.tfrecord-00000-of-00010`, may follow.
         place: unit of a record's place in a stream: "byte", "line" or "record".
         stream: module whose `read_records` reads a stream; None: files are not read as streams.
-        source: function that opens a file as a source with random access; None: there is no such source.
-        schema: function that returns the Arrow schema of a file, or None. For formats whose schema is known without reading
-            records.
+        source: function that opens a file as a source with random access; None: there is no such
+            source.
+        schema: function that returns the Arrow schema of a file, or None. For formats whose schema
+            is known without reading records.
         encode: how records that are not bytes are encoded: "example" or "json".
     """
 
@@ -77,7 +80,10 @@ class Format:
 
     @property
     def all_files(self) -> Callable[[list[str], Opening], Any] | None:
-        """Function that opens several files as one source, as a loader would read them; None if there is no such function."""
+        """Function that opens several files as one source, as a loader would read them.
+
+        It is None if there is no such function.
+        """
         return _tokens if self.name == "npy" else self.source
 
     @property
@@ -92,7 +98,8 @@ class Format:
         Args:
             path: path or URL of the file.
             opening: arguments for opening files.
-            on_damage: function that is called with the error for each record that is skipped. None: the error is raised.
+            on_damage: function that is called with the error for each record that is skipped. None:
+                the error is raised.
         """
         assert self.stream is not None, self.name
         read = import_module(self.stream, __package__).read_records
@@ -106,7 +113,9 @@ def _of_class(name: str, path: Any, opening: Opening) -> Any:
 
 
 def _indexed(name: str, path: Any, opening: Opening) -> Any:
-    return getattr(sources, name)(path, index_dir=opening.index_dir, storage_options=opening.storage)
+    return getattr(sources, name)(
+        path, index_dir=opening.index_dir, storage_options=opening.storage
+    )
 
 
 def _parquet_schema(path: str, opening: Opening) -> Any:
@@ -118,14 +127,20 @@ def _parquet_schema(path: str, opening: Opening) -> Any:
 
 
 def _npy(path: str, opening: Opening) -> Any:
-    """Open a `.npy` file as a source: documents if a `TokenWriter` wrote it; otherwise rows, or pieces of one length."""
+    """Open a `.npy` file as a source: documents if a `TokenWriter` wrote it.
+
+    Otherwise rows, or pieces of one length.
+    """
     if file_system_of(path, opening.storage).is_file(offsets_path(path)):
         return sources.TokenSource(path, storage_options=opening.storage)
     return (NpyRows if opening.document_length is None else NpyPieces)(path, opening)
 
 
 def _tokens(paths: list[str], opening: Opening) -> Any:
-    """Open `.npy` files as one source of documents. Return None if a `TokenWriter` did not write them."""
+    """Open `.npy` files as one source of documents.
+
+    Return None if a `TokenWriter` did not write them.
+    """
     system = file_system_of(paths[0], opening.storage)
     if not all(system.is_file(offsets_path(path)) for path in paths):
         return None
@@ -142,7 +157,8 @@ class NpyRows:
     """Source of the rows of an array in a mapped `.npy` file.
 
     Raises:
-        SourceError: the file is not a `.npy` file, is cut off, or contains a single number or Python objects.
+        SourceError: the file is not a `.npy` file, is cut off, or contains a single number or
+            Python objects.
 
     Attributes:
         columns: the array.
@@ -155,8 +171,8 @@ class NpyRows:
             self.columns = map_npy(copy, path, "Save an array without Python objects by np.save")
         if not self.columns.ndim:
             raise SourceError(
-                f"{shorten(path)} contains a single number, not an array with rows. Save an array that "
-                "has at least one axis."
+                f"{shorten(path)} contains a single number, not an array with rows. Save an array "
+                "that has at least one axis."
             )
 
     @property
@@ -184,8 +200,9 @@ class NpyPieces:
         self._array, self._length = NpyRows(path, opening).columns, opening.document_length or 1
         if self._array.ndim != 1:
             raise ConversionError(
-                f"{shorten(path)} contains an array of shape {self._array.shape}, but document_length= is for arrays with one "
-                "axis. If each row is a document, leave document_length= out. Otherwise save array.reshape(-1)."
+                f"{shorten(path)} contains an array of shape {self._array.shape}, but "
+                "document_length= is for arrays with one axis. If each row is a document, leave "
+                "document_length= out. Otherwise save array.reshape(-1)."
             )
 
     def __len__(self) -> int:
@@ -197,7 +214,13 @@ class NpyPieces:
 
 _TFRECORD, _TAR, _JSON_LINES = (f"...formats.{name}" for name in ("tfrecord", "tar", "json_lines"))
 _TABLE = (
-    Format("tfrecord", (".tfrecord", ".tfrecords"), "byte", _TFRECORD, partial(_indexed, "TFRecordDataSource")),
+    Format(
+        "tfrecord",
+        (".tfrecord", ".tfrecords"),
+        "byte",
+        _TFRECORD,
+        partial(_indexed, "TFRecordDataSource"),
+    ),
     Format("tar", (".tar",), "byte", _TAR, partial(_indexed, "TarDataSource")),
     Format(
         "json_lines",
@@ -217,7 +240,11 @@ _TABLE = (
         _parquet_schema,
     ),
     Format(
-        "array_record", (".array_record", ".arrayrecord"), "record", None, partial(_of_class, "ArrayRecordDataSource")
+        "array_record",
+        (".array_record", ".arrayrecord"),
+        "record",
+        None,
+        partial(_of_class, "ArrayRecordDataSource"),
     ),
     Format("npy", (".npy",), "record", None, _npy, _npy_schema),
 )
@@ -225,7 +252,9 @@ FORMATS = {format.name: format for format in _TABLE}
 
 
 def split_name(name: str) -> tuple[str, str, str]:
-    """Split a file name into its stem, the suffix of its format, and the number after it. A compression suffix is dropped.
+    """Split a file name into its stem, the suffix of its format, and the number after it.
+
+    A compression suffix is dropped.
 
     >>> split_name("mnist-train.tfrecord-00000-of-00010"), split_name("a.jsonl.gz"), split_name("README")
     (('mnist-train', '.tfrecord', '-00000-of-00010'), ('a', '.jsonl', ''), ('README', '', ''))
@@ -255,6 +284,6 @@ def format_of(names: list[str]) -> Format:
     unknown = next((name for name in names if split_name(name_of(name))[1] not in known), "")
     several = f"files of several formats: {first_few(sorted(format.name for format in found))}"
     raise ConversionError(
-        f"{several if len(found) > 1 else f'the format of {short_repr(unknown)} is unknown'}. Pass only files of "
-        f"one format, and its name as source_format= (--from): {', '.join(FORMATS)}."
+        f"{several if len(found) > 1 else f'the format of {short_repr(unknown)} is unknown'}. Pass "
+        f"only files of one format, and its name as source_format= (--from): {', '.join(FORMATS)}."
     )

@@ -64,19 +64,25 @@ class FileInput(RecordInput):
 
         types: dict[str, str] = {}
         for name in self.names():
-            with open_stream(name, "auto", self._given.storage, self._given.max_expansion) as stream:
+            with open_stream(
+                name, "auto", self._given.storage, self._given.max_expansion
+            ) as stream:
                 types, rows = guessed_types(stream, name)
             if rows:
                 break
         return replace(self._given, types=types)
 
     def data_source(self) -> Any:
-        if self.form.all_files is None or any(compression_of(name) is not None for name in self.names()):
+        if self.form.all_files is None or any(
+            compression_of(name) is not None for name in self.names()
+        ):
             return None
         return self.form.all_files(list(self.names()), self._opening)
 
     def schema(self) -> Any:
-        return None if self.form.schema is None else self.form.schema(self.names()[0], self._opening)
+        return (
+            None if self.form.schema is None else self.form.schema(self.names()[0], self._opening)
+        )
 
     def count(self, name: str, on_damage: OnDamage) -> int:
         source = self._at_random(name, on_damage)
@@ -114,7 +120,9 @@ class FileInput(RecordInput):
         return f"{shorten(part.name)}, {self.form.place if part.is_whole else 'record'} {place}"
 
     def _at_random(self, name: str, on_damage: OnDamage) -> Any:
-        """Return a source of one file; None if it must be read from its start, because of its format, compression or damage.
+        """Return a source of one file.
+
+        Return None if it must be read from its start, because of its format, compression or damage.
 
         For a file without records, return an empty tuple.
         """
@@ -132,7 +140,8 @@ class FileInput(RecordInput):
     def _from_stream(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
         """Yield the records of a part in chunks, from a file that is read as a stream.
 
-        A chunk is limited in records, and in bytes if the places of records are offsets in the file.
+        A chunk is limited in records, and in bytes if the places of records are offsets in the
+        file.
         """
         tells = self.form.place == "byte" and compression_of(part.name) is None
         records = self._records_of(part, on_damage)
@@ -142,14 +151,18 @@ class FileInput(RecordInput):
             yield Chunk(found, float(last - first) if tells else 0.0)
         yield Chunk([], self.weight(part))
 
-    def _next_some(self, records: Records, are_first: bool, on_damage: OnDamage) -> list[tuple[int, Any]]:
+    def _next_some(
+        self, records: Records, are_first: bool, on_damage: OnDamage
+    ) -> list[tuple[int, Any]]:
         found: list[tuple[int, Any]] = []
         try:
             for record in islice(records, CHUNK_RECORDS):
                 found.append(record)
                 if record[0] - found[0][0] > CHUNK_BYTES:
                     break
-        except SourceError as error:  # what follows is lost, as in a file that is cut off; not what came before
+        except (
+            SourceError
+        ) as error:  # what follows is lost, as in a file that is cut off; not what came before
             is_another = are_first and not found and not isinstance(error, CutOffError)
             if on_damage is None or is_another or isinstance(error, ExpansionError):
                 raise
@@ -179,5 +192,6 @@ def _stamp(path: str, storage: StorageOptions) -> Stamp:
         return stamp_of(path, storage)
     except OSError as error:
         raise SourceError(
-            f"{shorten(path)} cannot be read: {shorten(error)}. {remedy_for(error, 'Check the path and its permissions')}."
+            f"{shorten(path)} cannot be read: {shorten(error)}. "
+            f"{remedy_for(error, 'Check the path and its permissions')}."
         ) from error

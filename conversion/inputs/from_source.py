@@ -33,7 +33,10 @@ class SourceInput(RecordInput):
     def identity(self) -> dict[str, Any]:
         """Return the fingerprint of the source, and the names of its classes if it has any."""
         classes = facts_of(self._source).classes
-        return {"source": fingerprint_of(self._source), **({} if classes is None else {"classes": list(classes)})}
+        return {
+            "source": fingerprint_of(self._source),
+            **({} if classes is None else {"classes": list(classes)}),
+        }
 
     def data_source(self) -> Any:
         return self._source
@@ -52,7 +55,9 @@ class SourceInput(RecordInput):
         unknown = source.dataset.select_columns([name for name in names if name not in known.names])
         rest = HuggingFaceDataSource(unknown)
         found = schema_of(rest.__getitems__(np.arange(min(len(rest), LOOKED_AT))))
-        return pyarrow().schema([(known if name in known.names else found).field(name) for name in names])
+        return pyarrow().schema(
+            [(known if name in known.names else found).field(name) for name in names]
+        )
 
     def count(self, name: str, on_damage: OnDamage) -> int:
         return len(self._source)
@@ -67,7 +72,9 @@ class SourceInput(RecordInput):
         return f"{part.name}: record {place}"
 
 
-def read_source(source: Any, part: InputPart, chunk: int, weight: float, on_damage: OnDamage) -> Iterator[Chunk]:
+def read_source(
+    source: Any, part: InputPart, chunk: int, weight: float, on_damage: OnDamage
+) -> Iterator[Chunk]:
     """Yield the records `[part.start, part.stop)` of a source in chunks.
 
     Args:
@@ -75,7 +82,8 @@ def read_source(source: Any, part: InputPart, chunk: int, weight: float, on_dama
         part: range of keys.
         chunk: number of records in a chunk.
         weight: size of one record, in units of progress.
-        on_damage: function that is called with the error for each record that is skipped. None: the error is raised.
+        on_damage: function that is called with the error for each record that is skipped. None: the
+            error is raised.
     """
     read = reader_of(source)
     stop = len(source) if part.stop is None else part.stop
@@ -94,8 +102,9 @@ def read_source(source: Any, part: InputPart, chunk: int, weight: float, on_dama
                         on_damage(error)
                     elif isinstance(error, StopIteration):  # it would end whoever reads the records
                         raise StopIterationError(
-                            f"{part.name}: record {key}: the source raised StopIteration. In its __getitem__ or "
-                            "__getitems__, pass a default value to next(), or use a loop."
+                            f"{part.name}: record {key}: the source raised StopIteration. In its "
+                            "__getitem__ or __getitems__, pass a default value to next(), or use a "
+                            "loop."
                         ) from error
                     else:
                         raise
@@ -103,7 +112,9 @@ def read_source(source: Any, part: InputPart, chunk: int, weight: float, on_dama
 
 
 def schema_of_columns(columns: Any) -> Any:
-    """Return the Arrow schema of columns whose first axis counts records. Further axes become lists of fixed size.
+    """Return the Arrow schema of columns whose first axis counts records.
+
+    Further axes become lists of fixed size.
 
     Args:
         columns: an array, which becomes the column `value`, or a dict of arrays.
@@ -117,14 +128,18 @@ def schema_of_columns(columns: Any) -> Any:
           child 0, item: float
     """
     named = columns if isinstance(columns, Mapping) else {VALUE: columns}
-    if not all(isinstance(name, str) and isinstance(array, np.ndarray) for name, array in named.items()):
+    if not all(
+        isinstance(name, str) and isinstance(array, np.ndarray) for name, array in named.items()
+    ):
         return None
     try:
         fields = []
         for name, array in named.items():
             kind = pyarrow().from_numpy_dtype(array.dtype)
             for size in reversed(array.shape[1:]):
-                kind = pyarrow().list_(kind, size or -1)  # of no fixed size: Arrow does not read back lists of size 0
+                kind = pyarrow().list_(
+                    kind, size or -1
+                )  # of no fixed size: Arrow does not read back lists of size 0
             fields.append((name, kind))
         return pyarrow().schema(fields)
     except pyarrow().ArrowException:

@@ -23,7 +23,9 @@ Int64s = npt.NDArray[np.int64]
 
 
 class WithoutRecords(RecordInput):
-    """Input without some of its records. The `start` and `stop` of its parts still count all records.
+    """Input without some of its records.
+
+    The `start` and `stop` of its parts still count all records.
 
     Args:
         given: the whole input.
@@ -34,7 +36,8 @@ class WithoutRecords(RecordInput):
         ConversionError: all records would be omitted.
 
     Attributes:
-        former: the whole input, as checkpoints know it; if it was itself rewritten, also the earlier sources.
+        former: the whole input, as checkpoints know it; if it was itself rewritten, also the
+            earlier sources.
     """
 
     def __init__(self, given: RecordInput, omit: Any, storage: Any) -> None:
@@ -46,12 +49,14 @@ class WithoutRecords(RecordInput):
         keys = keys_to_omit(_Numbered(names, counts) if source is None else source, omit, storage)
         if len(keys) == sum(counts):
             raise ConversionError(
-                f"omit= contains all {len(keys)} records, so no record is left to convert. Omit fewer records."
+                f"omit= contains all {len(keys)} records, so no record is left to convert. Omit "
+                "fewer records."
             )
         bounds = np.searchsorted(keys, np.cumsum([0, *counts]))
         starts = np.cumsum([0, *counts])
         self._rows = {
-            name: keys[first:last] - start for name, first, last, start in zip(names, bounds, bounds[1:], starts)
+            name: keys[first:last] - start
+            for name, first, last, start in zip(names, bounds, bounds[1:], starts)
         }
         former = FormerSource(sum(counts), keys, {} if source is None else fingerprint_of(source))
         earlier = [] if source is None else former_sources(source)
@@ -80,7 +85,9 @@ class WithoutRecords(RecordInput):
             omitted = rows[slice(*np.searchsorted(rows, [first, last]))] - first
             gone = set(omitted.tolist())
             kept = (
-                [record for place, record in enumerate(chunk.records) if place not in gone] if gone else chunk.records
+                [record for place, record in enumerate(chunk.records) if place not in gone]
+                if gone
+                else chunk.records
             )
             yield Chunk(kept, chunk.done)
             first = last

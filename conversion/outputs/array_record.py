@@ -17,8 +17,8 @@ class ArrayRecordOutput(Encoding):
     Args:
         encode: as in `Encoding`.
         encode_identity: as in `Encoding`.
-        options: options of ArrayRecord's writer. They are added to `group_size:1`, which is best for random access and may be
-            replaced.
+        options: options of ArrayRecord's writer. They are added to `group_size:1`, which is best
+            for random access and may be replaced.
 
     Raises:
         MissingExtraError: the library array_record is not installed.
@@ -26,10 +26,14 @@ class ArrayRecordOutput(Encoding):
 
     suffix = ".array_record"
 
-    def __init__(self, encode: str | Encode, encode_identity: Any, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, encode: str | Encode, encode_identity: Any, options: Mapping[str, Any]
+    ) -> None:
         super().__init__(encode, encode_identity)
         given = {"group_size": 1, **options}
-        self._options = ",".join(f"{name}:{value}" if value != "" else name for name, value in given.items())
+        self._options = ",".join(
+            f"{name}:{value}" if value != "" else name for name, value in given.items()
+        )
         _library()
 
     def identity(self) -> dict[str, Any]:
@@ -41,8 +45,8 @@ class ArrayRecordOutput(Encoding):
         except ValueError as error:
             raise ConversionError(
                 f"ArrayRecord does not accept the options {short_repr(self._options)}: "
-                f"{shorten(error)}. Pass options= (--option NAME=VALUE) with names and values of its "
-                "writer, such as {'group_size': 1}."
+                f"{shorten(error)}. Pass options= (--option NAME=VALUE) with names and values of "
+                "its writer, such as {'group_size': 1}."
             ) from error
 
 
@@ -68,11 +72,15 @@ class _ArrayRecordWriter:
             self._writer.close()
 
     def _check(self) -> None:
-        """Raise the library's error after a failure. The library itself reports it only when the writer is closed."""
+        """Raise the library's error after a failure.
+
+        The library itself reports it only when the writer is closed.
+        """
         if not self._writer.ok():
             self.close()
             raise OSError(
-                f"the ArrayRecord library cannot write {shorten(self._path)}, so check the disk and its free space"
+                f"the ArrayRecord library cannot write {shorten(self._path)}, so check the disk "
+                "and its free space"
             )
 
 

@@ -1,8 +1,8 @@
 """Convert the values of one column to an Arrow array of a given type, if that changes no value.
 
 Arrow silently changes values that a type cannot hold: 2.5 becomes 2, a time becomes its day, a
-number becomes a date. This module accepts a value only if reading the array returns an equal value of
-the same kind: a number (2 and 2.0 are equal), a bool, text, bytes, a date, a time of day, a time
+number becomes a date. This module accepts a value only if reading the array returns an equal value
+of the same kind: a number (2 and 2.0 are equal), a bool, text, bytes, a date, a time of day, a time
 span, or a point in time, with or without a time zone.
 
 For most columns the types of the values prove this, or the column is compared as a whole array. All
@@ -34,7 +34,9 @@ def pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise MissingExtraError('to="parquet" needs the package pyarrow: pip install "headrace[parquet]"') from error
+        raise MissingExtraError(
+            'to="parquet" needs the package pyarrow: pip install "headrace[parquet]"'
+        ) from error
     return pyarrow
 
 
@@ -62,8 +64,8 @@ def array_of(name: str, values: Sequence[Any], kind: Any) -> Any:
     value = short_repr(values[0] if len(values) == 1 else values)
     raise ConversionError(
         f"column {short_repr(name)} has type {shorten(kind, 60)} in the first records, but a later "
-        f"record has {value}. Pass transform=, a function that gives this column the same type in all "
-        f"records.{why}"
+        f"record has {value}. Pass transform=, a function that gives this column the same type in "
+        f"all records.{why}"
     ) from (cause if why else None)
 
 
@@ -83,7 +85,9 @@ def holds(array: Any, values: Sequence[Any]) -> bool:
     given = [value for value in values if value is not None]
     if pa.types.is_struct(array.type):
         parts = dict(zip([field.name for field in array.type], array.flatten()))
-        return all(isinstance(value, Mapping) and value.keys() <= parts.keys() for value in given) and all(
+        return all(
+            isinstance(value, Mapping) and value.keys() <= parts.keys() for value in given
+        ) and all(
             holds(part, [None if value is None else value.get(name) for value in values])
             for name, part in parts.items()
         )
@@ -92,7 +96,8 @@ def holds(array: Any, values: Sequence[Any]) -> bool:
         pairs = [tuple(pair) for pair in chain.from_iterable(items)]
         entries = array.drop_null()
         return len(pairs) == len(entries.keys) and all(
-            holds(part, [pair[side] for pair in pairs]) for side, part in enumerate((entries.keys, entries.items))
+            holds(part, [pair[side] for pair in pairs])
+            for side, part in enumerate((entries.keys, entries.items))
         )
     if hasattr(array, "flatten") and pa.types.is_nested(array.type):
         return _holds_lists(array, given)
@@ -133,9 +138,14 @@ _EXACT: dict[str, frozenset[type]] = {
     "double": frozenset({float, np.float64}),
     "bool": frozenset({bool, np.bool_}),
     **dict.fromkeys(("string", "large_string", "string_view"), frozenset({str, np.str_})),
-    **dict.fromkeys(("binary", "large_binary", "binary_view"), frozenset({bytes, bytearray, np.bytes_})),
+    **dict.fromkeys(
+        ("binary", "large_binary", "binary_view"), frozenset({bytes, bytearray, np.bytes_})
+    ),
 }
-"""Value types that an Arrow type holds without change. For integers that are too large, Arrow raises an error."""
+"""Value types that an Arrow type holds without change.
+
+For integers that are too large, Arrow raises an error.
+"""
 
 _FLOATS = frozenset({float, np.float16, np.float32, np.float64})
 _NUMBERS = _FLOATS.union(*(kinds for name, kinds in _EXACT.items() if "int" in name))
@@ -149,7 +159,10 @@ _SECONDS = {
     "D": Fraction(86400),
     "h": Fraction(3600),
     "m": Fraction(60),
-    **{unit: Fraction(1, 10**digits) for unit, digits in {"s": 0, "ms": 3, "us": 6, "ns": 9}.items()},
+    **{
+        unit: Fraction(1, 10**digits)
+        for unit, digits in {"s": 0, "ms": 3, "us": 6, "ns": 9}.items()
+    },
 }
 
 
@@ -161,17 +174,25 @@ def _is_number(kind: Any) -> bool:
 
 def _same(given: Any, held: Any) -> bool:
     """Return True if two values are equal and of the same kind."""
-    if given is None or held is None:  # for "not a time" of NumPy, Arrow has nothing but a missing value
+    if (
+        given is None or held is None
+    ):  # for "not a time" of NumPy, Arrow has nothing but a missing value
         is_nat = isinstance(given, (np.datetime64, np.timedelta64)) and bool(np.isnat(given))
         return held is None and (given is None or is_nat)
-    (kind, one), (other_kind, other) = _plain(given), held if isinstance(held, tuple) else _plain(held)
+    (kind, one), (other_kind, other) = (
+        _plain(given),
+        held if isinstance(held, tuple) else _plain(held),
+    )
     return kind == other_kind and bool(
         one == other or (one != one and other != other)
     )  # what is no number equals nothing
 
 
 def _plain(value: Any) -> tuple[str, Any]:
-    """Return the kind of a value, and a form of it that can be compared; for times, seconds as a fraction."""
+    """Return the kind of a value, and a form of it that can be compared.
+
+    For times, seconds as a fraction.
+    """
     if isinstance(value, (np.datetime64, np.timedelta64)):
         unit, count = np.datetime_data(value.dtype)
         kind = "span" if isinstance(value, np.timedelta64) else "date" if unit == "D" else "instant"
@@ -207,11 +228,19 @@ def _seconds(span: datetime.timedelta) -> Fraction:
 
 
 def _held(array: Any) -> Sequence[Any]:
-    """Return the values of an Arrow array; dates and times, which may have nanoseconds, as pairs (kind, seconds)."""
+    """Return the values of an Arrow array.
+
+    Dates and times, which may have nanoseconds, as pairs (kind, seconds).
+    """
     import pyarrow.types as types
 
     kind = array.type
-    kinds = {"instant": types.is_timestamp, "date": types.is_date, "time": types.is_time, "span": types.is_duration}
+    kinds = {
+        "instant": types.is_timestamp,
+        "date": types.is_date,
+        "time": types.is_time,
+        "span": types.is_duration,
+    }
     name = next((name for name, is_kind in kinds.items() if is_kind(kind)), None)
     if name is None:
         return list(array.to_pylist())
@@ -219,14 +248,18 @@ def _held(array: Any) -> Sequence[Any]:
     numbers = array.cast("int32" if kind.bit_width == 32 else "int64").to_pylist()
     seconds = [None if number is None else number * unit for number in numbers]
     zone = kind.tz if name == "instant" else None
-    return [None if each is None else _in_zone(each, zone) if zone else (name, each) for each in seconds]
+    return [
+        None if each is None else _in_zone(each, zone) if zone else (name, each) for each in seconds
+    ]
 
 
 def _in_zone(seconds: Fraction, zone: str) -> tuple[str, Any]:
     from pyarrow.lib import string_to_tzinfo
 
     try:
-        whole = (_EPOCH + datetime.timedelta(seconds=math.floor(seconds))).replace(tzinfo=datetime.UTC)
+        whole = (_EPOCH + datetime.timedelta(seconds=math.floor(seconds))).replace(
+            tzinfo=datetime.UTC
+        )
         offset = whole.astimezone(string_to_tzinfo(zone)).utcoffset() or datetime.timedelta()
     except OverflowError:
         return "instant that no datetime reaches", seconds

@@ -27,7 +27,9 @@ class BytesOutput(Encoding):
 
     suffix = ".npy"
 
-    def __init__(self, encode: str | Encode, encode_identity: Any, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, encode: str | Encode, encode_identity: Any, options: Mapping[str, Any]
+    ) -> None:
         super().__init__(encode, encode_identity)
         if options:
             raise ConversionError(
@@ -41,7 +43,10 @@ class BytesOutput(Encoding):
         return _BytesWriter(path)
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """Return the file of offsets, then the file of bytes. No source reads offsets without the other file."""
+        """Return the file of offsets, then the file of bytes.
+
+        No source reads offsets without the other file.
+        """
         return (f"{name}.offsets", name)
 
 

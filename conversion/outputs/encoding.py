@@ -20,8 +20,8 @@ class Encoding(Output):
     """Base class of output formats whose records are bytes.
 
     Args:
-        encode: how records that are not bytes are encoded: "example", "json", or a function, which is then applied to all
-            records.
+        encode: how records that are not bytes are encoded: "example", "json", or a function, which
+            is then applied to all records.
         encode_identity: JSON values that identify the function.
     """
 
@@ -39,7 +39,8 @@ def _checked(encoded: Any) -> bytes:
     if isinstance(encoded, (bytes, bytearray, memoryview)):
         return bytes(encoded)
     raise ConversionError(
-        f"encode= returned {a_kind_of(encoded)} ({short_repr(encoded)}). Return bytes from this function."
+        f"encode= returned {a_kind_of(encoded)} ({short_repr(encoded)}). Return bytes from this "
+        "function."
     )
 
 
@@ -49,8 +50,8 @@ def as_example(record: Any) -> bytes:
     Bytes are unchanged. Values of a dict that are None are left out.
 
     Raises:
-        ConversionError: the record is something else, or an array of Python objects; or a value in a dict cannot be a
-            feature, such as an array with several axes.
+        ConversionError: the record is something else, or an array of Python objects; or a value in
+            a dict cannot be a feature, such as an array with several axes.
 
     >>> as_example("a"), len(as_example(np.arange(3, dtype=np.uint8)))
     (b'a', 131)
@@ -73,8 +74,8 @@ def as_example(record: Any) -> bytes:
         return _example(record)
     if record is None:
         raise ConversionError(
-            "a record is None. Pass transform=, a function that returns a value for each record. If you pass one, check "
-            "that it has a return statement."
+            "a record is None. Pass transform=, a function that returns a value for each record. "
+            "If you pass one, check that it has a return statement."
         )
     raise ConversionError(
         f"a record is {a_kind_of(record)} ({short_repr(record)}), but the format stores bytes. Pass "
@@ -101,18 +102,25 @@ def _example(record: Mapping[str, Any]) -> bytes:
 
 
 def _has_axes(value: Any) -> bool:
-    """Return True if a value has several axes. An image of Pillow has, because NumPy converts it to an array."""
+    """Return True if a value has several axes.
+
+    An image of Pillow has, because NumPy converts it to an array.
+    """
     if isinstance(value, (list, tuple)):
         return bool(value) and isinstance(value[0], (list, tuple))
     axes = getattr(value, "ndim", None)
-    return bool((np.ndim(value) if axes is None and hasattr(value, "__array_interface__") else axes or 0) > 1)
+    return bool(
+        (np.ndim(value) if axes is None and hasattr(value, "__array_interface__") else axes or 0)
+        > 1
+    )
 
 
 def as_json(record: Any) -> bytes:
     """Return a value as JSON in UTF-8. Bytes are unchanged.
 
     Raises:
-        ConversionError: an object in the value, or the key of a dict in it, cannot be JSON; or the value contains itself.
+        ConversionError: an object in the value, or the key of a dict in it, cannot be JSON; or the
+            value contains itself.
 
     >>> as_json({"x": np.float64(0.5), "t": [np.int8(1)], "a": np.arange(2)})
     b'{"x":0.5,"t":[1],"a":[0,1]}'
@@ -120,14 +128,18 @@ def as_json(record: Any) -> bytes:
     if isinstance(record, (bytes, bytearray, memoryview)):
         return bytes(record)
     try:
-        return json.dumps(record, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON has as \ud83d and UTF-8 has not
+        return json.dumps(
+            record, default=_plain, ensure_ascii=False, separators=(",", ":")
+        ).encode()
+    except (
+        UnicodeEncodeError
+    ):  # half of a surrogate pair, which JSON has as \ud83d and UTF-8 has not
         return json.dumps(record, default=_plain, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ConversionError(
-            f"{a_kind_of(record)} ({short_repr(record)}) cannot be written as JSON: {shorten(error)}. Pass transform=, a "
-            "function that returns values that JSON has (the keys of dicts are texts), or encode=, a function that turns a "
-            "record into bytes."
+            f"{a_kind_of(record)} ({short_repr(record)}) cannot be written as JSON: "
+            f"{shorten(error)}. Pass transform=, a function that returns values that JSON has (the "
+            "keys of dicts are texts), or encode=, a function that turns a record into bytes."
         ) from error
 
 

@@ -25,7 +25,10 @@ LOOKED_AT = 1000
 """Number of records from which the columns are inferred if there is no schema."""
 
 GROUP_ROWS, GROUP_BYTES = 256, 1 << 20
-"""Default maximum rows of a row group, and bytes from which on it ends. A random read decodes a whole group."""
+"""Default maximum rows of a row group, and bytes from which on it ends.
+
+A random read decodes a whole group.
+"""
 
 
 class ParquetOutput(Output):
@@ -48,24 +51,39 @@ class ParquetOutput(Output):
             self.open(io.BytesIO()).close()
         except pyarrow().ArrowException as error:
             raise ConversionError(
-                f"a column of the records has a type that Parquet cannot store: {shorten(error)}. Pass "
-                "transform=, a function that gives this column another type, or leaves it out."
+                f"a column of the records has a type that Parquet cannot store: {shorten(error)}. "
+                "Pass transform=, a function that gives this column another type, or leaves it out."
             ) from error
         try:
             rows = options.get("row_group_size", GROUP_ROWS)
-            self._group_rows = whole_number("row_group_size", rows, 1, None, "a number of rows, such as 256")
-            self._options = {name: value for name, value in options.items() if name != "row_group_size"}
-            self.open(io.BytesIO()).discard()  # a file in memory, as only the writer knows its options
-        except (pyarrow().ArrowException, AttributeError, OverflowError, TypeError, ValueError) as error:
+            self._group_rows = whole_number(
+                "row_group_size", rows, 1, None, "a number of rows, such as 256"
+            )
+            self._options = {
+                name: value for name, value in options.items() if name != "row_group_size"
+            }
+            self.open(
+                io.BytesIO()
+            ).discard()  # a file in memory, as only the writer knows its options
+        except (
+            pyarrow().ArrowException,
+            AttributeError,
+            OverflowError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise ConversionError(
-                f"Parquet does not accept the options {short_repr(options)}: {shorten(error)}. Pass "
-                "options= (--option NAME=VALUE) with arguments of pyarrow.parquet.ParquetWriter, "
-                "such as {'compression': 'zstd'}."
+                f"Parquet does not accept the options {short_repr(options)}: {shorten(error)}. "
+                "Pass options= (--option NAME=VALUE) with arguments of "
+                "pyarrow.parquet.ParquetWriter, such as {'compression': 'zstd'}."
             ) from error
 
     def identity(self) -> dict[str, Any]:
         columns = {field.name: str(field.type) for field in self._schema}
-        options = {"row_group_size": self._group_rows, **{name: str(value) for name, value in self._options.items()}}
+        options = {
+            "row_group_size": self._group_rows,
+            **{name: str(value) for name, value in self._options.items()},
+        }
         return {"to": "parquet", "columns": columns, "options": options}
 
     def encode(self, records: list[Any]) -> Any:
@@ -74,18 +92,21 @@ class ParquetOutput(Output):
             if not row.keys() <= known:
                 raise ConversionError(
                     f"a record has the columns {first_few(sorted(map(str, row.keys() - known)))}, "
-                    "which the first records do not have. Pass transform=, a function that gives all "
-                    "records the same columns."
+                    "which the first records do not have. Pass transform=, a function that gives "
+                    "all records the same columns."
                 )
         columns = [
-            array_of(field.name, [_plain(row.get(field.name)) for row in rows], field.type) for field in self._schema
+            array_of(field.name, [_plain(row.get(field.name)) for row in rows], field.type)
+            for field in self._schema
         ]
         return pyarrow().Table.from_arrays(columns, schema=self._schema)
 
     def open(self, path: str | io.BytesIO) -> _ParquetWriter:
         import pyarrow.parquet as pq
 
-        return _ParquetWriter(pq.ParquetWriter(path, self._schema, **self._options), self._group_rows)
+        return _ParquetWriter(
+            pq.ParquetWriter(path, self._schema, **self._options), self._group_rows
+        )
 
 
 class _ParquetWriter:
@@ -100,7 +121,10 @@ class _ParquetWriter:
             room = self._group_rows - sum(map(len, self._waiting))
             self._waiting.append(encoded.slice(0, room))
             encoded = encoded.slice(room)
-            rows, size = (sum(value) for value in zip(*((len(table), table.nbytes) for table in self._waiting)))
+            rows, size = (
+                sum(value)
+                for value in zip(*((len(table), table.nbytes) for table in self._waiting))
+            )
             if rows >= self._group_rows or size >= GROUP_BYTES:
                 self._flush()
 
@@ -124,8 +148,9 @@ def schema_of(records: Sequence[Any]) -> Any:
     """Return the Arrow schema that fits the values of the first records.
 
     Raises:
-        ConversionError: a record is neither a dict nor an array or number; records have no columns; the name of a column is not
-            a string; or a column has values of several types, or of one that Arrow does not know.
+        ConversionError: a record is neither a dict nor an array or number; records have no columns;
+            the name of a column is not a string; or a column has values of several types, or of one
+            that Arrow does not know.
     """
     rows = list(map(_row, records))
     fields = []
@@ -141,14 +166,15 @@ def schema_of(records: Sequence[Any]) -> Any:
             fields.append(pyarrow().field(name, pyarrow().array(values).type))
         except (pyarrow().ArrowException, ValueError, TypeError, OverflowError) as error:
             raise ConversionError(
-                f"the values of column {short_repr(name)} in the first {len(records)} records have different types, or a "
-                f"type that Parquet cannot store: {shorten(error)}. Pass transform=, a function that gives this column "
-                "one type, such as int, float, str, bytes or an array."
+                f"the values of column {short_repr(name)} in the first {len(records)} records have "
+                f"different types, or a type that Parquet cannot store: {shorten(error)}. Pass "
+                "transform=, a function that gives this column one type, such as int, float, str, "
+                "bytes or an array."
             ) from error
     if rows and not fields:
         raise ConversionError(
-            f"the first {len(records)} records have no columns. Pass transform=, a function that returns a "
-            "dict with at least one column."
+            f"the first {len(records)} records have no columns. Pass transform=, a function that "
+            "returns a dict with at least one column."
         )
     return pyarrow().schema(fields)
 
@@ -156,7 +182,9 @@ def schema_of(records: Sequence[Any]) -> Any:
 def _check_times(values: Sequence[Any]) -> None:
     """Raise TypeError if `datetime64` values are mixed with NumPy scalars of another type, at any depth."""
     kinds = set(map(type, values))
-    if np.datetime64 in kinds and any(issubclass(kind, np.generic) for kind in kinds - {np.datetime64}):
+    if np.datetime64 in kinds and any(
+        issubclass(kind, np.generic) for kind in kinds - {np.datetime64}
+    ):
         raise TypeError("the column must not contain both datetime64 and other NumPy types")
     lists: list[Any] = [value for value in values if isinstance(value, (list, tuple))]
     arrays = [value.reshape(-1) for value in values if isinstance(value, np.ndarray)]
@@ -180,8 +208,8 @@ def _row(record: Any) -> Mapping[str, Any]:
         return {VALUE: record}
     if record is None:
         raise ConversionError(
-            "a record is None. Pass transform=, a function that returns a value for each record. If you pass one, check "
-            "that it has a return statement."
+            "a record is None. Pass transform=, a function that returns a value for each record. "
+            "If you pass one, check that it has a return statement."
         )
     raise ConversionError(
         f"a record is {a_kind_of(record)} ({short_repr(record)}), but Parquet stores columns. Pass "

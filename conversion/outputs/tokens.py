@@ -20,11 +20,14 @@ class TokensOutput(Output):
     """Output of a conversion: files of tokens for `TokenSource`.
 
     Args:
-        tokenizer: path of a tokenizer file of the library `tokenizers`. None: records are tokens already.
-        column: field of dict records that has the text or tokens. Default "text", or "tokens" without a tokenizer.
-        options: `dtype`, by default uint16 if the vocabulary fits, otherwise uint32; `add_special_tokens`, default True;
-            `document_length`, length of the documents into which the input is divided; `end_of_text`, ID of a token that is
-            appended to each document that does not end with it.
+        tokenizer: path of a tokenizer file of the library `tokenizers`. None: records are tokens
+            already.
+        column: field of dict records that has the text or tokens. Default "text", or "tokens"
+            without a tokenizer.
+        options: `dtype`, by default uint16 if the vocabulary fits, otherwise uint32;
+            `add_special_tokens`, default True; `document_length`, length of the documents into
+            which the input is divided; `end_of_text`, ID of a token that is appended to each
+            document that does not end with it.
 
     Raises:
         ConversionError: an option is unknown or has a wrong value, or the file is not a tokenizer.
@@ -34,12 +37,16 @@ class TokensOutput(Output):
 
     suffix = ".npy"
 
-    def __init__(self, tokenizer: str | None, column: str | None, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, tokenizer: str | None, column: str | None, options: Mapping[str, Any]
+    ) -> None:
         self._path, self._content = tokenizer, None if tokenizer is None else _content(tokenizer)
         self._column = column or ("text" if tokenizer else "tokens")
         self._special = str(options.get("add_special_tokens", True)).lower() != "false"
         self._divided = {name: options[name] for name in ("document_length",) if name in options}
-        unknown = sorted(set(options) - {"dtype", "add_special_tokens", "document_length", "end_of_text"})
+        unknown = sorted(
+            set(options) - {"dtype", "add_special_tokens", "document_length", "end_of_text"}
+        )
         if unknown:
             raise ConversionError(
                 f"options= contains {first_few(unknown)}, but the options for tokens are dtype, "
@@ -47,15 +54,25 @@ class TokensOutput(Output):
             )
         dtype = options.get("dtype")
         if not dtype:
-            dtype = "uint16" if tokenizer and self._tokenizer.get_vocab_size() <= 1 << 16 else "uint32"
+            dtype = (
+                "uint16" if tokenizer and self._tokenizer.get_vocab_size() <= 1 << 16 else "uint32"
+            )
         try:
             self._dtype = integer_dtype(dtype)
         except TypeError as error:
             raise ConversionError(str(error)) from None
-        self._end = None if options.get("end_of_text") is None else _token(options["end_of_text"], self._dtype)
+        self._end = (
+            None
+            if options.get("end_of_text") is None
+            else _token(options["end_of_text"], self._dtype)
+        )
 
     def identity(self) -> dict[str, Any]:
-        told = None if self._content is None else hashlib.sha256(self._content.encode()).hexdigest()[:16]
+        told = (
+            None
+            if self._content is None
+            else hashlib.sha256(self._content.encode()).hexdigest()[:16]
+        )
         options = {"dtype": str(self._dtype), "add_special_tokens": self._special, **self._divided}
         if self._end is not None:
             options["end_of_text"] = int(self._end)
@@ -73,8 +90,8 @@ class TokensOutput(Output):
             ) from error
         except Exception as error:  # the library raises no class of its own
             raise ConversionError(
-                f"{shorten(self._path)} is not the file of a tokenizer: {shorten(error)}. Pass the path of a "
-                "tokenizer.json."
+                f"{shorten(self._path)} is not the file of a tokenizer: {shorten(error)}. Pass the "
+                "path of a tokenizer.json."
             ) from error
 
     def encode(self, records: list[Any]) -> list[Any]:
@@ -133,7 +150,10 @@ class TokensOutput(Output):
         return TokenWriter(path, self._dtype, may_be_empty=True)
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """Return the file of offsets, then the file of tokens. No source reads offsets without the other file."""
+        """Return the file of offsets, then the file of tokens.
+
+        No source reads offsets without the other file.
+        """
         return (f"{name}.offsets", name)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -161,7 +181,8 @@ def _content(path: str) -> str:
             return file.read()
     except FileNotFoundError:
         raise SourceNotFoundError(
-            f"there is no tokenizer file {short_repr(path, TEXT)}. Pass the path of a tokenizer.json."
+            f"there is no tokenizer file {short_repr(path, TEXT)}. Pass the path of a "
+            "tokenizer.json."
         ) from None
     except OSError as error:
         raise ConversionError(
@@ -170,7 +191,8 @@ def _content(path: str) -> str:
         ) from error
     except UnicodeError as error:
         raise ConversionError(
-            f"{shorten(path)} is not the file of a tokenizer: {shorten(error)}. Pass the path of a tokenizer.json."
+            f"{shorten(path)} is not the file of a tokenizer: {shorten(error)}. Pass the path of a "
+            "tokenizer.json."
         ) from error
 
 
@@ -181,6 +203,6 @@ def _text(document: Any, column: str) -> str:
         return bytes(document).decode()
     raise ConversionError(
         f"a record, or its column {short_repr(column)} if it has columns, is {a_kind_of(document)} "
-        f"({short_repr(document)}), not text. Pass column=, the name of a text column, or transform=, a function that returns "
-        "such a record."
+        f"({short_repr(document)}), not text. Pass column=, the name of a text column, or "
+        "transform=, a function that returns such a record."
     )

@@ -1,4 +1,7 @@
-"""The pictures of the docs, written anew by `python docs/pictures/draw.py`. What they show, the library has computed."""
+"""The pictures of the docs, written anew by `python docs/pictures/draw.py`.
+
+What they show, the library has computed.
+"""
 
 from __future__ import annotations
 
@@ -49,16 +52,33 @@ def flow() -> Drawing:
 def _shard(index: int, count: int, batch_size: int) -> headrace.DataLoaderIterator:
     options = headrace.ShardOptions(index, count)
     return iter(
-        headrace.load(np.arange(32), shuffle=True, seed=0, num_epochs=1, batch_size=batch_size, shard_options=options)
+        headrace.load(
+            np.arange(32),
+            shuffle=True,
+            seed=0,
+            num_epochs=1,
+            batch_size=batch_size,
+            shard_options=options,
+        )
     )
 
 
 def shards() -> Drawing:
-    """Sharding stripes the global order. After a restart on fewer processes the same global batches go on."""
-    picture = Drawing(WIDTH, 442, "Four processes read a shuffled order in turns; two go on with what is left")
+    """Sharding stripes the global order.
+
+    After a restart on fewer processes the same global batches go on.
+    """
+    picture = Drawing(
+        WIDTH, 442, "Four processes read a shuffled order in turns; two go on with what is left"
+    )
     order = [int(key) for key in _shard(0, 1, 32).__next__()]
     colour = {key: COLOURS[position % 4] for position, key in enumerate(order)}
-    picture.text(20, 30, "The global order: 32 records, shuffled. Four processes take them in turns.", "strong")
+    picture.text(
+        20,
+        30,
+        "The global order: 32 records, shuffled. Four processes take them in turns.",
+        "strong",
+    )
     for position, key in enumerate(order):
         picture.cell(20 + 22.5 * position, 42, 22.5, 26, key, colour[key])
     picture.text(20, 102, "4 processes, batches of 2: all stop after two steps", "strong")
@@ -73,24 +93,34 @@ def shards() -> Drawing:
         "a few integers.",
     )
     _brackets(picture, 246, first=1)
-    picture.text(20, 302, "2 processes, batches of 4: they go on with the records that are left", "strong")
+    picture.text(
+        20, 302, "2 processes, batches of 4: they go on with the records that are left", "strong"
+    )
     states = [run.get_state() for run in four]
     for index in range(2):
         run = _shard(index, 2, 4)
         run.set_states(states)
         _process(picture, index, 314 + 32 * index, list(run), colour)
-    _beside(picture, 332, "Each reads every second record of what is left.", "They got the states of all four.")
+    _beside(
+        picture,
+        332,
+        "Each reads every second record of what is left.",
+        "They got the states of all four.",
+    )
     _brackets(picture, 382, first=3)
     picture.text(
         20,
         428,
-        "The global batches are those that one process would have made. No record is lost, none comes twice.",
+        "The global batches are those that one process would have made. No record is lost, none "
+        "comes twice.",
         "small quiet",
     )
     return picture
 
 
-def _process(picture: Drawing, index: int, y: float, batches: list[np.ndarray], colour: dict[int, str]) -> None:
+def _process(
+    picture: Drawing, index: int, y: float, batches: list[np.ndarray], colour: dict[int, str]
+) -> None:
     picture.text(20, y + 18, f"process {index}", "small")
     for step, batch in enumerate(batches):
         width = 116 / len(batch)
@@ -109,7 +139,10 @@ def _brackets(picture: Drawing, y: float, first: int) -> None:
 
 
 def mix() -> Drawing:
-    """Each part is drawn as often as its weight says. After a change of weights each part goes on where it stood."""
+    """Each part is drawn as often as its weight says.
+
+    After a change of weights each part goes on where it stood.
+    """
     picture = Drawing(WIDTH, 282, "Two sources are mixed by their weights, which then change")
     parts = {"web": 40, "books": 40}
     sources = {name: np.arange(40) for name in parts}
@@ -134,12 +167,19 @@ def mix() -> Drawing:
     for position, (part, key) in enumerate(drawn):
         x = 80 + 30 * position + 20 * (position >= 10)
         picture.cell(x, 160, 30, 26, key, COLOURS[list(parts).index(part)])
-    for x, weights, half in ((80, "0.7 web, 0.3 books", drawn[:10]), (400, "0.2 web, 0.8 books", drawn[10:])):
+    for x, weights, half in (
+        (80, "0.7 web, 0.3 books", drawn[:10]),
+        (400, "0.2 web, 0.8 books", drawn[10:]),
+    ):
         count = sum(part == "web" for part, _ in half)
         picture.bracket(x, 194, 300, f"weights {weights}: {count} and {10 - count} of 10")
     picture.arrow((390, 252), (390, 192), dashed=True)
     picture.text(
-        390, 268, "restart with new weights: each source goes on with its next record", "small quiet", "middle"
+        390,
+        268,
+        "restart with new weights: each source goes on with its next record",
+        "small quiet",
+        "middle",
     )
     return picture
 
@@ -156,14 +196,20 @@ def pack() -> Drawing:
     lengths = [9, 5, 12, 3, 16, 7, 4, 10, 6, 4]
     row_length, unit = 16, 19
     plan = headrace.Pack(row_length, window=len(lengths)).plan(np.array(lengths))
-    picture = Drawing(WIDTH, 74 + 26 * len(lengths), "Ten documents fill ten rows, or, packed, five")
+    picture = Drawing(
+        WIDTH, 74 + 26 * len(lengths), "Ten documents fill ten rows, or, packed, five"
+    )
     picture.text(20, 30, f"Padded: {len(lengths)} rows (grey is padding)", "strong")
     left, right = 20, 20 + row_length * unit + 90
     for row, length in enumerate(lengths):
         y = 44 + 26 * row
-        picture.cell(left, y, length * unit, 22, f"document {row}" if length > 4 else row, COLOURS[row % 4])
+        picture.cell(
+            left, y, length * unit, 22, f"document {row}" if length > 4 else row, COLOURS[row % 4]
+        )
         if length < row_length:
-            picture.rectangle(left + length * unit, y, (row_length - length) * unit, 22, "cell empty")
+            picture.rectangle(
+                left + length * unit, y, (row_length - length) * unit, 22, "cell empty"
+            )
     filled = sum(lengths) / (plan.rows * row_length)
     picture.text(right, 30, f"Packed: {plan.rows} rows, {filled:.0%} full", "strong")
     for row in range(plan.rows):
@@ -174,7 +220,12 @@ def pack() -> Drawing:
         for document in pieces.documents.tolist():
             width = lengths[document] * unit
             picture.cell(
-                x, y, width, 22, f"document {document}" if lengths[document] > 4 else document, COLOURS[document % 4]
+                x,
+                y,
+                width,
+                22,
+                f"document {document}" if lengths[document] > 4 else document,
+                COLOURS[document % 4],
             )
             x += width
     y = 44 + 26 * plan.rows + 22
@@ -188,17 +239,23 @@ def pack() -> Drawing:
 def budget() -> Drawing:
     """The same records in batches of random order, and in batches by budget."""
     lengths = np.clip(np.random.default_rng(3).lognormal(2.6, 0.8, 36), 3, 60).astype(int)
-    picture = Drawing(WIDTH, 372, "Batches in random order are mostly padding; batches by budget are not")
+    picture = Drawing(
+        WIDTH, 372, "Batches in random order are mostly padding; batches by budget are not"
+    )
     random = lengths.reshape(-1, 6)
     padded = sum(part.max() * len(part) for part in random)
-    picture.text(20, 30, f"Batches of 6 in random order: {1 - lengths.sum() / padded:.0%} padding", "strong")
+    picture.text(
+        20, 30, f"Batches of 6 in random order: {1 - lengths.sum() / padded:.0%} padding", "strong"
+    )
     x = 20.0
     for number, part in enumerate(random):
         _batch(picture, x, 46, part, part.max(), COLOURS[number % 4])
         x += 1.9 * part.max() + 10
     tokens = [np.zeros(length, np.int32) for length in lengths]
     dataset = headrace.MapDataset.source(tokens).budget_batch(168, pad_to=4, lengths=lengths)
-    batches = sorted((dataset[index] for index in range(len(dataset))), key=lambda batch: batch["mask"].shape[1])
+    batches = sorted(
+        (dataset[index] for index in range(len(dataset))), key=lambda batch: batch["mask"].shape[1]
+    )
     sizes = sum(batch["mask"].size for batch in batches)
     shapes = len({batch["mask"].shape for batch in batches})
     title = f"At most 168 tokens, {shapes} shapes: {1 - lengths.sum() / sizes:.0%} padding"
@@ -207,11 +264,18 @@ def budget() -> Drawing:
     for number, batch in enumerate(batches):
         _batch(picture, x, 168, batch["lengths"], batch["mask"].shape[1], COLOURS[number % 4])
         x += 1.9 * batch["mask"].shape[1] + 10
-    picture.text(20, 354, "A coloured bar is a record, grey is padding. They come in a random order.", "small quiet")
+    picture.text(
+        20,
+        354,
+        "A coloured bar is a record, grey is padding. They come in a random order.",
+        "small quiet",
+    )
     return picture
 
 
-def _batch(picture: Drawing, x: float, y: float, lengths: np.ndarray, width: int, kind: str) -> None:
+def _batch(
+    picture: Drawing, x: float, y: float, lengths: np.ndarray, width: int, kind: str
+) -> None:
     for row, length in enumerate(lengths.tolist()):
         picture.rectangle(x, y + 11 * row, 1.9 * width, 10, "cell empty", 1)
         if length:
@@ -227,11 +291,18 @@ def ranks() -> Drawing:
     before = lengths[: 6 * 4 * rows].reshape(6, 4, rows).max(axis=2) ** 2 * float(rows)
     numbers = np.random.default_rng(2).permutation(int(windows.steps_on(4).before[-1]))[:6]
     shape = windows.pieces(4, np.zeros(6, int), numbers, np.zeros(6, int))[2]
-    after = np.repeat((np.array(shapes.rows) * np.array(shapes.lengths) ** 2.0)[shape][:, None], 4, axis=1)
-    picture = Drawing(
-        WIDTH, 330, "Four ranks wait for the one with the longest record; with batches by budget, for none"
+    after = np.repeat(
+        (np.array(shapes.rows) * np.array(shapes.lengths) ** 2.0)[shape][:, None], 4, axis=1
     )
-    for y, title, costs in ((30, "Batches in random order", before), (180, "Batches by budget", after)):
+    picture = Drawing(
+        WIDTH,
+        330,
+        "Four ranks wait for the one with the longest record; with batches by budget, for none",
+    )
+    for y, title, costs in (
+        (30, "Batches in random order", before),
+        (180, "Batches by budget", after),
+    ):
         waited = 1 - costs.mean(axis=1).sum() / costs.max(axis=1).sum()
         picture.text(20, y, f"{title}: {waited:.0%} of the time of the ranks is waiting", "strong")
         scale = 640 / costs.max(axis=1).sum()
@@ -247,7 +318,14 @@ def ranks() -> Drawing:
     return picture
 
 
-PICTURES = {"flow": flow, "shards": shards, "mix": mix, "pack": pack, "budget": budget, "ranks": ranks}
+PICTURES = {
+    "flow": flow,
+    "shards": shards,
+    "mix": mix,
+    "pack": pack,
+    "budget": budget,
+    "ranks": ranks,
+}
 
 
 def main() -> None:

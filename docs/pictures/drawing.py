@@ -32,7 +32,9 @@ class Drawing:
         self.title = title
         self.shapes: list[str] = []
 
-    def rectangle(self, x: float, y: float, width: float, height: float, kind: str, radius: float = 3) -> None:
+    def rectangle(
+        self, x: float, y: float, width: float, height: float, kind: str, radius: float = 3
+    ) -> None:
         """A rectangle; `kind` is one or several classes of the style."""
         self.shapes.append(
             f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius:g}"/>'
@@ -40,7 +42,9 @@ class Drawing:
 
     def text(self, x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> None:
         """One line of text, its base line at y; the anchor is "start", "middle" or "end"."""
-        self.shapes.append(f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>')
+        self.shapes.append(
+            f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>'
+        )
 
     def box(self, x: float, y: float, width: float, height: float, title: str, *lines: str) -> None:
         """A box with a title, and smaller lines below it."""
@@ -50,7 +54,9 @@ class Drawing:
         for number, line in enumerate(lines, 1):
             self.text(x + width / 2, top + 16 * number, line, "small quiet", "middle")
 
-    def cell(self, x: float, y: float, width: float, height: float, label: object, kind: str) -> None:
+    def cell(
+        self, x: float, y: float, width: float, height: float, label: object, kind: str
+    ) -> None:
         """A coloured cell with a label in its middle."""
         self.rectangle(x, y, width, height, f"cell {kind}")
         faded = "small gone" if "gone" in kind else "small"
@@ -73,14 +79,25 @@ class Drawing:
             (x - 8 * across - 4 * down, y - 8 * down - 4 * across),
             (x - 8 * across + 4 * down, y - 8 * down + 4 * across),
         ]
-        self.shapes.append(f'<path class="head" d="M{" L".join(f"{a:g} {b:g}" for a, b in tips)}Z"/>')
+        self.shapes.append(
+            f'<path class="head" d="M{" L".join(f"{a:g} {b:g}" for a, b in tips)}Z"/>'
+        )
 
     def svg(self) -> str:
         """The text of the file."""
         width, height = self.size
         space = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {space} role="img">'
-        page = f'<rect class="page" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>'
+        page = (
+            f'<rect class="page" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>'
+        )
         return "\n".join(
-            [head, f"<title>{escape(self.title)}</title>", f"<style>{STYLE}</style>", page, *self.shapes, "</svg>\n"]
+            [
+                head,
+                f"<title>{escape(self.title)}</title>",
+                f"<style>{STYLE}</style>",
+                page,
+                *self.shapes,
+                "</svg>\n",
+            ]
         )

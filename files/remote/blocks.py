@@ -1,9 +1,9 @@
 """Read ranges of a remote file by blocks, from memory, from the cache on disk, or from the store.
 
 If another thread or process is already fetching a block, a thread waits for it. Blocks that are
-announced stay mapped into memory for a while; of other blocks, only the requested bytes are read from
-disk. Each read is checked with the block's checksums, also a read of mapped memory, because the file
-may change. A damaged block is fetched again.
+announced stay mapped into memory for a while; of other blocks, only the requested bytes are read
+from disk. Each read is checked with the block's checksums, also a read of mapped memory, because
+the file may change. A damaged block is fetched again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ AT_ONCE = 64
 """Maximum number of blocks of one call that are open, or in memory, at the same time."""
 
 _SCATTERED = 8
-"""Maximum ratio of fetched to requested bytes. If announced ranges exceed it, they are not prefetched."""
+"""Maximum ratio of fetched to requested bytes.
+
+If announced ranges exceed it, they are not prefetched.
+"""
 
 Bring = Callable[[int, int], memoryview]
 """Type of a function that fetches the bytes `[start, stop)` from the store."""
@@ -75,14 +78,18 @@ class CachedBlocks:
         blocks = blocks_of(offsets, lengths)
         if len(blocks) > AT_ONCE and len(offsets) > 1:
             half = len(offsets) // 2
-            return self.read(offsets[:half], lengths[:half]) + self.read(offsets[half:], lengths[half:])
+            return self.read(offsets[:half], lengths[:half]) + self.read(
+                offsets[half:], lengths[half:]
+            )
         firsts, starts = np.divmod(offsets, BLOCK_BYTES)
         places = list(zip(firsts.tolist(), starts.tolist(), (starts + lengths).tolist()))
         while True:
             found = self._found(blocks)
             try:
                 return [
-                    found[block][start:stop] if start < stop <= BLOCK_BYTES else _joined(found, block, start, stop)
+                    found[block][start:stop]
+                    if start < stop <= BLOCK_BYTES
+                    else _joined(found, block, start, stop)
                     for block, start, stop in places
                 ]
             except _DamagedBlockError as damaged:  # the next time it comes from the store
@@ -92,8 +99,8 @@ class CachedBlocks:
     def announce(self, blocks: Sequence[int], wanted: int) -> None:
         """Start to fetch blocks that will be needed soon. Errors are raised by the later read.
 
-        Nothing is fetched if the needed bytes are so scattered that the blocks are many times as large, or if the blocks
-        would fill more than half of the cache.
+        Nothing is fetched if the needed bytes are so scattered that the blocks are many times as
+        large, or if the blocks would fill more than half of the cache.
 
         Args:
             blocks: indices of the blocks.
@@ -151,7 +158,10 @@ class CachedBlocks:
         return mapping
 
     def _from_store(self, blocks: Sequence[int]) -> dict[int, mmap.mmap]:
-        """Return the mappings of blocks that are not in the cache, by block. This or another thread fetches them."""
+        """Return the mappings of blocks that are not in the cache, by block.
+
+        This or another thread fetches them.
+        """
         brought = self._claimed(blocks) if blocks else {}
         for block in blocks:
             while block not in brought:
@@ -159,7 +169,9 @@ class CachedBlocks:
         return brought
 
     def _claimed(self, blocks: Sequence[int]) -> dict[int, mmap.mmap]:
-        """Fetch the blocks that no other thread or process is fetching. Return their mappings by block.
+        """Fetch the blocks that no other thread or process is fetching.
+
+        Return their mappings by block.
 
         A few requests run in parallel.
         """
@@ -176,7 +188,9 @@ class CachedBlocks:
                 claim.give_up()
 
     def _fill(self, run: Sequence[int], claims: dict[int, Claim]) -> dict[int, mmap.mmap]:
-        """Fetch consecutive blocks by one request, and write them to the cache. Return their mappings by block.
+        """Fetch consecutive blocks by one request, and write them to the cache.
+
+        Return their mappings by block.
 
         Args:
             run: consecutive indices of the blocks.
@@ -197,8 +211,8 @@ class CachedBlocks:
     def _from_others(self, block: int) -> dict[int, mmap.mmap]:
         """Wait until another thread or process has written a block, and return `{block: its mapping}`.
 
-        If the other thread or process has given up, this thread fetches the block. Return {} if the block was removed
-        or damaged meanwhile.
+        If the other thread or process has given up, this thread fetches the block. Return {} if the
+        block was removed or damaged meanwhile.
         """
         claim = self._cache.claim(self._name(block), wait=True)
         if claim is not None:
@@ -241,7 +255,9 @@ class _Mapped:
         begin = first * CHUNK_BYTES
         if last - first == 1 and first == self._chunk:
             return self._data[part.start - begin : part.stop - begin]
-        data = self._mapping[begin : min(last * CHUNK_BYTES, self._size)]  # a copy, which nobody changes any more
+        data = self._mapping[
+            begin : min(last * CHUNK_BYTES, self._size)
+        ]  # a copy, which nobody changes any more
         sums = self._size + SUM_BYTES * first
         if sums_of(data) != self._mapping[sums : sums + SUM_BYTES * (last - first)]:
             raise _DamagedBlockError(self._block)
@@ -251,7 +267,10 @@ class _Mapped:
 
 
 class _OnDisk:
-    """Block of which only few bytes are read, directly from its file. The file is closed with the object."""
+    """Block of which only few bytes are read, directly from its file.
+
+    The file is closed with the object.
+    """
 
     def __init__(self, descriptor: int, block: int, size: int) -> None:
         self._descriptor, self._block, self._size = descriptor, block, size
@@ -290,7 +309,11 @@ def together(ranges: Sequence[Range]) -> list[Range]:
     """
     found: list[Range] = []
     for offset, length in sorted(ranges):
-        if found and offset - found[-1][1] <= GAP_BYTES and offset + length - found[-1][0] <= REQUEST_BYTES:
+        if (
+            found
+            and offset - found[-1][1] <= GAP_BYTES
+            and offset + length - found[-1][0] <= REQUEST_BYTES
+        ):
             found[-1] = found[-1][0], max(found[-1][1], offset + length)
         elif length:
             found.append((offset, offset + length))

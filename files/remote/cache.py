@@ -3,14 +3,14 @@
 A piece is stored as `<folder>/<file>/<piece>`. Several threads and processes may request the same
 piece at the same time, and each of them may be killed at any moment:
 
-* A piece is written as `<piece>.part`, and is renamed when it is complete. Its writer holds a lock on
-  that file (`flock`, which ends with the process). Others wait for the lock, find the piece, and
+* A piece is written as `<piece>.part`, and is renamed when it is complete. Its writer holds a lock
+  on that file (`flock`, which ends with the process). Others wait for the lock, find the piece, and
   fetch nothing.
-* While a process waits for the lock, the file may be renamed or removed. So after it gets the lock, it
-  checks that the name still leads to the locked file.
+* While a process waits for the lock, the file may be renamed or removed. So after it gets the lock,
+  it checks that the name still leads to the locked file.
 * Before a piece is written, its size is added to the number in `<folder>/used`; after a piece is
-  removed, its size is subtracted. If a process is killed in between, the number is too high, not too
-  low.
+  removed, its size is subtracted. If a process is killed in between, the number is too high, not
+  too low.
 * The checksums of a copy of a whole file are in `<piece>.sums`, and do not count. They are written
   before the piece is renamed, and removed before it is removed.
 * If the number would exceed the budget, the files are counted under a lock, and the least recently
@@ -31,7 +31,10 @@ from ..descriptors import TO_CHANGE, TO_READ, lock, read_at, unlock, write_at
 from ..whole_files import private_folder
 
 _FILLED = 0.96
-"""Share of the budget that stays in use when pieces are removed. The free rest makes removals rarer."""
+"""Share of the budget that stays in use when pieces are removed.
+
+The free rest makes removals rarer.
+"""
 
 _WAIT_SECONDS = 0.02
 _TOUCH_SECONDS = 1.0
@@ -45,7 +48,9 @@ _TRIES = 100
 
 
 class Cache:
-    """Cache, in a folder, of pieces (blocks, or copies) of remote files. Safe for threads, processes and forks.
+    """Cache, in a folder, of pieces (blocks, or copies) of remote files.
+
+    Safe for threads, processes and forks.
 
     Args:
         folder: path of the folder, which is created when needed.
@@ -56,7 +61,9 @@ class Cache:
         self.folder, self.budget = folder, budget
 
     def open(self, name: str, size: int) -> int | None:
-        """Open a piece of `size` bytes, and return its descriptor, which the caller closes; None if it is missing.
+        """Open a piece of `size` bytes, and return its descriptor, which the caller closes.
+
+        It is None if it is missing.
 
         A piece of another size is removed, and counts as missing.
 
@@ -70,7 +77,9 @@ class Cache:
         except OSError as error:
             raise self.unusable(error) from error
         found = os.fstat(descriptor)
-        if found.st_size != size:  # a machine went down before all was on the disk, or somebody wrote to it
+        if (
+            found.st_size != size
+        ):  # a machine went down before all was on the disk, or somebody wrote to it
             os.close(descriptor)
             _removed(self.path(name))
             return None
@@ -112,7 +121,8 @@ class Cache:
 
         Args:
             name: name of the piece.
-            wait: True: wait for another process that is writing the piece. False: return None in this case.
+            wait: True: wait for another process that is writing the piece. False: return None in
+                this case.
 
         Raises:
             SourceError: the cache cannot be used.
@@ -126,7 +136,9 @@ class Cache:
                 if _leads_to(path + _PART, descriptor):
                     if not os.path.exists(path):
                         return Claim(self, path, descriptor)
-                    with suppress(FileNotFoundError):  # the piece got its name just before this file was made
+                    with suppress(
+                        FileNotFoundError
+                    ):  # the piece got its name just before this file was made
                         os.remove(path + _PART)
                 _unlock(descriptor)
         except OSError as error:
@@ -134,7 +146,9 @@ class Cache:
         return None
 
     def reserve(self, descriptor: int, size: int) -> None:
-        """Reserve `size` bytes of the budget for a file. Wait while other writers have reserved too much.
+        """Reserve `size` bytes of the budget for a file.
+
+        Wait while other writers have reserved too much.
 
         Args:
             descriptor: descriptor of the file, which gets this size.
@@ -145,8 +159,9 @@ class Cache:
         """
         if size > self.budget:
             raise SourceError(
-                f"{size} bytes of a remote file do not fit into the cache {shorten(self.folder)}, whose limit is "
-                f"{self.budget} bytes. Raise the limit with storage_options={{'cache_bytes': …}}."
+                f"{size} bytes of a remote file do not fit into the cache {shorten(self.folder)}, "
+                f"whose limit is {self.budget} bytes. Raise the limit with "
+                "storage_options={'cache_bytes': …}."
             )
         while not self._reserved(descriptor, size):
             time.sleep(_WAIT_SECONDS)  # who writes has room already, and waits for nobody
@@ -158,7 +173,9 @@ class Cache:
                 total = self._make_room(size)
             fits = total + size <= self.budget
             if fits:
-                os.ftruncate(descriptor, size)  # under the lock: whoever counts the folder sees all that is reserved
+                os.ftruncate(
+                    descriptor, size
+                )  # under the lock: whoever counts the folder sees all that is reserved
                 total += size
             write_at(used, total.to_bytes(8, "little"), 0)
             return fits
@@ -170,7 +187,10 @@ class Cache:
 
     @contextmanager
     def _used(self) -> Iterator[int]:
-        """Yield the descriptor of the file with the number of used bytes. The file is locked during the block."""
+        """Yield the descriptor of the file with the number of used bytes.
+
+        The file is locked during the block.
+        """
         descriptor = _opened(os.path.join(self.folder, "used"), self.folder)
         try:
             lock(descriptor)
@@ -179,7 +199,10 @@ class Cache:
             os.close(descriptor)
 
     def _make_room(self, size: int) -> int:
-        """Remove the least recently used pieces. Return the bytes that remain, including pieces that are being written."""
+        """Remove the least recently used pieces.
+
+        Return the bytes that remain, including pieces that are being written.
+        """
         pieces = sorted(_pieces(self.folder))
         total = sum(bytes_ for _, bytes_, _ in pieces)
         goal = min(int(self.budget * _FILLED), self.budget - size)
@@ -193,13 +216,16 @@ class Cache:
     def unusable(self, error: OSError) -> SourceError:
         return SourceError(
             f"the cache of remote files {shorten(self.folder)} cannot be used: {shorten(error)}. "
-            f"{remedy_for(error, 'Check that it is a folder that you may write to')}, or choose another folder, "
-            "or a smaller cache, with storage_options={'cache_dir': …, 'cache_bytes': …} (cache_bytes=0 means no cache)."
+            f"{remedy_for(error, 'Check that it is a folder that you may write to')}, or choose "
+            "another folder, or a smaller cache, with storage_options={'cache_dir': …, "
+            "'cache_bytes': …} (cache_bytes=0 means no cache)."
         )
 
 
 class Claim:
-    """The right to write one piece of a remote file to the cache. Only one process and thread has it at a time.
+    """The right to write one piece of a remote file to the cache.
+
+    Only one process and thread has it at a time.
 
     It ends at the end of the `with` block of `file`, or with `give_up`.
     """
@@ -209,7 +235,9 @@ class Claim:
 
     @contextmanager
     def file(self, size: int) -> Iterator[BinaryIO]:
-        """Yield a file to which the caller writes `size` bytes. It gets its name when the block ends.
+        """Yield a file to which the caller writes `size` bytes.
+
+        It gets its name when the block ends.
 
         Raises:
             SourceError: the cache cannot be used, or the budget is too small.
@@ -221,7 +249,9 @@ class Claim:
             self._size = size
             with open(self._descriptor, "wb", closefd=False) as out:
                 yield out
-            with suppress(FileNotFoundError):  # somebody has cleared the folder: the piece is not kept
+            with suppress(
+                FileNotFoundError
+            ):  # somebody has cleared the folder: the piece is not kept
                 os.replace(self._path + _PART, self._path)
                 self._size = 0
         except HeadraceError:
@@ -253,7 +283,10 @@ class Claim:
 
 
 def _locked(path: str, wait: bool) -> int | None:
-    """Return the descriptor of a locked file; None if `wait` is False and another process has the lock."""
+    """Return the descriptor of a locked file.
+
+    Return None if `wait` is False and another process has the lock.
+    """
     descriptor = _opened(path, os.path.dirname(os.path.dirname(path)))
     if lock(descriptor, wait):
         return descriptor
@@ -262,7 +295,9 @@ def _locked(path: str, wait: bool) -> int | None:
 
 
 def _opened(path: str, folder: str) -> int:
-    """Open a file of the cache, and return its descriptor. The file and its folder are created if they are missing.
+    """Open a file of the cache, and return its descriptor.
+
+    The file and its folder are created if they are missing.
 
     Other processes may remove the folder meanwhile.
 
@@ -280,7 +315,10 @@ def _opened(path: str, folder: str) -> int:
 
 
 def _unlock(descriptor: int) -> None:
-    """Unlock a file explicitly, and close it. A process that was forked meanwhile also has it open and locked."""
+    """Unlock a file explicitly, and close it.
+
+    A process that was forked meanwhile also has it open and locked.
+    """
     unlock(descriptor)
     os.close(descriptor)
 
@@ -293,7 +331,10 @@ def _leads_to(path: str, descriptor: int) -> bool:
 
 
 def _removed(path: str) -> bool:
-    """Remove a piece, or the unfinished file of a killed writer. Return False if the piece is being written."""
+    """Remove a piece, or the unfinished file of a killed writer.
+
+    Return False if the piece is being written.
+    """
     if not path.endswith(_PART):
         for each in (path + _SUMS, path):
             with suppress(FileNotFoundError):
@@ -302,7 +343,9 @@ def _removed(path: str) -> bool:
     descriptor = _locked(path, wait=False)
     if descriptor is None:
         return False
-    abandoned = _leads_to(path, descriptor)  # else it got its name just now, and another one writes a new one
+    abandoned = _leads_to(
+        path, descriptor
+    )  # else it got its name just now, and another one writes a new one
     if abandoned:
         os.remove(path)
     _unlock(descriptor)

@@ -49,7 +49,12 @@ def copy_name(path: str, stamp: Stamp) -> str:
 
 
 def make_copy(
-    path: str, options: StorageOptions, stamp: Stamp, out: BinaryIO, bring: Bring, ranges: bool = True
+    path: str,
+    options: StorageOptions,
+    stamp: Stamp,
+    out: BinaryIO,
+    bring: Bring,
+    ranges: bool = True,
 ) -> bytes:
     """Write a remote file to `out`, and return its checksums.
 
@@ -59,7 +64,8 @@ def make_copy(
         stamp: version of the file.
         out: file to write to.
         bring: function that fetches the bytes `[start, stop)`.
-        ranges: True (default): try ranges first, which are fetched in parallel. False: fetch the file by one request.
+        ranges: True (default): try ranges first, which are fetched in parallel. False: fetch the
+            file by one request.
 
     Raises:
         SourceError: the file cannot be fetched, or has another version.
@@ -85,7 +91,8 @@ def _by_ranges(size: int, out: BinaryIO, bring: Bring) -> bytes:
 
 def _log_whole(path: str, size: int | None) -> None:
     LOGGER.info(
-        "%s: the server does not send parts of the file, so all of it (%s) is fetched into the cache.",
+        "%s: the server does not send parts of the file, so all of it (%s) is fetched into the "
+        "cache.",
         shorten(unsigned(path)),
         "of unknown size" if size is None else f"{size} bytes",
     )
@@ -94,9 +101,9 @@ def _log_whole(path: str, size: int | None) -> None:
 def stamp_by_request(path: str, options: StorageOptions, cache: Cache) -> Stamp:
     """Return the stamp of a file whose server does not send it without the file.
 
-    If the server does not send the size at all, the file is fetched into the cache, once for each version: all threads and
-    processes of a host wait for the first one. If it sends no version either, the file is fetched by each call, and its
-    version is the digest of its content.
+    If the server does not send the size at all, the file is fetched into the cache, once for each
+    version: all threads and processes of a host wait for the first one. If it sends no version
+    either, the file is fetched by each call, and its version is the digest of its content.
 
     Raises:
         SourceNotFoundError: the file does not exist.
@@ -161,6 +168,7 @@ def _fetch_unsized(path: str, options: StorageOptions, cache: Cache) -> Stamp:
 def no_cache(path: str) -> SourceError:
     """Return the error for a file that must be fetched whole, without a cache."""
     return SourceError(
-        f"{shorten(unsigned(path))}: the server did not send a part of the file. Whole files are fetched into the cache, but "
-        "cache_bytes=0 allows no cache. Pass a larger number, such as storage_options={'cache_bytes': 10**10}."
+        f"{shorten(unsigned(path))}: the server did not send a part of the file. Whole files are "
+        "fetched into the cache, but cache_bytes=0 allows no cache. Pass a larger number, such as "
+        "storage_options={'cache_bytes': 10**10}."
     )

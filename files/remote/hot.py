@@ -1,7 +1,7 @@
 """Keep blocks that are read repeatedly mapped into memory.
 
-The mapped files are the files of the cache on disk, so all processes of a host share this memory. If
-the cache removes a block, it still takes space on the disk until it is dropped here.
+The mapped files are the files of the cache on disk, so all processes of a host share this memory.
+If the cache removes a block, it still takes space on the disk until it is dropped here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class HotBlocks:
             self._held -= sum(len(self._blocks.pop(name, b"")) for name in names)
 
     def clear(self) -> None:
-        """Drop all blocks. Takes no lock: in a child after a fork, a thread that does not exist may hold it."""
+        """Drop all blocks.
+
+        Takes no lock: in a child after a fork, a thread that does not exist may hold it.
+        """
         self._lock = threading.Lock()
         self._blocks, self._held = OrderedDict(), 0
 

@@ -1,7 +1,7 @@
 """Fetch whole files from HTTP servers that send no ranges of files, or not their size.
 
-The library of stores needs the size of a file before its bytes, and limits the time of a whole answer. So these requests
-are made with Python's own library. The caller repeats them if they fail.
+The library of stores needs the size of a file before its bytes, and limits the time of a whole
+answer. So these requests are made with Python's own library. The caller repeats them if they fail.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class NoRangesError(SourceError):
 
 
 class HttpStatusError(OSError):
-    """Refusal of a request by an HTTP server. The text contains `status code:` and the code, such as 403."""
+    """Refusal of a request by an HTTP server.
+
+    The text contains `status code:` and the code, such as 403.
+    """
 
 
 class Facts(NamedTuple):
@@ -63,7 +66,9 @@ def facts_of(url: str, options: StorageOptions) -> Facts:
         return _facts(answer)
 
 
-def fetch(url: str, options: StorageOptions, out: IO[bytes], limit: int, stamp: Stamp | None = None) -> Fetched:
+def fetch(
+    url: str, options: StorageOptions, out: IO[bytes], limit: int, stamp: Stamp | None = None
+) -> Fetched:
     """Write a whole file to `out`, from the beginning, by one request.
 
     Args:
@@ -81,7 +86,9 @@ def fetch(url: str, options: StorageOptions, out: IO[bytes], limit: int, stamp: 
     with _answer(url, options) as answer:
         facts = _facts(answer)
         if stamp is not None and not str(stamp.modified).startswith(OF_CONTENT):
-            check_unchanged(url, stamp, Stamp(_or(facts.size, stamp.size), _or(facts.version, NO_VERSION)))
+            check_unchanged(
+                url, stamp, Stamp(_or(facts.size, stamp.size), _or(facts.version, NO_VERSION))
+            )
         out.seek(0)
         size, sums, digest = 0, [], hashlib.sha256()
         while piece := answer.read(_READ_BYTES):
@@ -90,8 +97,8 @@ def fetch(url: str, options: StorageOptions, out: IO[bytes], limit: int, stamp: 
                 if stamp is not None:
                     check_unchanged(url, stamp, Stamp(size, stamp.modified))
                 raise SourceError(
-                    f"{shorten(unsigned(url))} has more than {limit} bytes, the limit of the cache of remote files. Raise the "
-                    "limit with storage_options={'cache_bytes': …}."
+                    f"{shorten(unsigned(url))} has more than {limit} bytes, the limit of the cache "
+                    "of remote files. Raise the limit with storage_options={'cache_bytes': …}."
                 )
             out.write(piece)
             sums.append(sums_of(piece))
@@ -133,7 +140,9 @@ def _answer(url: str, options: StorageOptions) -> Iterator[Any]:
         error.close()
         if error.code in (404, 410):
             raise FileNotFoundError(url) from None
-        raise HttpStatusError(f"the server answers with status code: {error.code} {error.reason}") from None
+        raise HttpStatusError(
+            f"the server answers with status code: {error.code} {error.reason}"
+        ) from None
 
 
 def _request(url: str, options: StorageOptions) -> Any:
@@ -146,13 +155,18 @@ def _request(url: str, options: StorageOptions) -> Any:
     scheme, _, host = address.partition("://")
     user, _, host = host.rpartition("@")
     given = _given(options)
-    headers = {str(name): _text(value) for name, value in dict(given.get("default_headers") or {}).items()}
+    headers = {
+        str(name): _text(value) for name, value in dict(given.get("default_headers") or {}).items()
+    }
     if "user_agent" in given:
         headers["User-Agent"] = _text(given["user_agent"])
     if user:
         headers["Authorization"] = f"Basic {b64encode(unquote(user).encode()).decode()}"
     request = Request(f"{scheme}://{host}/{quote(key)}{mark}{query}")
-    for name, value in headers.items():  # they may hold credentials, which another server must not get
+    for (
+        name,
+        value,
+    ) in headers.items():  # they may hold credentials, which another server must not get
         request.add_unredirected_header(name, value)
     return request
 

@@ -21,7 +21,9 @@ class RemoteFileSystem:
 
     def is_file(self, path: str) -> bool:
         store, key = store_of(path, self._options)
-        if path.endswith("/") or (not key and store.has_folders()):  # the URL of a bucket answers as if it were a file
+        if path.endswith("/") or (
+            not key and store.has_folders()
+        ):  # the URL of a bucket answers as if it were a file
             return False
         try:
             try:
@@ -53,12 +55,18 @@ class RemoteFileSystem:
         if not store.has_folders():
             if glob.has_magic(split_url(pattern)[1]):
                 raise _no_lists(pattern)
-            raise SourceNotFoundError(f"there is no file {short_repr(unsigned(pattern), TEXT)}. Check the address.")
+            raise SourceNotFoundError(
+                f"there is no file {short_repr(unsigned(pattern), TEXT)}. Check the address."
+            )
         root, key = split_url(pattern)
         parts = key.split("/")
-        fixed = next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+        fixed = next(
+            (number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts)
+        )
         rest = parts[fixed:]
-        found = self._below("/".join([root, *parts[:fixed]]), everything=len(rest) > 1 or rest == ["**"])
+        found = self._below(
+            "/".join([root, *parts[:fixed]]), everything=len(rest) > 1 or rest == ["**"]
+        )
         return [url for url in found if matches(rest, split_url(url)[1].split("/")[fixed:])]
 
     def _below(self, url: str, everything: bool = True) -> list[str]:

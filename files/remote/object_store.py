@@ -21,16 +21,27 @@ from .http_files import HttpStatusError, NoRangesError
 
 _STATUS = re.compile(r"status code: ([34]\d\d)")
 _ASK_AGAIN = {"408", "409", "425", "429"}
-"""HTTP status codes from 300 to 499 after which a request is repeated. It is repeated after all from 500, too."""
+"""HTTP status codes from 300 to 499 after which a request is repeated.
+
+It is repeated after all from 500, too.
+"""
 
 # 400 and 416 are also sent for other reasons. The request for the whole file then tells.
-_NO_RANGES = re.compile("Range request not supported|non-partial response|status code: (400|416|501)")
+_NO_RANGES = re.compile(
+    "Range request not supported|non-partial response|status code: (400|416|501)"
+)
 """Pattern of errors of HTTP servers that send only whole files."""
 
 _NO_HEAD = re.compile("Content-Length Header missing|status code: (405|501)")
 """Pattern of errors of HTTP servers that do not answer requests for the size of a file."""
 
-_CREDENTIALS = ("/latest/api/token", "169.254.169.254", "metadata.google", "/metadata/identity", "MissingCredential")
+_CREDENTIALS = (
+    "/latest/api/token",
+    "169.254.169.254",
+    "metadata.google",
+    "/metadata/identity",
+    "MissingCredential",
+)
 """Words in error messages that mean: no credentials were found, also not by the services of cloud machines."""
 
 _LOGIN = (
@@ -38,13 +49,14 @@ _LOGIN = (
     'AZURE_STORAGE_ACCOUNT_NAME, …) or in storage_options=; {"skip_signature": True} is for public data'
 )
 
-_SIGNATURE = (
-    "access is refused; the signature of the URL may be too old, or for another file: pass a URL with a new signature"
-)
+_SIGNATURE = "access is refused; the signature of the URL may be too old, or for another file: pass a URL with a new signature"
 
 
 _PANIC = "PanicException"
-"""Name of the exception that obstore raises for an internal failure. It is not a subclass of `Exception`."""
+"""Name of the exception that obstore raises for an internal failure.
+
+It is not a subclass of `Exception`.
+"""
 
 # obstore panics if they are mixed with the store's.
 _OF_CLIENT = re.compile(
@@ -64,7 +76,8 @@ class ObjectStore:
         _check_process()
         given = dict(options.store)
         client = {**_client_options(root, given, options.timeout), **_of_client(given)}
-        # The retries are ours, in `store.py`: one place counts them for all stores, and for answers that are cut off.
+        # The retries are ours, in `store.py`: one place counts them for all stores, and for answers
+        # that are cut off.
         never = {"max_retries": 0, "retry_timeout": timedelta(0)}
         arguments: dict[str, Any] = {"client_options": client, "retry_config": never}
         self._is_http = root.startswith("http")
@@ -79,10 +92,12 @@ class ObjectStore:
             if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
                 raise
             secrets = [*options.store, *secrets_in(url)]
-            told = shorten(redacted_error(str(error).partition("Debug source")[0], secrets)).rstrip(".")
+            told = shorten(redacted_error(str(error).partition("Debug source")[0], secrets)).rstrip(
+                "."
+            )
             failure = SourceError(
-                f"{shorten(url)}: the object store cannot be opened with this URL and these storage_options: {told}. Correct "
-                "the URL, or pass other storage_options=."
+                f"{shorten(url)}: the object store cannot be opened with this URL and these "
+                f"storage_options: {told}. Correct the URL, or pass other storage_options=."
             )
             raise_without_secrets(failure, error, secrets)
 
@@ -111,16 +126,23 @@ class ObjectStore:
         except Exception as error:
             if self._is_http and pattern.search(str(error)):
                 raise NoRangesError(
-                    "the server did not send a part of the file. Pass a cache for whole files, such as "
-                    "storage_options={'cache_bytes': 10**10}."
+                    "the server did not send a part of the file. Pass a cache for whole files, "
+                    "such as storage_options={'cache_bytes': 10**10}."
                 ) from None
             raise
 
     def files_under(self, prefix: str) -> list[str]:
-        return [meta["path"] for some in self._library.list(self._store, prefix or None) for meta in some]
+        return [
+            meta["path"]
+            for some in self._library.list(self._store, prefix or None)
+            for meta in some
+        ]
 
     def files_in(self, prefix: str) -> list[str]:
-        return [meta["path"] for meta in self._library.list_with_delimiter(self._store, prefix or None)["objects"]]
+        return [
+            meta["path"]
+            for meta in self._library.list_with_delimiter(self._store, prefix or None)["objects"]
+        ]
 
     def has_folders(self) -> bool:
         return not self._is_http
@@ -145,7 +167,9 @@ class ObjectStore:
             return _LOGIN
         if "builder error" in text or (status and status[1] not in _ASK_AGAIN):
             return "the store refuses the request; check the URL, and region and endpoint in storage_options="
-        if isinstance(error, (kinds.InvalidPathError, kinds.NotSupportedError, ValueError, TypeError)):
+        if isinstance(
+            error, (kinds.InvalidPathError, kinds.NotSupportedError, ValueError, TypeError)
+        ):
             return "check the URL"
         return None
 
@@ -173,26 +197,36 @@ def _of_client(given: dict[str, Any]) -> dict[str, Any]:
     inner = given.pop("client_options", {})
     if not isinstance(inner, Mapping):
         raise SourceError(
-            f"storage_options: client_options={short_repr(inner)} is not a dict. Pass a dict, such as "
-            "{'allow_http': True}."
+            f"storage_options: client_options={short_repr(inner)} is not a dict. Pass a dict, such "
+            "as {'allow_http': True}."
         )
-    return {**{name: given.pop(name) for name in list(given) if _OF_CLIENT.fullmatch(name.lower())}, **inner}
+    return {
+        **{name: given.pop(name) for name in list(given) if _OF_CLIENT.fullmatch(name.lower())},
+        **inner,
+    }
 
 
 def _client_options(root: str, given: dict[str, Any], timeout: float) -> dict[str, Any]:
     """Return options for connections.
 
-    A request fails after `timeout` seconds without progress, and after 20 times as long in any case.
-    `http://` is allowed if the URL or the endpoint begins with it.
+    A request fails after `timeout` seconds without progress, and after 20 times as long in any
+    case. `http://` is allowed if the URL or the endpoint begins with it.
     """
     seconds = {"read_timeout": timeout, "connect_timeout": timeout, "timeout": 20 * timeout}
     times: dict[str, Any] = {name: timedelta(seconds=value) for name, value in seconds.items()}
-    endpoints = [str(value) for name, value in given.items() if name.lower().endswith(("endpoint", "endpoint_url"))]
+    endpoints = [
+        str(value)
+        for name, value in given.items()
+        if name.lower().endswith(("endpoint", "endpoint_url"))
+    ]
     from_environment = [
-        os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+        os.environ.get(name, "")
+        for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     ]
     # Who names an endpoint of http:// wants it.
-    plain = any(address.startswith("http://") for address in [root, *(endpoints or from_environment)])
+    plain = any(
+        address.startswith("http://") for address in [root, *(endpoints or from_environment)]
+    )
     return {**times, "allow_http": True} if plain else times
 
 

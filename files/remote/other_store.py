@@ -15,7 +15,17 @@ from ..stamps import Stamp
 from ..storage_options import StorageOptions
 from ..urls import scheme_of
 
-_VERSIONS = ("ETag", "etag", "oid", "blob_id", "checksum", "LastModified", "last_modified", "mtime", "created")
+_VERSIONS = (
+    "ETag",
+    "etag",
+    "oid",
+    "blob_id",
+    "checksum",
+    "LastModified",
+    "last_modified",
+    "mtime",
+    "created",
+)
 """Attributes by which file systems distinguish versions of a file."""
 
 KNOWN_SECONDS = 30.0
@@ -34,10 +44,16 @@ class OtherStore:
         try:
             fsspec.get_filesystem_class(scheme)
             known = True
-            self.system, _ = fsspec.core.url_to_fs(url, **dict(options.store))  # some take the host from it
+            self.system, _ = fsspec.core.url_to_fs(
+                url, **dict(options.store)
+            )  # some take the host from it
         except Exception as error:  # each file system has its own
-            told = redacted_error(f"{type(error).__name__}: {error}" if known else str(error), secrets)
-            raise_without_secrets(_not_opened(url, scheme, shorten(told), known, error), error, secrets)
+            told = redacted_error(
+                f"{type(error).__name__}: {error}" if known else str(error), secrets
+            )
+            raise_without_secrets(
+                _not_opened(url, scheme, shorten(told), known, error), error, secrets
+            )
 
     def stamp(self, key: str) -> Stamp:
         found = self.system.info(key)
@@ -79,7 +95,11 @@ class OtherStore:
     def is_final(self, error: Exception) -> str | None:
         if isinstance(error, PermissionError):
             return "access is refused; pass credentials that allow it in storage_options="
-        return "check the URL" if isinstance(error, (ValueError, TypeError, NotImplementedError)) else None
+        return (
+            "check the URL"
+            if isinstance(error, (ValueError, TypeError, NotImplementedError))
+            else None
+        )
 
 
 def _not_opened(url: str, scheme: str, told: str, known: bool, error: Exception) -> Exception:
@@ -89,17 +109,18 @@ def _not_opened(url: str, scheme: str, told: str, known: bool, error: Exception)
     if isinstance(error, ImportError):
         return MissingExtraError(f"{shorten(url)}: {told}")
     return SourceError(
-        f"{shorten(url)}: the scheme {scheme}:// is unknown ({told}). Use a scheme that fsspec knows, "
-        "such as s3:// or gs://."
+        f"{shorten(url)}: the scheme {scheme}:// is unknown ({told}). Use a scheme that fsspec "
+        "knows, such as s3:// or gs://."
     )
 
 
 class HubStore(OtherStore):
     """Store (`FileStore`) of repositories of Hugging Face. A key is the whole URL.
 
-    A branch may move while files are read, and an answer does not name its commit. So files are read at the commit that
-    was last looked up: at the first use of the branch, and again if a stamp is requested more than `KNOWN_SECONDS`
-    later. If another version is read, the stamp of the file shows it.
+    A branch may move while files are read, and an answer does not name its commit. So files are
+    read at the commit that was last looked up: at the first use of the branch, and again if a stamp
+    is requested more than `KNOWN_SECONDS` later. If another version is read, the stamp of the file
+    shows it.
     """
 
     def __init__(self, url: str, options: StorageOptions) -> None:
@@ -115,7 +136,11 @@ class HubStore(OtherStore):
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
         at = self._at_commit(key)
-        return super().read(key, start, stop) if at is None else (super().read(at, start, stop)[0], self._stamp_at(at))
+        return (
+            super().read(key, start, stop)
+            if at is None
+            else (super().read(at, start, stop)[0], self._stamp_at(at))
+        )
 
     def _stamp_at(self, at: str) -> Stamp:
         if at not in self._stamps:
@@ -123,7 +148,9 @@ class HubStore(OtherStore):
         return self._stamps[at]
 
     def _at_commit(self, key: str, since: float = 0.0) -> str | None:
-        """Return the URL of a file at the commit of its branch; None for a bucket, which has no commits.
+        """Return the URL of a file at the commit of its branch.
+
+        Return None for a bucket, which has no commits.
 
         Args:
             key: URL of the file.
@@ -138,7 +165,9 @@ class HubStore(OtherStore):
         commit, when = self._commits.get(branch, ("", 0.0))
         if not commit or when < since:
             hub = HfApi(endpoint=self.system.endpoint, token=self.system.token)
-            commit = str(hub.repo_info(found.repo_id, repo_type=found.repo_type, revision=found.revision).sha)
+            commit = str(
+                hub.repo_info(found.repo_id, repo_type=found.repo_type, revision=found.revision).sha
+            )
             self._commits[branch] = commit, time.monotonic()
         kind = "" if found.repo_type == "model" else f"{found.repo_type}s/"
         return f"hf://{kind}{found.repo_id}@{commit}/{found.path_in_repo}"

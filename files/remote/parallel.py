@@ -28,8 +28,9 @@ ResultT = TypeVar("ResultT")
 def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
     """Return the result of `work` for each item, in order.
 
-    Several items are processed at the same time, on threads. If there are 1,000 items or more, they are processed one after
-    the other in this thread as long as they only use the processor and do not wait.
+    Several items are processed at the same time, on threads. If there are 1,000 items or more, they
+    are processed one after the other in this thread as long as they only use the processor and do
+    not wait.
 
     >>> in_parallel(len, ["a", "bc"])
     [1, 2]
@@ -39,16 +40,21 @@ def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
     if len(items) < _MANY:
         return _in_threads(work, items)
     done: list[ResultT] = []
-    while len(done) < len(items):  # some may wait and others not: a disk has a part of a folder in its memory
+    while len(done) < len(
+        items
+    ):  # some may wait and others not: a disk has a part of a folder in its memory
         done += _while_busy(work, items[len(done) :])
         done += _in_threads(work, items[len(done) : len(done) + _MANY])
     return done
 
 
 def _while_busy(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-    """Process the first items in this thread until items wait for a file system; return the results of these items.
+    """Process the first items in this thread until items wait for a file system.
 
-    Items that do not wait are processed in this thread, because several threads would only slow each other down.
+    Return the results of these items.
+
+    Items that do not wait are processed in this thread, because several threads would only slow
+    each other down.
     """
     done: list[ResultT] = []
     while len(done) < len(items):
@@ -65,16 +71,22 @@ def _in_threads(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
         return []
     from concurrent.futures import ThreadPoolExecutor  # 2 ms of a worker's start
 
-    size = -(-len(items) // _MOST_SHARES)  # to hand over each of 100,000 items costs more than a look at a file
+    size = -(
+        -len(items) // _MOST_SHARES
+    )  # to hand over each of 100,000 items costs more than a look at a file
     shares = [items[start : start + size] for start in range(0, len(items), size)]
     with ThreadPoolExecutor(min(len(shares), _AT_ONCE), "headrace-request") as threads:
         return [
-            result for found in threads.map(lambda share: [work(item) for item in share], shares) for result in found
+            result
+            for found in threads.map(lambda share: [work(item) for item in share], shares)
+            for result in found
         ]
 
 
 def in_background(works: Sequence[Callable[[], object]]) -> None:
-    """Start to run functions one after the other on a background thread. Errors of headrace are ignored.
+    """Start to run functions one after the other on a background thread.
+
+    Errors of headrace are ignored.
 
     The end of the program stops the thread after the current function.
     """
@@ -86,5 +98,6 @@ def in_background(works: Sequence[Callable[[], object]]) -> None:
                     work()
 
     if works:
-        # No daemon: one that returned from a store's library after Python has ended would end the process by a signal.
+        # No daemon: one that returned from a store's library after Python has ended would end the
+        # process by a signal.
         threading.Thread(target=run, name="headrace-prefetch").start()

@@ -61,12 +61,16 @@ class RemoteFile:
         self.path, self.storage_options = path, options
         self._cache = Cache(options.cache_dir, options.cache_bytes)
         self.stamp = stamp or self._current_stamp()
-        self._is_whole = str(self.stamp.modified).startswith(OF_CONTENT)  # no other answer has this version
+        self._is_whole = str(self.stamp.modified).startswith(
+            OF_CONTENT
+        )  # no other answer has this version
         self.size = self.stamp.size
         self._follows, self._asked_for = -1, 0
         self._copy_name = copy_name(path, self.stamp)
         if options.cache_bytes:
-            self._blocks = CachedBlocks(self._cache, folder_of(path, *self.stamp), self.size, self._ask)
+            self._blocks = CachedBlocks(
+                self._cache, folder_of(path, *self.stamp), self.size, self._ask
+            )
 
     def _current_stamp(self) -> Stamp:
         try:
@@ -83,22 +87,28 @@ class RemoteFile:
         if length <= _PORTION_BYTES:
             return self.read_many([offset], [length])[0]
         starts = range(offset, offset + length, _PORTION_BYTES)
-        return b"".join(self.read(start, min(_PORTION_BYTES, offset + length - start)) for start in starts)
+        return b"".join(
+            self.read(start, min(_PORTION_BYTES, offset + length - start)) for start in starts
+        )
 
     def read_many(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[bytes]:
         starts, sizes = np.asarray(offsets, np.int64), np.asarray(lengths, np.int64)
         if (starts + sizes).max(initial=0) > self.size:
             last = int(np.argmax(starts + sizes))
             raise SourceError(
-                f"{shorten(self.path)}: {sizes[last]} bytes were expected at byte {starts[last]}, but "
-                f"the file has only {self.size} bytes. The file is cut off or damaged; or it does not belong to its index. "
-                "Write the file again, with its index if it has one."
+                f"{shorten(self.path)}: {sizes[last]} bytes were expected at byte {starts[last]}, "
+                f"but the file has only {self.size} bytes. The file is cut off or damaged; or it "
+                "does not belong to its index. Write the file again, with its index if it has one."
             )
         ranges = list(zip(starts.tolist(), sizes.tolist()))
         if self._is_whole:
             return self._read_copy(ranges)
         try:
-            return self._read_apart(ranges) if self._blocks is None else self._blocks.read(starts, sizes)
+            return (
+                self._read_apart(ranges)
+                if self._blocks is None
+                else self._blocks.read(starts, sizes)
+            )
         except NoRangesError:
             if self._blocks is None:
                 raise no_cache(self.path) from None
@@ -130,20 +140,26 @@ class RemoteFile:
     def copied(self) -> Iterator[str]:
         """Yield the path of a local copy, which is kept during the block.
 
-        A process checks the copy against its checksums when it first uses it. A damaged copy is made again.
+        A process checks the copy against its checksums when it first uses it. A damaged copy is
+        made again.
 
         Raises:
-            SourceError: there is no cache, or it is too small; the file cannot be fetched; or its copy was damaged three times.
+            SourceError: there is no cache, or it is too small; the file cannot be fetched; or its
+                copy was damaged three times.
         """
         if self._blocks is None:
             raise SourceError(
-                f"{shorten(self.path)}: files of this format are copied to disk before they are read, "
-                "but cache_bytes=0 allows no copies. Pass a larger number, such as "
+                f"{shorten(self.path)}: files of this format are copied to disk before they are "
+                "read, but cache_bytes=0 allows no copies. Pass a larger number, such as "
                 "storage_options={'cache_bytes': 10**10}."
             )
         descriptor = self._opened_copy()
         try:
-            yield f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else self._cache.path(self._copy_name)
+            yield (
+                f"/proc/self/fd/{descriptor}"
+                if sys.platform == "linux"
+                else self._cache.path(self._copy_name)
+            )
         finally:
             os.close(descriptor)
 
@@ -153,14 +169,16 @@ class RemoteFile:
             while (descriptor := self._cache.open(self._copy_name, self.size)) is None:
                 self.keep_copy(wait=True)
             name = self._cache.path(self._copy_name), os.fstat(descriptor).st_ino
-            if name in checked_copies or is_whole(descriptor, self.size, self._cache.sums(self._copy_name)):
+            if name in checked_copies or is_whole(
+                descriptor, self.size, self._cache.sums(self._copy_name)
+            ):
                 checked_copies.add(name)
                 return descriptor
             os.close(descriptor)
             self._cache.remove(self._copy_name)
         raise SourceError(
-            f"{shorten(self.path)}: its copy in {shorten(self._cache.folder)} was damaged {_COPY_TRIES} "
-            "times. Choose another disk with storage_options={'cache_dir': …}."
+            f"{shorten(self.path)}: its copy in {shorten(self._cache.folder)} was damaged "
+            f"{_COPY_TRIES} times. Choose another disk with storage_options={{'cache_dir': …}}."
         )
 
     def has_copy(self) -> bool:
@@ -171,13 +189,18 @@ class RemoteFile:
         """Make a copy of the file in the cache, unless it exists.
 
         Args:
-            wait: True: wait if another process is making it. False (default): return at once in this case.
+            wait: True: wait if another process is making it. False (default): return at once in
+                this case.
         """
         claim = self._cache.claim(self._copy_name, wait)
         if claim is None:
             return
         with claim.file(self.size) as out:
-            claim.keep_sums(make_copy(self.path, self.storage_options, self.stamp, out, self._ask, not self._is_whole))
+            claim.keep_sums(
+                make_copy(
+                    self.path, self.storage_options, self.stamp, out, self._ask, not self._is_whole
+                )
+            )
 
     def close(self) -> None: ...
 
@@ -191,7 +214,9 @@ class RemoteFile:
         found = []
         for offset, length in ranges:
             number = bisect_right(starts, offset) - 1
-            found.append(bytes(brought[number][offset - starts[number] :][:length]) if length else b"")
+            found.append(
+                bytes(brought[number][offset - starts[number] :][:length]) if length else b""
+            )
         return found
 
     def _ask(self, start: int, stop: int) -> memoryview:
@@ -200,7 +225,10 @@ class RemoteFile:
             if stamp is not None:
                 check_unchanged(self.path, self.stamp, stamp)
             if len(data) != stop - start:
-                raise EOFError(f"the store must send {stop - start} bytes from byte {start}, but it sent {len(data)}")
+                raise EOFError(
+                    f"the store must send {stop - start} bytes from byte {start}, but it sent "
+                    f"{len(data)}"
+                )
             return data
 
         return ask(self.path, self.storage_options, question)

@@ -1,8 +1,9 @@
 """Stores on the network: open the store of a URL once in each process, and repeat requests that fail.
 
 A store raises the exceptions of its library. `FileNotFoundError`, and exceptions for which
-`is_final` returns a remedy, are answers of the store. A `HeadraceError`, or a full disk of this machine, is
-raised at once. All others are failures of the network, after which the request is repeated.
+`is_final` returns a remedy, are answers of the store. A `HeadraceError`, or a full disk of this
+machine, is raised at once. All others are failures of the network, after which the request is
+repeated.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ class FileStore(Protocol):
     def has_folders(self) -> bool: ...
 
     def put(self, key: str, content: bytes | Path) -> None:
-        """Write bytes or a local file, replacing an existing one. It appears when it is complete."""
+        """Write bytes or a local file, replacing an existing one.
+
+        It appears when it is complete.
+        """
         ...
 
     def remove(self, key: str) -> None:
@@ -66,7 +70,8 @@ class FileStore(Protocol):
         ...
 
 
-# Each pause is twice the one before, less a random part, so that many workers do not retry at the same time.
+# Each pause is twice the one before, less a random part, so that many workers do not retry at the
+# same time.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 """Seconds before the second try, and maximum seconds between two tries."""
 
@@ -75,7 +80,10 @@ _own_random = random.Random()
 """Random generator for pauses."""
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Numbers of errors of a disk of this machine to which an answer is written. Another request would not help."""
+"""Numbers of errors of a disk of this machine to which an answer is written.
+
+Another request would not help.
+"""
 
 ResultT = TypeVar("ResultT")
 
@@ -115,8 +123,12 @@ def _open(root: str, url: str, options: StorageOptions) -> FileStore:
     return OtherStore(url, options)
 
 
-def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], ResultT]) -> ResultT:
-    """Make a request about a file to its store, and return the answer. The request is repeated if it fails.
+def ask(
+    url: str, options: StorageOptions, question: Callable[[FileStore, str], ResultT]
+) -> ResultT:
+    """Make a request about a file to its store, and return the answer.
+
+    The request is repeated if it fails.
 
     Args:
         url: URL of the file.
@@ -151,7 +163,9 @@ def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], 
     raise AssertionError(f"tries={options.tries} in storage_options, but it must be at least 1")
 
 
-def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int) -> SourceError | None:
+def _failure(
+    store: FileStore, url: str, error: Exception, told: str, tries: int
+) -> SourceError | None:
     """Return the error for a failed request, or None if the request may be repeated.
 
     Args:
@@ -168,8 +182,8 @@ def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int
     if not tries:
         return None
     return SourceError(
-        f"{shorten(url)}: the request failed (tries: {tries}): {told}. Check that the store can be reached, "
-        "or allow more time with storage_options={'tries': …, 'timeout': seconds}."
+        f"{shorten(url)}: the request failed (tries: {tries}): {told}. Check that the store can be "
+        "reached, or allow more time with storage_options={'tries': …, 'timeout': seconds}."
     )
 
 
@@ -181,7 +195,9 @@ def close_stores() -> None:
 def _forget_all() -> None:
     global _lock
     _lock = threading.Lock()
-    _inherited.extend(_opened.values())  # their threads do not exist in this process: nothing of them may be closed
+    _inherited.extend(
+        _opened.values()
+    )  # their threads do not exist in this process: nothing of them may be closed
     _opened.clear()
 
 

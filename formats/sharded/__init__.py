@@ -1,1 +1,4 @@
-"""Formats of the shards of other loaders: an index in JSON, and files of samples. It uses only paths and bytes, no sources."""
+"""Formats of the shards of other loaders: an index in JSON, and files of samples.
+
+It uses only paths and bytes, no sources.
+"""

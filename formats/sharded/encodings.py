@@ -48,7 +48,10 @@ def pixels_of(data: bytes) -> Any:
     width, height, letters = np.frombuffer(data[:12], "<u4").tolist()
     mode = data[12 : 12 + letters].decode()
     if mode not in _CHANNELS:
-        damaged(f"an image has the mode {short_repr(mode)}, which is not one of {first_few(_CHANNELS, 9)}")
+        damaged(
+            f"an image has the mode {short_repr(mode)}, which is not one of "
+            f"{first_few(_CHANNELS, 9)}"
+        )
     pixels = np.frombuffer(data, np.uint8, offset=12 + letters)
     return pixels.reshape(height, width, *_CHANNELS[mode])
 
@@ -73,7 +76,9 @@ def list_decoder(decode: Decoder, first: int) -> Decoder:
         count = int.from_bytes(data[first : first + 4], "little")
         at = first + 4 + 4 * count
         stops = at + np.cumsum(np.frombuffer(data[first + 4 : at], "<u4"), dtype=np.int64)
-        return [decode(data[start:stop]) for start, stop in zip([at, *stops.tolist()], stops.tolist())]
+        return [
+            decode(data[start:stop]) for start, stop in zip([at, *stops.tolist()], stops.tolist())
+        ]
 
     return decoded
 
@@ -90,8 +95,9 @@ def pickle_decoder(place: str, allow_pickle: bool) -> Decoder:
     """
     if not allow_pickle:
         raise SourceError(
-            f"{place} has pickled objects, which can run code when they are read. Pass allow_pickle=True if you trust the "
-            "files; or, if samples are dicts, name only other columns in columns=."
+            f"{place} has pickled objects, which can run code when they are read. Pass "
+            "allow_pickle=True if you trust the files; or, if samples are dicts, name only other "
+            "columns in columns=."
         )
     import pickle
 

@@ -1,6 +1,7 @@
 """The `index.json` of a folder of shards.
 
-In: a folder, here or in a store. Out: the shards that its index describes, after a check of the sizes of their files.
+In: a folder, here or in a store. Out: the shards that its index describes, after a check of the
+sizes of their files.
 """
 
 from __future__ import annotations
@@ -72,14 +73,15 @@ def read_index(
         folder: path or URL of the folder.
         format_name: the format that the index must have, for messages.
         writer: what writes such folders, for messages.
-        parse: takes the content of the index. For each shard, it returns descriptions with each file that the shard may be in,
-            the file that the index names first. It raises a ValueError for an index of another format.
+        parse: takes the content of the index. For each shard, it returns descriptions with each
+            file that the shard may be in, the file that the index names first. It raises a
+            ValueError for an index of another format.
         storage: how a folder in a store is reached.
 
     Raises:
         SourceNotFoundError: the folder has no `index.json`, or a shard is missing.
-        SourceError: the index is not JSON or cannot be read; `parse` raised a ValueError; or a shard has another size than the
-            index says.
+        SourceError: the index is not JSON or cannot be read; `parse` raised a ValueError; or a
+            shard has another size than the index says.
     """
     index = in_folder(folder, INDEX)
     try:
@@ -88,7 +90,8 @@ def read_index(
         shards = in_parallel(look, named) if is_remote(folder) else list(map(look, named))
     except FileNotFoundError as error:
         raise SourceNotFoundError(
-            f"{shorten(error.filename or index)} does not exist. Pass a folder with an {INDEX} and all shards that it names."
+            f"{shorten(error.filename or index)} does not exist. Pass a folder with an {INDEX} and "
+            "all shards that it names."
         ) from None
     except OSError as error:
         raise SourceError(
@@ -97,13 +100,14 @@ def read_index(
         ) from error
     except (ValueError, RecursionError) as error:
         raise SourceError(
-            f"{shorten(index)} is not the index of {format_name}: {shorten(error)}. Pass a folder that {writer} has written."
+            f"{shorten(index)} is not the index of {format_name}: {shorten(error)}. Pass a folder "
+            f"that {writer} has written."
         ) from error
     for shard in shards:
         if shard.stamp is not None and shard.file_bytes not in (None, shard.stamp.size):
             raise SourceError(
-                f"{shorten(shard.path)} has {shard.stamp.size:,} bytes, but {INDEX} says {shard.file_bytes:,}. It was cut or "
-                "changed: copy it again, or write it again."
+                f"{shorten(shard.path)} has {shard.stamp.size:,} bytes, but {INDEX} says "
+                f"{shard.file_bytes:,}. It was cut or changed: copy it again, or write it again."
             )
     return [shard for shard in shards if shard.samples]
 
@@ -116,8 +120,8 @@ def _content(index: str, storage: StorageOptionsLike) -> str:
 def _found(files: list[ShardT], storage: StorageOptionsLike) -> ShardT:
     """Return the description of a shard with the file that exists.
 
-    If several exist, it is the one that is not compressed, on this machine, and the one that the index names, in a store,
-    where to look for a file takes time.
+    If several exist, it is the one that is not compressed, on this machine, and the one that the
+    index names, in a store, where to look for a file takes time.
 
     Raises:
         FileNotFoundError: none exists. Its file name is that of the file that the index names.
@@ -159,12 +163,17 @@ def value_of(values: Any, name: str, kind: type, where: str = "it") -> Any:
     if not isinstance(values, dict) or name not in values:
         damaged(f"{where} has no {short_repr(name)}")
     if type(values[name]) is not kind:
-        damaged(f"{where} has {name}={short_repr(values[name])}, which is not of type {kind.__name__}")
+        damaged(
+            f"{where} has {name}={short_repr(values[name])}, which is not of type {kind.__name__}"
+        )
     return values[name]
 
 
 def number_of(values: Any, name: str, where: str) -> int:
-    """Return an integer of at least 0 from a dict in the index; ValueError if there is none. Arguments as for `value_of`."""
+    """Return an integer of at least 0 from a dict in the index; ValueError if there is none.
+
+    Arguments as for `value_of`.
+    """
     number: int = value_of(values, name, int, where)
     if number < 0:
         damaged(f"{where} has {name}={number}, which is negative")

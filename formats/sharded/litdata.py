@@ -1,8 +1,9 @@
 """The index of LitData chunks, and the samples in them.
 
-A chunk begins with the number of its samples and their offsets, all `uint32`. A sample has the sizes of its leaves,
-`uint32`, and then the bytes of each leaf, which an encoding describes. The index says how the leaves form a tree. Samples
-that the TokensLoader reads are arrays alone, without sizes.
+A chunk begins with the number of its samples and their offsets, all `uint32`. A sample has the
+sizes of its leaves, `uint32`, and then the bytes of each leaf, which an encoding describes. The
+index says how the leaves form a tree. Samples that the TokensLoader reads are arrays alone, without
+sizes.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class LitDataTree(NamedTuple):
         parts = self.names if self.kind == "dict" else range(len(self.children))
         word = "column" if self.kind == "dict" else "item"
         starts = [f"{prefix}[{part!r}]" if prefix else f"{word} {part!r}" for part in parts]
-        return [name for start, child in zip(starts, self.children) for name in child.leaf_names(start)]
+        return [
+            name for start, child in zip(starts, self.children) for name in child.leaf_names(start)
+        ]
 
     def build(self) -> Build:
         """Return the function that makes this tree of its leaves."""
@@ -120,8 +123,12 @@ class LitDataFormat(NamedTuple):
     together: int
 
 
-def chunks_of(folder: str, storage: StorageOptionsLike = None) -> tuple[LitDataFormat, list[LitDataChunk]]:
-    """Read the index of a folder of LitData chunks. Return the format of the samples, and the chunks that have samples.
+def chunks_of(
+    folder: str, storage: StorageOptionsLike = None
+) -> tuple[LitDataFormat, list[LitDataChunk]]:
+    """Read the index of a folder of LitData chunks.
+
+    Return the format of the samples, and the chunks that have samples.
 
     Args:
         folder: path or URL of the folder.
@@ -129,8 +136,8 @@ def chunks_of(folder: str, storage: StorageOptionsLike = None) -> tuple[LitDataF
 
     Raises:
         SourceNotFoundError: the folder has no `index.json`, or a chunk is missing.
-        SourceError: the index is not one of LitData; its chunks are encrypted, or in Parquet; or a chunk has another size
-            than the index says.
+        SourceError: the index is not one of LitData; its chunks are encrypted, or in Parquet; or a
+            chunk has another size than the index says.
     """
     found: list[LitDataFormat] = []
 
@@ -139,14 +146,20 @@ def chunks_of(folder: str, storage: StorageOptionsLike = None) -> tuple[LitDataF
         found.append(_format_of(config))
         compression = _text(config, "compression") if found[0].unit == "chunk" else ""
         chunks = value_of(values, "chunks", list)
-        return [_chunk(folder, chunk, compression, f"chunk {number}") for number, chunk in enumerate(chunks)]
+        return [
+            _chunk(folder, chunk, compression, f"chunk {number}")
+            for number, chunk in enumerate(chunks)
+        ]
 
     chunks = read_index(folder, "LitData chunks", "litdata.optimize", parse, storage)
     return found[0], chunks
 
 
 def _format_of(config: dict[str, Any]) -> LitDataFormat:
-    loader, unit = _text(config, "item_loader") or "PyTreeLoader", _text(config, "compression_level") or "chunk"
+    loader, unit = (
+        _text(config, "item_loader") or "PyTreeLoader",
+        _text(config, "compression_level") or "chunk",
+    )
     if config.get("encryption"):
         damaged("its chunks are encrypted, which headrace cannot read")
     if config.get("format") == "mds":
@@ -169,7 +182,11 @@ def _format_of(config: dict[str, Any]) -> LitDataFormat:
     types, together = config.get("types"), 0
     if unit == "batch":
         together = number_of(config, "compression_batch_size", "config")
-    more = [name for name in types if name not in tree.names] if isinstance(types, dict) and tree.kind == "dict" else []
+    more = (
+        [name for name in types if name not in tree.names]
+        if isinstance(types, dict) and tree.kind == "dict"
+        else []
+    )
     return LitDataFormat(encodings, tree, tuple(more), loader == "TokensLoader", unit, together)
 
 
@@ -182,7 +199,9 @@ def _chunk(folder: str, values: Any, compression: str, where: str) -> list[LitDa
     nbytes, name = number_of(values, "chunk_bytes", where), value_of(values, "filename", str, where)
     tokens = None if values.get("dim") is None else number_of(values, "dim", where)
     samples, suffix = number_of(values, "chunk_size", where), f".{compression}.bin"
-    if not compression or not name.endswith(suffix):  # files of tables are not compressed, whatever the index says
+    if not compression or not name.endswith(
+        suffix
+    ):  # files of tables are not compressed, whatever the index says
         return [LitDataChunk(file_in(folder, name), samples, tokens, "", nbytes, nbytes)]
     plain = file_in(folder, name.removesuffix(suffix) + ".bin")
     return [
@@ -212,9 +231,14 @@ _KINDS = {
 
 
 def _tree_of(text: Any, leaves: int) -> LitDataTree:
-    """Return the tree that a `data_spec` describes. Without one, a single leaf stands alone, and several are a list."""
+    """Return the tree that a `data_spec` describes.
+
+    Without one, a single leaf stands alone, and several are a list.
+    """
     if text is None:
-        return LitDataTree("") if leaves == 1 else LitDataTree("list", (), (LitDataTree(""),) * leaves)
+        return (
+            LitDataTree("") if leaves == 1 else LitDataTree("list", (), (LitDataTree(""),) * leaves)
+        )
     try:
         version, spec = json.loads(text)
     except (TypeError, ValueError):
@@ -230,18 +254,28 @@ def _node(spec: Any) -> LitDataTree:
         damaged(f"data_spec has {short_repr(spec)} in place of a node")
     if spec["type"] is None:
         return LitDataTree("")
-    name, children = value_of(spec, "type", str, where), value_of(spec, "children_spec", list, where)
+    name, children = (
+        value_of(spec, "type", str, where),
+        value_of(spec, "children_spec", list, where),
+    )
     parts = tuple(map(_node, children))
     kind = _KINDS.get(name)
     if kind is None:
-        damaged(f"data_spec has the container {short_repr(name)}, which is not one of {first_few(_KINDS, 6)}")
+        damaged(
+            f"data_spec has the container {short_repr(name)}, which is not one of "
+            f"{first_few(_KINDS, 6)}"
+        )
     if kind != "dict":
         return LitDataTree(kind, (), parts)
     context = spec.get("context")
     names = json.loads(context) if isinstance(context, str) else context
     if isinstance(names, dict):  # of a defaultdict
         names = names.get("dict_context")
-    if not isinstance(names, list) or len(names) != len(parts) or any(isinstance(each, (list, dict)) for each in names):
+    if (
+        not isinstance(names, list)
+        or len(names) != len(parts)
+        or any(isinstance(each, (list, dict)) for each in names)
+    ):
         damaged(f"data_spec has a dict with the keys {short_repr(names)}, and {len(parts)} values")
     return LitDataTree(kind, tuple(names), parts)
 

@@ -1,7 +1,8 @@
 """Where the samples of a LitData chunk lie in its bytes.
 
-Chunks come in three layouts. *Plain* ones have samples one after the other; each may be compressed on its own. *Framed*
-ones have groups of samples, each compressed as a frame. In *table* chunks, samples are rows of an Arrow file at the end.
+Chunks come in three layouts. *Plain* ones have samples one after the other; each may be compressed
+on its own. *Framed* ones have groups of samples, each compressed as a frame. In *table* chunks,
+samples are rows of an Arrow file at the end.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def is_table(data: Sliced) -> bool:
 
 def samples_in(data: Sliced) -> int:
     """Return the number of samples that a chunk says it has."""
-    return int.from_bytes(data[12:16].tobytes() if is_framed(data) else data[:4].tobytes(), "little")
+    return int.from_bytes(
+        data[12:16].tobytes() if is_framed(data) else data[:4].tobytes(), "little"
+    )
 
 
 def samples_in_frame(data: Sliced) -> int:
@@ -87,9 +90,14 @@ def frame_of(data: Sliced, number: int) -> tuple[int, Frame]:
     index = number // rows
     at = 24 + 4 * (samples + 1) + 24 * index
     if index >= frames or at + 24 > len(data):
-        damaged(f"the chunk has {frames} frames of {rows} samples, but sample {number} is looked for")
+        damaged(
+            f"the chunk has {frames} frames of {rows} samples, but sample {number} is looked for"
+        )
     frame = Frame(*struct.unpack("<IIQII", data[at : at + 24].tobytes()))
-    if frame.start + frame.packed_bytes > len(data) or not frame.first <= number < frame.first + frame.samples:
+    if (
+        frame.start + frame.packed_bytes > len(data)
+        or not frame.first <= number < frame.first + frame.samples
+    ):
         damaged(f"frame {index} of the chunk lies outside its {len(data)} bytes")
     return index, frame
 
@@ -123,7 +131,9 @@ def leaves_of(sample: Bytes, leaves: int) -> list[tuple[int, int]]:
         ValueError: the sample is too short.
     """
     if len(sample) < 4 * leaves:
-        damaged(f"a sample has {len(sample)} bytes, but needs {4 * leaves} for the sizes of its leaves")
+        damaged(
+            f"a sample has {len(sample)} bytes, but needs {4 * leaves} for the sizes of its leaves"
+        )
     at, places = 4 * leaves, []
     for size in struct.unpack_from(f"<{leaves}I", sample.data):
         places.append((at, at + size))
@@ -170,7 +180,9 @@ def record_batch(file: Any, index: int, samples: int) -> Any:
     if not is_stream and reader.num_record_batches == -(-samples // _TABLE_ROWS):
         batch = reader.get_batch(index)
     else:
-        batches = reader.read_all().slice(index * _TABLE_ROWS, _TABLE_ROWS).combine_chunks().to_batches()
+        batches = (
+            reader.read_all().slice(index * _TABLE_ROWS, _TABLE_ROWS).combine_chunks().to_batches()
+        )
         if not batches:
             damaged(f"the table of the chunk has no rows from {index * _TABLE_ROWS}")
         batch = batches[0]

@@ -40,8 +40,9 @@ def litdata_decoder(place: str, encoding: str, allow_pickle: bool) -> Decoder:
         return unchanged
     raise SourceError(
         f"{place} has the encoding {short_repr(encoding)}, which is not one of "
-        f"{first_few([*_DECODERS, *_FILES], 40)}, no_header_numpy and no_header_tensor of a known dtype. If samples are "
-        "dicts, name only other columns in columns=; otherwise write them without this encoding."
+        f"{first_few([*_DECODERS, *_FILES], 40)}, no_header_numpy and no_header_tensor of a known "
+        "dtype. If samples are dicts, name only other columns in columns=; otherwise write them "
+        "without this encoding."
     )
 
 
@@ -80,11 +81,16 @@ def _array(data: bytes, order: str, dtypes: dict[int, str]) -> Any:
     if code not in dtypes:
         damaged(f"an array has dtype number {code}, which is unknown")
     shape = struct.unpack_from(f"{order}{axes}I", data, 8)
-    return np.frombuffer(data, np.dtype(dtypes[code]).newbyteorder("<"), offset=8 + 4 * axes).reshape(shape)
+    return np.frombuffer(
+        data, np.dtype(dtypes[code]).newbyteorder("<"), offset=8 + 4 * axes
+    ).reshape(shape)
 
 
 def _tensor(data: bytes) -> Any:
-    """Return a tensor. Old versions wrote small integers first, new ones last; the number of a dtype is from 1 to 20."""
+    """Return a tensor.
+
+    Old versions wrote small integers first, new ones last; the number of a dtype is from 1 to 20.
+    """
     return _array(data, "<" if data[0] else ">", TORCH_DTYPES)
 
 

@@ -1,7 +1,8 @@
 """MDS, the format of MosaicML Streaming: an `index.json`, and shards of samples.
 
-A shard begins with the number of its samples and their offsets, all `uint32`. A sample has the sizes
-of its columns of variable size, and then the bytes of each column, which an encoding describes.
+A shard begins with the number of its samples and their offsets, all `uint32`. A sample has the
+sizes of its columns of variable size, and then the bytes of each column, which an encoding
+describes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class MdsShard(NamedTuple):
         path: path of its file.
         samples: number of samples.
         names: names of the columns.
-        encodings: for each column, how its bytes are to be read, such as "int64" or "ndarray:float32:2,3".
+        encodings: for each column, how its bytes are to be read, such as "int64" or
+            "ndarray:float32:2,3".
         sizes: for each column, its bytes in each sample; None if they differ.
         compression: "zstd", "gz", "bz2", "br" or "snappy"; "" if the file is not compressed.
         bytes: size of the shard when it is not compressed.
@@ -60,11 +62,15 @@ def shards_of(folder: str, storage: StorageOptionsLike = None) -> list[MdsShard]
 
     Raises:
         SourceNotFoundError: the folder has no `index.json`, or a shard is missing.
-        SourceError: the index is not one of MDS, version 2; or a shard has another size than the index says.
+        SourceError: the index is not one of MDS, version 2; or a shard has another size than the
+            index says.
     """
 
     def parse(values: Any) -> list[list[MdsShard]]:
-        return [_shard(folder, values, number) for number in range(len(value_of(values, "shards", list)))]
+        return [
+            _shard(folder, values, number)
+            for number in range(len(value_of(values, "shards", list)))
+        ]
 
     return read_index(folder, "MDS shards, version 2", "streaming.MDSWriter", parse, storage)
 
@@ -81,10 +87,15 @@ def _shard(folder: str, values: Any, number: int) -> list[MdsShard]:
         ValueError: the index is not one of MDS, version 2.
     """
     told, where = values["shards"][number], f"shard {number}"
-    version = values.get("version") if not isinstance(told, dict) else told.get("version", values.get("version"))
+    version = (
+        values.get("version")
+        if not isinstance(told, dict)
+        else told.get("version", values.get("version"))
+    )
     if (value_of(told, "format", str, where), version) != ("mds", 2):
         raise ValueError(
-            f"{where} has format {short_repr(told['format'])} and version {short_repr(version)}, not 'mds' and 2"
+            f"{where} has format {short_repr(told['format'])} and version {short_repr(version)}, "
+            "not 'mds' and 2"
         )
     plain = value_of(told, "raw_data", dict, where)
     files = [(plain, "")]
@@ -92,9 +103,12 @@ def _shard(folder: str, values: Any, number: int) -> list[MdsShard]:
         packed = value_of(told, "compression", str, where)
         files.insert(0, (value_of(told, "zip_data", dict, where), packed.partition(":")[0]))
     names, encodings, sizes = (
-        tuple(value_of(told, f"column_{each}", list, where)) for each in ("names", "encodings", "sizes")
+        tuple(value_of(told, f"column_{each}", list, where))
+        for each in ("names", "encodings", "sizes")
     )
-    if not len(names) == len(encodings) == len(sizes) or not all(isinstance(each, str) for each in names + encodings):
+    if not len(names) == len(encodings) == len(sizes) or not all(
+        isinstance(each, str) for each in names + encodings
+    ):
         raise ValueError(f"{where} has no name, encoding and size for each column")
     for size in sizes:
         if size is not None and (type(size) is not int or size < 0):
@@ -128,13 +142,19 @@ def sample_of(data: Bytes, shard: MdsShard, decoders: dict[str, Decoder]) -> dic
     """
     varying = sum(size is None for size in shard.sizes)
     if 4 * varying > len(data):
-        raise ValueError(f"the sample has {len(data)} bytes, but needs {4 * varying} for the sizes of its columns")
+        raise ValueError(
+            f"the sample has {len(data)} bytes, but needs {4 * varying} for the sizes of its "
+            "columns"
+        )
     told = iter(data[: 4 * varying].view("<u4").tolist())
     at, found = 4 * varying, dict[str, Any]()
     for name, size in zip(shard.names, shard.sizes):
         stop = at + (next(told) if size is None else size)
         if stop > len(data):
-            raise ValueError(f"the sample has {len(data)} bytes, but its column {short_repr(name)} ends after them")
+            raise ValueError(
+                f"the sample has {len(data)} bytes, but its column {short_repr(name)} ends after "
+                "them"
+            )
         if name in decoders:
             found[name] = decoders[name](data[at:stop].tobytes())
         at = stop
@@ -162,22 +182,27 @@ def decoder_of(name: str, encoding: str, allow_pickle: bool) -> Decoder:
         return lambda data: np.frombuffer(data, dtype)[0]
     if kind not in _DECODERS:
         raise SourceError(
-            f"column {short_repr(name)} has the encoding {short_repr(encoding)}, which is not one of "
-            f"{first_few([*_DECODERS, *_SCALARS], 40)}, ndarray, ndarray:dtype and ndarray:dtype:shape. Name only other "
-            "columns in columns=."
+            f"column {short_repr(name)} has the encoding {short_repr(encoding)}, which is not one "
+            f"of {first_few([*_DECODERS, *_SCALARS], 40)}, ndarray, ndarray:dtype and "
+            "ndarray:dtype:shape. Name only other columns in columns=."
         )
     return _DECODERS[kind]
 
 
 _SCALARS = tuple(
-    f"{kind}{bits}" for kind in ("uint", "int", "float") for bits in (8, 16, 32, 64) if kind + str(bits) != "float8"
+    f"{kind}{bits}"
+    for kind in ("uint", "int", "float")
+    for bits in (8, 16, 32, 64)
+    if kind + str(bits) != "float8"
 )
 
 _ARRAY = re.compile(rf"ndarray(?::({'|'.join(_SCALARS)})(?::([0-9]+(?:,[0-9]+)*))?)?")
 """Encodings of arrays, with their dtype and shape."""
 
 _DTYPES = {
-    bits | code: f"{kind}{bits}" for bits in (8, 16, 32, 64) for code, kind in enumerate(("uint", "int", "float"))
+    bits | code: f"{kind}{bits}"
+    for bits in (8, 16, 32, 64)
+    for code, kind in enumerate(("uint", "int", "float"))
 }
 """dtype of an array by the number in its bytes."""
 

@@ -1,4 +1,6 @@
-"""Keys of planned batches, split into their fields; and the place where a run of planned batches begins.
+"""Keys of planned batches, split into their fields.
+
+And the place where a run of planned batches begins.
 
 A planned batch is one whose records were chosen from known lengths, before any record is read.
 """
@@ -37,7 +39,8 @@ class RunStart(NamedTuple):
     A window is a group of records whose batches are planned together.
 
     Attributes:
-        window: number of the first window whose batches are planned for this run's number of shards.
+        window: number of the first window whose batches are planned for this run's number of
+            shards.
         position: first position of this run.
         begun: keys `int64[steps, shards]` of the batches of earlier windows that an earlier run did
             not deliver. This run delivers them first.

@@ -1,12 +1,14 @@
 """The order of batches that are planned from known lengths, as a sampler: position → key of a batch. No I/O.
 
-In: positions of a run, on any number of shards. Out: keys. A key describes a whole batch: the places of its
-records and its shape. All shards have the same number of batches, and at each step batches of the same shape.
+In: positions of a run, on any number of shards. Out: keys. A key describes a whole batch: the
+places of its records and its shape. All shards have the same number of batches, and at each step
+batches of the same shape.
 
-A window is a group of records whose batches are planned together. Windows follow one another, epoch after epoch. The
-number of steps of a window depends on the number of shards. So a run that continues with another number of shards first
-gets the batches of the current window that were not delivered: the batches of each shape are divided among the new
-shards, and empty batches fill up the last step. The next window is planned for the new number of shards.
+A window is a group of records whose batches are planned together. Windows follow one another, epoch
+after epoch. The number of steps of a window depends on the number of shards. So a run that
+continues with another number of shards first gets the batches of the current window that were not
+delivered: the batches of each shape are divided among the new shards, and empty batches fill up the
+last step. The next window is planned for the new number of shards.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ Ints = NDArray[np.int64]
 DealtLayers = tuple[tuple[int, ...], ...]
 """History of runs on different numbers of shards.
 
-The first item is a pair: the number of the first window that is not fully delivered, and the number of positions
-before it. Each further item belongs to a run that stopped inside this window: the step at which each of its
-shards stopped.
+The first item is a pair: the number of the first window that is not fully delivered, and the number
+of positions before it. Each further item belongs to a run that stopped inside this window: the step
+at which each of its shards stopped.
 """
 
 # The undelivered batches are kept in memory.
@@ -61,10 +63,12 @@ class BudgetOrder(VectorSampler):
         identity: plain values that identify the order.
         seed: seed of random operations after the batches.
         shard_options: shard of this run.
-        layers: what earlier runs read of the current window: a pair (number of the window, its first position), then
-            for each run the step that each shard reached. Empty if this run began at the beginning.
+        layers: what earlier runs read of the current window: a pair (number of the window, its
+            first position), then for each run the step that each shard reached. Empty if this run
+            began at the beginning.
         epoch: the only epoch that is read; None for all.
-        former: earlier plans, with the windows to which they apply, if the plan was changed in earlier runs.
+        former: earlier plans, with the windows to which they apply, if the plan was changed in
+            earlier runs.
     """
 
     windows: BudgetWindows
@@ -82,8 +86,8 @@ class BudgetOrder(VectorSampler):
     def __post_init__(self) -> None:
         if self.epoch is None and self._last_key >= 1 << 62:
             raise ValueError(
-                f"{self.epochs} epochs of {len(self.windows.places)} records have more batches than a "
-                "64-bit number can count. Pass a smaller number as num_epochs=."
+                f"{self.epochs} epochs of {len(self.windows.places)} records have more batches "
+                "than a 64-bit number can count. Pass a smaller number as num_epochs=."
             )
 
     @property
@@ -126,7 +130,11 @@ class BudgetOrder(VectorSampler):
         epochs = 1 if self.epoch is not None else self.epochs
         if not self.steps_per_epoch or not len(self.windows):
             return len(begun)
-        return None if epochs is None else len(begun) + epochs * self.steps_per_epoch - self._steps_before(first)
+        return (
+            None
+            if epochs is None
+            else len(begun) + epochs * self.steps_per_epoch - self._steps_before(first)
+        )
 
     def __len__(self) -> int:
         return ENDLESS if self._steps is None else min(self._steps * self._shards, ENDLESS)
@@ -135,7 +143,12 @@ class BudgetOrder(VectorSampler):
     def fingerprint(self) -> dict[str, Any]:
         """The plain values that identify the order."""
         epoch = {} if self.epoch is None else {"epoch": self.epoch}
-        return {**self.identity, "epochs": self.epochs, "shapes": _shape_pairs(self.windows), **epoch}
+        return {
+            **self.identity,
+            "epochs": self.epochs,
+            "shapes": _shape_pairs(self.windows),
+            **epoch,
+        }
 
     @property
     def changes(self) -> Changes:
@@ -143,7 +156,10 @@ class BudgetOrder(VectorSampler):
         if not self.former:
             return ()
         begins = [0, *(plan.until for plan in self.former)]
-        shapes = [_shape_pairs(windows) for windows in (*(plan.windows for plan in self.former), self.windows)]
+        shapes = [
+            _shape_pairs(windows)
+            for windows in (*(plan.windows for plan in self.former), self.windows)
+        ]
         return tuple(OrderChange(begin, {"shapes": each}) for begin, each in zip(begins, shapes))
 
     def with_shard_options(self, shard_options: ShardOptions) -> BudgetOrder:
@@ -168,7 +184,9 @@ class BudgetOrder(VectorSampler):
             raise
         except (ValueError, TypeError, LookupError, ArithmeticError):
             pass
-        raise CheckpointError(f"the state is damaged: lineage={short_repr(layers)}. Restore another checkpoint.")
+        raise CheckpointError(
+            f"the state is damaged: lineage={short_repr(layers)}. Restore another checkpoint."
+        )
 
     def repeated(self, epochs: int | None) -> BudgetOrder:
         """Return the same order with another number of epochs; None makes it endless."""
@@ -209,28 +227,44 @@ class BudgetOrder(VectorSampler):
         if not self.layers:
             return RunStart(self._origin, 0, begun)
         (window, position), *runs = self.layers
-        if not self._origin <= window <= (1 << 62) // prod((*self.plans.radix, max(len(self.windows), 1))):
-            raise ValueError(f"window {window} must be from {self._origin} to the last window of the plan")
+        if (
+            not self._origin
+            <= window
+            <= (1 << 62) // prod((*self.plans.radix, max(len(self.windows), 1)))
+        ):
+            raise ValueError(
+                f"window {window} must be from {self._origin} to the last window of the plan"
+            )
         if not runs:
             return RunStart(window, position, begun)
         return self._last_run().left(runs[-1], self._shards)
 
     def _last_run(self) -> BudgetOrder:
-        """Return the order of the run before this run, with the plan used then. That run must have stopped inside a window."""
+        """Return the order of the run before this run, with the plan used then.
+
+        That run must have stopped inside a window.
+        """
         *before, reached = self.layers
-        run = dataclasses.replace(self, shard_options=ShardOptions(0, len(reached)), layers=tuple(before))
+        run = dataclasses.replace(
+            self, shard_options=ShardOptions(0, len(reached)), layers=tuple(before)
+        )
         start = run.start
-        own = next((number for number, plan in enumerate(self.former) if start.window < plan.until), None)
+        own = next(
+            (number for number, plan in enumerate(self.former) if start.window < plan.until), None
+        )
         if own is not None:
             run = dataclasses.replace(run, windows=self.former[own].windows)
-            vars(run).update(plans=self.plans, start=start)  # keys are the same in all orders of these plans
+            vars(run).update(
+                plans=self.plans, start=start
+            )  # keys are the same in all orders of these plans
         return run
 
     def changed(self, windows: BudgetWindows, reached: Sequence[int]) -> BudgetOrder:
         """Return this order with another plan for all windows (records whose batches are planned together) not yet begun.
 
         Args:
-            windows: windows of one epoch in the new plan; each has the same records as in the current plan.
+            windows: windows of one epoch in the new plan; each has the same records as in the
+                current plan.
             reached: the step at which each shard of this run stopped.
 
         Raises:
@@ -246,7 +280,8 @@ class BudgetOrder(VectorSampler):
         """Return where the next run begins, on `shards` shards, after the shards of this run stopped at the steps `reached`.
 
         Raises:
-            CheckpointError: the shards stopped more than `MOST_STEPS_APART` steps apart. (ValueError: after the end.)
+            CheckpointError: the shards stopped more than `MOST_STEPS_APART` steps apart.
+                (ValueError: after the end.)
         """
         first, position, begun = self.start
         last = max(reached)
@@ -254,7 +289,8 @@ class BudgetOrder(VectorSampler):
             raise ValueError
         if last - min(reached) > MOST_STEPS_APART:
             raise CheckpointError(
-                f"shards were saved at steps {min(reached)} to {last}, over {MOST_STEPS_APART} apart. Pass states of one step."
+                f"shards were saved at steps {min(reached)} to {last}, over {MOST_STEPS_APART} "
+                "apart. Pass states of one step."
             )
         window, end = first, len(begun)
         if last > end:
@@ -263,7 +299,9 @@ class BudgetOrder(VectorSampler):
         levels = np.arange(min(reached), end, dtype=np.int64)
         early = levels < len(begun)
         own = self._own_keys(levels[~early], np.arange(self._shards, dtype=np.int64)[:, None])
-        left = np.concatenate([begun[levels[early]].T, own], axis=1)[levels >= np.array(reached)[:, None]]
+        left = np.concatenate([begun[levels[early]].T, own], axis=1)[
+            levels >= np.array(reached)[:, None]
+        ]
         return RunStart(window, position + sum(reached), self._dealt(left, shards, window))
 
     def _dealt(self, keys: Ints, shards: int, window: int) -> Ints:
@@ -290,12 +328,17 @@ class BudgetOrder(VectorSampler):
             groups.append(of_shape)
         steps = np.concatenate(groups).reshape(-1, shards)
         places, seed = np.arange(len(steps), dtype=np.int64), self.order_seed ^ STEPS_SEED
-        return steps[permute(places, np.full(len(steps), window), len(steps), seed)] if len(steps) else steps
+        return (
+            steps[permute(places, np.full(len(steps), window), len(steps), seed)]
+            if len(steps)
+            else steps
+        )
 
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
         """Return the attribute `layers` for the next run, after the shards of this run stopped at the steps `reached`.
 
-        It says how far each shard of each run has come in the first window that some shard has not read to its end.
+        It says how far each shard of each run has come in the first window that some shard has not
+        read to its end.
 
         Raises:
             CheckpointError: a step is after the end.
@@ -310,7 +353,9 @@ class BudgetOrder(VectorSampler):
         if min(reached) < len(begun):
             return (*layers, tuple(reached))
         if self._steps is not None and min(reached) >= self._steps:
-            window = self._origin + (1 if self.epoch is not None else self.epochs or 0) * len(self.windows)
+            window = self._origin + (1 if self.epoch is not None else self.epochs or 0) * len(
+                self.windows
+            )
         else:
             window = self._window_of(min(reached))
         passed = len(begun) + self._steps_before(window) - self._steps_before(first)
@@ -322,10 +367,18 @@ class BudgetOrder(VectorSampler):
         """Return the number of the window (records whose batches are planned together) with a step that this run planned."""
         first, _, begun = self.start
         epochs, inner = divmod(step - len(begun) + self._steps_before(first), self.steps_per_epoch)
-        return self._origin + epochs * len(self.windows) + int(np.searchsorted(self._before, inner, side="right")) - 1
+        return (
+            self._origin
+            + epochs * len(self.windows)
+            + int(np.searchsorted(self._before, inner, side="right"))
+            - 1
+        )
 
     def epoch_at(self, position: int) -> int:
-        """Return the epoch, from 0, of the batch at a position; 0 if this is the order of a single epoch."""
+        """Return the epoch, from 0, of the batch at a position.
+
+        Return 0 if this is the order of a single epoch.
+        """
         if self.epoch is not None or not self.steps_per_epoch:
             return 0
         key = self.record_keys(np.array([position], dtype=np.int64))
@@ -352,7 +405,9 @@ class BudgetOrder(VectorSampler):
         first, _, begun = self.start
         if not len(steps):
             return np.empty((*shard.shape[:-1], 0), np.int64)
-        epochs, inner = np.divmod(steps - len(begun) + self._steps_before(first), self.steps_per_epoch)
+        epochs, inner = np.divmod(
+            steps - len(begun) + self._steps_before(first), self.steps_per_epoch
+        )
         local = np.searchsorted(self._before, inner, side="right") - 1
         windows = self._origin + epochs * len(self.windows) + local
         sizes = self._before[local + 1] - self._before[local]
@@ -361,7 +416,9 @@ class BudgetOrder(VectorSampler):
         return self.plans.key(BatchKey(windows, start, stop - start, shape))
 
     def _shuffled(self, places: Ints, windows: Ints, sizes: Ints) -> Ints:
-        """Shuffle steps within their windows (records whose batches are planned together). Return the new places `int64[n]`.
+        """Shuffle steps within their windows (records whose batches are planned together).
+
+        Return the new places `int64[n]`.
 
         Args:
             places: place of each step in its window, before the shuffle.
@@ -371,11 +428,15 @@ class BudgetOrder(VectorSampler):
         result = np.empty_like(places)
         for size in distinct(sizes):
             chosen = sizes == size
-            result[chosen] = permute(places[chosen], windows[chosen], size, self.order_seed ^ STEPS_SEED)
+            result[chosen] = permute(
+                places[chosen], windows[chosen], size, self.order_seed ^ STEPS_SEED
+            )
         return result
 
     def find(self, place: int, epoch: int) -> tuple[int, int, int] | None:
-        """Return (step, shard, row) of the record at a place of an epoch; None if it is in no batch.
+        """Return (step, shard, row) of the record at a place of an epoch.
+
+        Return None if it is in no batch.
 
         The result is right only for a run that began at the beginning.
         """
@@ -388,7 +449,9 @@ class BudgetOrder(VectorSampler):
         ends = np.cumsum(counts)
         rank = int(np.searchsorted(ends, slot, side="right"))
         begin = int(ends[rank] - counts[rank])
-        slot = begin + place_of(slot - begin, self.plans.line_number(window, rank), int(counts[rank]), self.order_seed)
+        slot = begin + place_of(
+            slot - begin, self.plans.line_number(window, rank), int(counts[rank]), self.order_seed
+        )
         line, shard, row = self.windows.step_of_slot(self._shards, local, slot)
         size = int(self._before[local + 1] - self._before[local])
         step = int(self._before[local]) + place_of(line, window, size, self.order_seed ^ STEPS_SEED)

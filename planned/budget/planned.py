@@ -32,7 +32,9 @@ Ints = NDArray[np.int64]
 def planned_batches(
     source: Any, sampler: VectorSampler, operations: tuple[Operation, ...]
 ) -> tuple[BudgetSource, BudgetOrder, tuple[Operation, ...]] | None:
-    """Return a source of planned batches, their order, and the operations after them; None if batches cannot be planned.
+    """Return a source of planned batches, their order, and the operations after them.
+
+    Return None if batches cannot be planned.
 
     That is the case if there is no `BudgetBatch`, or if the lengths of the records are unknown.
 
@@ -43,8 +45,8 @@ def planned_batches(
 
     Raises:
         ValueError: the sampler also has a balance (records divided among shards by cost).
-        LengthsError: `lengths=` do not fit the records that are batched, a record is too long, or there are too many
-            records to plan.
+        LengthsError: `lengths=` do not fit the records that are batched, a record is too long, or
+            there are too many records to plan.
     """
     number = next((number for number, one in enumerate(operations) if one.plans_batches), None)
     if number is None:
@@ -60,7 +62,9 @@ def planned_batches(
     records = SampledRecords(source, sampler, before)
     of_places = lengths[records.keys(np.arange(epoch, dtype=np.int64))]
     below = dict(sampler.fingerprint)
-    if sampler.facts.same_records and epoch == sampler.epoch_length:  # the plan of an epoch, whatever their number
+    if (
+        sampler.facts.same_records and epoch == sampler.epoch_length
+    ):  # the plan of an epoch, whatever their number
         below.pop("epochs", None)
     batches, order = batches_of(records, operation, of_places, epochs, sampler.seed, below)
     return batches, order, operations[number + 1 :]
@@ -69,7 +73,8 @@ def planned_batches(
 def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
     """Return how many positions of a sampler to plan, and how many times the plan is repeated (None for ever).
 
-    If the sampler has whole epochs, all with the same records, one epoch is planned, otherwise all positions.
+    If the sampler has whole epochs, all with the same records, one epoch is planned, otherwise all
+    positions.
 
     Raises:
         LengthsError: each epoch has other records, and there are too many to plan.
@@ -81,17 +86,23 @@ def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
         if epoch and total % epoch == 0:
             return epoch, total // epoch
     if total > MOST_PLANNED:
-        how_long = "never ends" if total >= ENDLESS else f"has {total:,} records in all, more than {MOST_PLANNED:,}"
+        how_long = (
+            "never ends"
+            if total >= ENDLESS
+            else f"has {total:,} records in all, more than {MOST_PLANNED:,}"
+        )
         raise LengthsError(
-            f"BudgetBatch plans all batches before the run, but {short_repr(sampler)} has other records in each epoch "
-            f"and {how_long}. Make the sampler shorter: with num_epochs= at most the number of epochs that you read, or with "
-            "fewer records in an epoch."
+            f"BudgetBatch plans all batches before the run, but {short_repr(sampler)} has other "
+            f"records in each epoch and {how_long}. Make the sampler shorter: with num_epochs= at "
+            "most the number of epochs that you read, or with fewer records in an epoch."
         )
     return total, 1
 
 
 def refuse_balance(balance: Any) -> None:
-    """Check that records are not also balanced by cost. Planned batches need no balance: at each step, all have one shape.
+    """Check that records are not also balanced by cost.
+
+    Planned batches need no balance: at each step, all have one shape.
 
     Args:
         balance: the user's argument, or the sampler's balance.
@@ -101,13 +112,18 @@ def refuse_balance(balance: Any) -> None:
     """
     if balance is not None and balance is not False:
         raise ValueError(
-            "balance= has no effect with BudgetBatch and known lengths, because all shards have batches of "
-            "one shape at each step. Leave balance= out."
+            "balance= has no effect with BudgetBatch and known lengths, because all shards have "
+            "batches of one shape at each step. Leave balance= out."
         )
 
 
 def batches_of(
-    records: PlacedRecords, operation: BudgetBatch, lengths: Ints, epochs: int | None, seed: int | None, below: Any
+    records: PlacedRecords,
+    operation: BudgetBatch,
+    lengths: Ints,
+    epochs: int | None,
+    seed: int | None,
+    below: Any,
 ) -> tuple[BudgetSource, BudgetOrder]:
     """Return the source and the order of batches of records whose lengths are known.
 
@@ -130,7 +146,13 @@ def batches_of(
         "records": len(lengths),
         "order": digest(below, 12),
         "batches": digest(
-            [described(operation.content_parameters), operation.window, order_seed, _bytes_of(lengths)], 12
+            [
+                described(operation.content_parameters),
+                operation.window,
+                order_seed,
+                _bytes_of(lengths),
+            ],
+            12,
         ),
     }
     order = BudgetOrder(windows, epochs, order_seed, identity, seed)
@@ -141,11 +163,15 @@ def _bytes_of(lengths: Ints) -> Any:
     return hashlib.sha256(np.ascontiguousarray(lengths, np.int64).tobytes()).hexdigest()
 
 
-def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: Sequence[Operation]) -> Ints | None:
-    """Return the length of each record of a source, by record key, for a `BudgetBatch`; None if the lengths are unknown.
+def _known(
+    source: Any, sampler: VectorSampler, operation: BudgetBatch, before: Sequence[Operation]
+) -> Ints | None:
+    """Return the length of each record of a source, by record key, for a `BudgetBatch`.
 
-    They are the `lengths=` of the `BudgetBatch`. If it has none, they are the lengths that the source states, unless an
-    operation comes before the batches or the source is a mix.
+    Return None if the lengths are unknown.
+
+    They are the `lengths=` of the `BudgetBatch`. If it has none, they are the lengths that the
+    source states, unless an operation comes before the batches or the source is a mix.
 
     Args:
         source: source of the records.
@@ -162,21 +188,24 @@ def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: 
         return None if own is None else whole_lengths(own, len(source))
     if sampler.facts.parts:
         raise LengthsError(
-            "lengths= of a BudgetBatch belongs to a single source, but this loader has a MixSampler. "
-            "Pass lengths= to MapDataset.mix([…]).budget_batch(…, lengths=…)."
+            "lengths= of a BudgetBatch belongs to a single source, but this loader has a "
+            "MixSampler. Pass lengths= to MapDataset.mix([…]).budget_batch(…, lengths=…)."
         )
     for one in before:
         if not one.one_to_one or one.takes is not None:
             raise LengthsError(
-                f"lengths= of BudgetBatch has one length for each record of the source, but {short_repr(one)} before it "
-                "changes the number or the order of elements. Read a headrace.Subset in place of a Filter. Or, on a single "
-                "shard, leave lengths= out, and pass the lengths to pad to, such as pad_to=(128, 256, 512)."
+                "lengths= of BudgetBatch has one length for each record of the source, but "
+                f"{short_repr(one)} before it changes the number or the order of elements. Read a "
+                "headrace.Subset in place of a Filter. Or, on a single shard, leave lengths= out, "
+                "and pass the lengths to pad to, such as pad_to=(128, 256, 512)."
             )
     return lengths_of(source, operation.lengths)
 
 
 def whole_lengths(lengths: Any, count: int) -> Ints:
-    """Return the length of each record, `int64[count]`. If the fields of a record have their own lengths, it is the largest.
+    """Return the length of each record, `int64[count]`.
+
+    If the fields of a record have their own lengths, it is the largest.
 
     Args:
         lengths: the lengths that a source states: an array, or a dict of arrays by field.

@@ -1,8 +1,10 @@
-"""Find the batch that a key stands for. If the plan of batches was changed, each plan applies to a range of windows.
+"""Find the batch that a key stands for.
 
-In: keys. Out: windows, records and shapes of batches. A window is a group of records whose batches are planned
-together. Its number decides which plan applies, so a batch that an earlier run planned but did not deliver is made by
-the plan of that run.
+If the plan of batches was changed, each plan applies to a range of windows.
+
+In: keys. Out: windows, records and shapes of batches. A window is a group of records whose batches
+are planned together. Its number decides which plan applies, so a batch that an earlier run planned
+but did not deliver is made by the plan of that run.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ class FormerPlan(NamedTuple):
     """An earlier plan of batches, which was changed during the run.
 
     Attributes:
-        until: number of the first window (records whose batches are planned together) to which it does not apply.
+        until: number of the first window (records whose batches are planned together) to which it
+            does not apply.
         windows: windows of one epoch in this plan.
     """
 
@@ -38,7 +41,9 @@ class FormerPlan(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Plans:
-    """All plans of batches that a run has used, one after another. In each, a window has the same records.
+    """All plans of batches that a run has used, one after another.
+
+    In each, a window has the same records.
 
     A window is a group of records whose batches are planned together.
 
@@ -82,22 +87,29 @@ class Plans:
 
         Args:
             key: key of the batch.
-            at_least: smallest number of places. A batch with fewer records gets further places of its window (records
-                whose batches are planned together), because an empty batch needs the structure of a record.
+            at_least: smallest number of places. A batch with fewer records gets further places of
+                its window (records whose batches are planned together), because an empty batch
+                needs the structure of a record.
         """
-        window, start, count, shape = (int(part[0]) for part in self.batch_keys(np.array([key], dtype=np.int64)))
+        window, start, count, shape = (
+            int(part[0]) for part in self.batch_keys(np.array([key], dtype=np.int64))
+        )
         windows = self.at(window)
         epoch, local = divmod(window, len(windows))
         size = int(windows.sizes(np.array([local]))[0])
         count = max(count, at_least)
-        slots = np.arange(min(start, size - count), min(start, size - count) + count, dtype=np.int64)
+        slots = np.arange(
+            min(start, size - count), min(start, size - count) + count, dtype=np.int64
+        )
         counts = windows.counts[local]
         ends = np.cumsum(counts)
         rank = np.searchsorted(ends, slots, side="right")
         for each in range(int(rank[0]), int(rank[-1]) + 1) if count else ():
             chosen, begin = rank == each, int(ends[each] - counts[each])
             epochs = np.full(int(chosen.sum()), self.line_number(window, each))
-            slots[chosen] = begin + permute(slots[chosen] - begin, epochs, int(counts[each]), self.order_seed)
+            slots[chosen] = begin + permute(
+                slots[chosen] - begin, epochs, int(counts[each]), self.order_seed
+            )
         found = windows.places[int(windows.starts[local]) + slots].astype(np.int64)
         return epoch, found, (windows.shapes.rows[shape], windows.shapes.lengths[shape])
 
@@ -125,7 +137,7 @@ def shapes_of(values: Any) -> BatchShapes:
             raise ValueError
     except (TypeError, ValueError):
         raise CheckpointError(
-            f"the state is damaged: the shapes of its batches are {short_repr(values)}, not pairs [length, rows] in "
-            "ascending order. Restore another checkpoint."
+            f"the state is damaged: the shapes of its batches are {short_repr(values)}, not pairs "
+            "[length, rows] in ascending order. Restore another checkpoint."
         ) from None
     return BatchShapes(lengths, rows)

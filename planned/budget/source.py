@@ -43,7 +43,9 @@ class BudgetSource(PlannedSource):
         lengths: lengths of the records, by place, from which batches were planned.
     """
 
-    def __init__(self, input: PlacedRecords, operation: BudgetBatch, order: BudgetOrder, lengths: Ints) -> None:
+    def __init__(
+        self, input: PlacedRecords, operation: BudgetBatch, order: BudgetOrder, lengths: Ints
+    ) -> None:
         self._input, self._operation, self._order, self._lengths = input, operation, order, lengths
 
     @property
@@ -67,7 +69,10 @@ class BudgetSource(PlannedSource):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of the source of the records. The batches are identified by the fingerprint of their order."""
+        """The fingerprint of the source of the records.
+
+        The batches are identified by the fingerprint of their order.
+        """
         return self._input.fingerprint
 
     def _records_each(self) -> int:
@@ -88,7 +93,9 @@ class BudgetSource(PlannedSource):
         batches = [self._order.plans.places(key, at_least=1) for key in keys.tolist()]
         counts = self._order.plans.batch_keys(keys).records.tolist()
         places = np.concatenate([places for _, places, _ in batches])
-        epochs = np.repeat([epoch for epoch, _, _ in batches], [len(places) for _, places, _ in batches])
+        epochs = np.repeat(
+            [epoch for epoch, _, _ in batches], [len(places) for _, places, _ in batches]
+        )
         records = iter(self._input.records(epochs, places))
         return [
             self._batch([next(records) for _ in range(len(places))], places, count, shape)
@@ -97,17 +104,25 @@ class BudgetSource(PlannedSource):
 
     def _batch(self, records: list[Any], places: Ints, count: int, shape: tuple[int, int]) -> Any:
         def check(real: Ints) -> None:
-            check_lengths(real, self._lengths[places[:count]], lambda row: self._input.name_of(int(places[row])))
+            check_lengths(
+                real,
+                self._lengths[places[:count]],
+                lambda row: self._input.name_of(int(places[row])),
+            )
 
         rows, length = shape
-        return self._operation.padding.batch(records, count, rows, length, FROM_READERS.notify, check)
+        return self._operation.padding.batch(
+            records, count, rows, length, FROM_READERS.notify, check
+        )
 
     def records_of(self, keys: Ints) -> Ints:
         """Return the keys of the records in the batches `keys`, one batch after another."""
         found = [self._input.keys(self._order.plans.places(key)[1]) for key in keys.tolist()]
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
-    def with_changes(self, order: BudgetOrder, changes: Changes) -> tuple[BudgetSource, BudgetOrder]:
+    def with_changes(
+        self, order: BudgetOrder, changes: Changes
+    ) -> tuple[BudgetSource, BudgetOrder]:
         """Return the source and the order of batches with the earlier plans, which were changed during the run.
 
         Args:
@@ -120,7 +135,8 @@ class BudgetSource(PlannedSource):
         begins = [change.position for change in changes]
         if begins != sorted(begins) or any("shapes" not in change.values for change in changes):
             raise CheckpointError(
-                f"the state is damaged: changes={short_repr([*map(list, changes)])}. Restore another checkpoint."
+                f"the state is damaged: changes={short_repr([*map(list, changes)])}. Restore "
+                "another checkpoint."
             )
         plans = tuple(
             FormerPlan(after.position, self._windows_of(shapes_of(before.values["shapes"])))
@@ -128,7 +144,9 @@ class BudgetSource(PlannedSource):
         )
         return self._of(dataclasses.replace(order, former=plans))
 
-    def with_max_tokens(self, order: BudgetOrder, max_tokens: int) -> tuple[BudgetSource, BudgetOrder]:
+    def with_max_tokens(
+        self, order: BudgetOrder, max_tokens: int
+    ) -> tuple[BudgetSource, BudgetOrder]:
         """Return the source and the order of batches that are planned from the same lengths with another `max_tokens`.
 
         Raises:
@@ -144,7 +162,11 @@ class BudgetSource(PlannedSource):
         return self, order.of_epoch(epoch)
 
     def may_resume(self, order: BudgetOrder, saved: Values) -> bool:
-        return "shapes" in saved and "epoch" not in saved and _lasting(saved) == _lasting(order.fingerprint)
+        return (
+            "shapes" in saved
+            and "epoch" not in saved
+            and _lasting(saved) == _lasting(order.fingerprint)
+        )
 
     def replanned(
         self, order: BudgetOrder, saved: Values, layers: Any, positions: Sequence[int]
@@ -172,7 +194,11 @@ class BudgetSource(PlannedSource):
         """Return the records of a batch, each with its row in the batch."""
         epoch, places, _ = self._order.plans.places(key)
         rows = enumerate(places.tolist())
-        return [used._replace(row=row) for row, place in rows for used in self._input.made_of(epoch, place)]
+        return [
+            used._replace(row=row)
+            for row, place in rows
+            for used in self._input.made_of(epoch, place)
+        ]
 
 
 def _lasting(order: Values) -> Values:

@@ -27,7 +27,9 @@ _INSTEAD = "Leave balance= out, or pack a MapDataset, MapDataset…pack(…, len
 def planned_packs(
     source: Any, sampler: VectorSampler, operations: tuple[Operation, ...]
 ) -> tuple[PackedSource, PackedOrder, tuple[Operation, ...]] | None:
-    """Return a source of planned packed rows, their order, and the operations after the `Pack`; None if rows are not planned.
+    """Return a source of planned packed rows, their order, and the operations after the `Pack`.
+
+    Return None if rows are not planned.
 
     Rows are planned if there is a `Pack`, and the sampler balances records among shards by cost.
 
@@ -56,7 +58,9 @@ def planned_packs(
 def _identity(order: PackedOrder) -> dict[str, Any]:
     """Return the plain values that identify an order of packed rows in states."""
     operation = order.source.operation
-    below = {name: value for name, value in order.documents.fingerprint.items() if name != "balance"}
+    below = {
+        name: value for name, value in order.documents.fingerprint.items() if name != "balance"
+    }
     return {
         "kind": "PackedOrder",
         "rows": order.source.plan.rows,
@@ -83,8 +87,8 @@ def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None
         if not one.one_to_one or one.takes is not None:
             raise LengthsError(
                 f"balance= plans rows from the lengths of records, but {short_repr(one)} before "
-                f"{short_repr(operation)} changes the number of records. Read a headrace.Subset of the source, or "
-                "leave balance= out."
+                f"{short_repr(operation)} changes the number of records. Read a headrace.Subset of "
+                "the source, or leave balance= out."
             )
     if isinstance(operation.settings.length, Mapping) and len(operation.settings.length) > 1:
         raise LengthsError(
@@ -95,7 +99,7 @@ def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None
         how_many = f"has {documents:,} records in all epochs, more than {MOST_PLANNED:,}"
         how_many = "never ends" if documents >= 1 << 62 else how_many
         raise ValueError(
-            f"balance= with {short_repr(operation)} plans the packed rows of all epochs before the run, but the sampler "
-            f"{how_many}. Pass it num_epochs=, at most the number of epochs that you read. Or do without: "
-            f"{_INSTEAD[0].lower()}{_INSTEAD[1:]}."
+            f"balance= with {short_repr(operation)} plans the packed rows of all epochs before the "
+            f"run, but the sampler {how_many}. Pass it num_epochs=, at most the number of epochs "
+            f"that you read. Or do without: {_INSTEAD[0].lower()}{_INSTEAD[1:]}."
         )

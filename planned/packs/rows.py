@@ -1,8 +1,9 @@
 """Rows of packed documents that are planned from the documents' lengths: a source of the rows, and their order.
 
-In: positions, or indices of rows. Out: the rows, in which each document is one record of another source. All documents
-of the rows of a call are read in one call, and each of them once; a document that is divided among several rows may be
-read again in another call. The rows of a global batch are divided among the shards so that their costs are about equal.
+In: positions, or indices of rows. Out: the rows, in which each document is one record of another
+source. All documents of the rows of a call are read in one call, and each of them once; a document
+that is divided among several rows may be read again in another call. The rows of a global batch are
+divided among the shards so that their costs are about equal.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ class PackedSource(PlannedSource):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The fingerprint of the source of the documents. The rows are identified by the fingerprint of their order."""
+        """The fingerprint of the source of the documents.
+
+        The rows are identified by the fingerprint of their order.
+        """
         return self.records.fingerprint
 
     def _records_each(self) -> int:
@@ -118,7 +122,9 @@ class PackedSource(PlannedSource):
         records = SampledRecords(self.records.source, documents, self.records.operations)
         rows, of_epoch = packed(records, self.operation, documents, documents.facts.balance)
         identity = {**order.identity, "epoch": epoch}
-        return rows, dataclasses.replace(of_epoch, identity=identity, shard_options=order.shard_options)
+        return rows, dataclasses.replace(
+            of_epoch, identity=identity, shard_options=order.shard_options
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +135,8 @@ class PackedOrder(VectorSampler):
         source: source of the rows.
         documents: order of the documents of all shards.
         balance: how rows are divided among shards, with the cost of each row.
-        identity: plain values that identify the order; for an order of one epoch, with the number of
-            that epoch.
+        identity: plain values that identify the order; for an order of one epoch, with the number
+            of that epoch.
         shard_options: shard of the run.
     """
 
@@ -153,7 +159,10 @@ class PackedOrder(VectorSampler):
 
     @property
     def epoch_length(self) -> int:
-        """Number of rows of all epochs. They count as one epoch, because a row may have documents of two epochs."""
+        """Number of rows of all epochs.
+
+        They count as one epoch, because a row may have documents of two epochs.
+        """
         return len(self.source)
 
     @property
@@ -176,15 +185,23 @@ class PackedOrder(VectorSampler):
         return positions
 
     def epoch_at(self, position: int) -> int:
-        """Return the epoch of the first document in the row at a position; after the end, the number of epochs."""
+        """Return the epoch of the first document in the row at a position.
+
+        After the end, the number of epochs.
+        """
         if position >= len(self.source):
             return self.epoch_count
         return int(self.source.positions_in(position).min()) // self.documents.epoch_length
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the position of the first row with a record as it is read in an epoch; None if no row contains it."""
+        """Return the position of the first row with a record as it is read in an epoch.
+
+        Return None if no row contains it.
+        """
         length = self.documents.epoch_length
-        positions = np.arange(epoch * length, min((epoch + 1) * length, len(self.documents)), dtype=np.int64)
+        positions = np.arange(
+            epoch * length, min((epoch + 1) * length, len(self.documents)), dtype=np.int64
+        )
         rows = (
             self.source.plan.row_of(one)
             for one in positions[self.source.records.keys(positions) == record_key].tolist()

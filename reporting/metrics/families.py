@@ -54,7 +54,8 @@ class _Seen(NamedTuple):
         counted: its counts and times; None if it has none.
         stats: statistics of its iterator; None if it has none.
         fed: statistics of its feeder; None without one.
-        lengths: mean length of an array in the records of a part of a mix, by (part, name of the array).
+        lengths: mean length of an array in the records of a part of a mix, by (part, name of the
+            array).
     """
 
     loop: Any
@@ -80,7 +81,9 @@ class LoopMetrics:
         for loop in named.values():
             check_loop(loop)
         self._known = {name: weakref.ref(without_line(loop)) for name, loop in named.items()}
-        self._lengths: dict[str, dict[tuple[str, str], float]] = {}  # found once, as it may take long
+        self._lengths: dict[
+            str, dict[tuple[str, str], float]
+        ] = {}  # found once, as it may take long
         self._lock = threading.Lock()
 
     def begins(self, loop: Any) -> None:
@@ -94,7 +97,9 @@ class LoopMetrics:
     def families(self) -> Iterator[Family]:
         """Yield the metrics that have a value. Any thread may call this."""
         with self._lock:
-            alive = {name: loop for name, known in self._known.items() if (loop := known()) is not None}
+            alive = {
+                name: loop for name, known in self._known.items() if (loop := known()) is not None
+            }
         seen = {name: self._seen(name, loop) for name, loop in alive.items()}
         for name, (found, text) in _METRICS.items():
             where, _, attribute = found.partition(".")
@@ -120,7 +125,9 @@ def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
     leaves = host.pipeline.leaves
     parts = {leaf.name or str(number): leaf.source for number, leaf in enumerate(leaves)}
     means: dict[tuple[str, str], float] = {}
-    for part, source in (leaves[0].source.parts if isinstance(leaves[0].source, MixedSource) else parts).items():
+    for part, source in (
+        leaves[0].source.parts if isinstance(leaves[0].source, MixedSource) else parts
+    ).items():
         lengths = facts_of(source).lengths()
         by_name = lengths if isinstance(lengths, dict) else {} if lengths is None else {"": lengths}
         means |= {(part, str(name)): float(np.mean(each)) for name, each in by_name.items()}
@@ -128,7 +135,9 @@ def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
 
 
 def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
-    """Return the values of one metric of a loop, each as `(value, *labels)`. The label `loop` is not included.
+    """Return the values of one metric of a loop, each as `(value, *labels)`.
+
+    The label `loop` is not included.
 
     Args:
         seen: values of the loop.
@@ -139,7 +148,11 @@ def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
     if where == "stage":
         return [(getattr(stage, name), str(stage.number)) for stage in stages]
     if where == "operation":
-        return [(each.seconds, f"{each.number} {each.name}") for stage in stages for each in stage.operations]
+        return [
+            (each.seconds, f"{each.number} {each.name}")
+            for stage in stages
+            for each in stage.operations
+        ]
     if where == "wait":
         fed = seen.counted.feeding if seen.counted else None
         return zip(fed[1:], PARTS_OF_A_WAIT[1:]) if fed else ()
@@ -149,7 +162,10 @@ def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
     if where == "part":
         return [(each, part) for part, each in (asked(seen.loop, name) or {}).items()]
     if where == "leaf":
-        return [(seen.loop.part_records[part] * mean, part, leaf) for (part, leaf), mean in seen.lengths.items()]
+        return [
+            (seen.loop.part_records[part] * mean, part, leaf)
+            for (part, leaf), mean in seen.lengths.items()
+        ]
     owners = {"counted": seen.counted, "loader": seen.stats, "loop": seen.loop}
     owner = (seen.stats and seen.stats.workers) if where == "workers" else owners[where]
     value = asked(owner, name)  # something else than a loader's loop has no epoch
@@ -171,7 +187,9 @@ def _of_hosts(found: HostsStats) -> Iterator[Family]:
     ]
     own: _Values = [(host.own_wait, (str(host.process), host.name)) for host in found.hosts]
     slow = found.slowest
-    slowest: _Values = [] if slow is None else [(slow.own_wait, (str(slow.process), slow.name, slow.cause))]
+    slowest: _Values = (
+        [] if slow is None else [(slow.own_wait, (str(slow.process), slow.name, slow.cause))]
+    )
     every: tuple[_Values, ...] = waits, own, slowest
     for (name, (text, labels)), values in zip(_OF_HOSTS.items(), every):
         if values:
@@ -179,8 +197,14 @@ def _of_hosts(found: HostsStats) -> Iterator[Family]:
 
 
 _OF_HOSTS = {
-    "host_wait_seconds": ("Quantiles of the last waits of a host for elements.", ("host", "name", "quantile")),
-    "host_own_wait_seconds": ("Mean wait of a step for the data of the host itself.", ("host", "name")),
+    "host_wait_seconds": (
+        "Quantiles of the last waits of a host for elements.",
+        ("host", "name", "quantile"),
+    ),
+    "host_own_wait_seconds": (
+        "Mean wait of a step for the data of the host itself.",
+        ("host", "name"),
+    ),
     "slowest_host_wait_seconds": (
         "Mean wait of a step for the slowest host, if there is one.",
         ("host", "name", "cause"),
@@ -192,37 +216,78 @@ _OF_HOSTS = {
 QUANTILES = ("0.5", "0.95", "0.99", "1")
 """Values of the label `quantile`, in the order of `Quantiles`. 1 is the longest time."""
 
-_LABELS = {"stage": ["stage"], "operation": ["operation"], "wait": ["part"], "part": ["part"], "leaf": ["part", "leaf"]}
+_LABELS = {
+    "stage": ["stage"],
+    "operation": ["operation"],
+    "wait": ["part"],
+    "part": ["part"],
+    "leaf": ["part", "leaf"],
+}
 _LABELS["quantile"] = ["part", "quantile"]
 """Labels of metrics besides `loop`, by the group of values in which a metric is found."""
 
 _METRICS = {
-    "steps_total": ("counted.steps", "Elements that the program received, since the start or the last set_state."),
+    "steps_total": (
+        "counted.steps",
+        "Elements that the program received, since the start or the last set_state.",
+    ),
     "records_total": ("loader.records", "Records that were read."),
     "bytes_total": ("loader.nbytes", "Bytes of the records that were read."),
-    "seconds_total": ("counted.elapsed", "Time in which the elements were received, the program's own work included."),
-    "waited_seconds_total": ("counted.waited", "Time of these that the program waited for elements."),
+    "seconds_total": (
+        "counted.elapsed",
+        "Time in which the elements were received, the program's own work included.",
+    ),
+    "waited_seconds_total": (
+        "counted.waited",
+        "Time of these that the program waited for elements.",
+    ),
     "skipped_total": ("loop.skipped_count", "Records or batches left out because they failed."),
     "step": ("loop.step", "Number of the element that comes next, over all runs."),
     "epoch": ("loop.epoch", "Number of the epoch, from 0."),
-    "fed_waited_seconds_total": ("wait.", "Time that the program waited for a device feeder, by what it waited for."),
-    "last_seconds": ("quantile.", "Quantiles of the last times: waits (next), hand-overs, and tasks of each stage."),
+    "fed_waited_seconds_total": (
+        "wait.",
+        "Time that the program waited for a device feeder, by what it waited for.",
+    ),
+    "last_seconds": (
+        "quantile.",
+        "Quantiles of the last times: waits (next), hand-overs, and tasks of each stage.",
+    ),
     "tasks_total": ("stage.tasks", "Tasks whose results were taken."),
     "busy_seconds_total": ("stage.busy", "Time of workers for these tasks."),
-    "reading_seconds_total": ("stage.reading", "Time of these in which records were read or waited for."),
-    "ready_tasks": ("stage.ahead", "Tasks that were finished before they were asked for, on average."),
+    "reading_seconds_total": (
+        "stage.reading",
+        "Time of these in which records were read or waited for.",
+    ),
+    "ready_tasks": (
+        "stage.ahead",
+        "Tasks that were finished before they were asked for, on average.",
+    ),
     "operation_seconds": ("operation.", "Time of workers in an operation, by samples."),
     "workers": ("workers.count", "Workers that did any of the last tasks."),
-    "workers_busy_ratio": ("workers.busy", "Share of their time, over the last tasks, in which workers did tasks."),
+    "workers_busy_ratio": (
+        "workers.busy",
+        "Share of their time, over the last tasks, in which workers did tasks.",
+    ),
     "workers_started_total": ("workers.started", "Worker processes that were made."),
-    "workers_ended_total": ("workers.ended", "Worker processes that ended by themselves or were killed."),
+    "workers_ended_total": (
+        "workers.ended",
+        "Worker processes that ended by themselves or were killed.",
+    ),
     "worker_memory_bytes": ("workers.memory", "Largest memory that any worker process has had."),
     "shared_bytes": ("workers.slab_bytes", "Memory that worker processes share with the program."),
-    "part_records_total": ("part.part_records", "Records of each part of a mix, in all runs and shards."),
-    "part_tokens": ("leaf.", "Tokens of these: records times the average length of the part's records."),
+    "part_records_total": (
+        "part.part_records",
+        "Records of each part of a mix, in all runs and shards.",
+    ),
+    "part_tokens": (
+        "leaf.",
+        "Tokens of these: records times the average length of the part's records.",
+    ),
     "part_epoch": ("part.part_epochs", "Epoch of each part of a mix, from 0."),
 }
 """Name of each metric -> where its value is found, and its description."""
 
-NAMES = {name: text for name, (_, text) in _METRICS.items()} | {name: text for name, (text, _) in _OF_HOSTS.items()}
+NAMES = {name: text for name, (_, text) in _METRICS.items()} | {
+    name: text for name, (text, _) in _OF_HOSTS.items()
+}
 """Name of each metric -> its description."""

@@ -19,17 +19,21 @@ FRESH_SECONDS = 0.5
 """Seconds for which values are used again."""
 
 
-def export(loops: Mapping[str, Any] | None = None, *, hosts: HostWatch | None = None, meter: Any = None) -> Exported:
+def export(
+    loops: Mapping[str, Any] | None = None, *, hosts: HostWatch | None = None, meter: Any = None
+) -> Exported:
     """Give the metrics of this process's loops to OpenTelemetry.
 
-    The names are those of Prometheus with a point, such as "headrace.steps_total", and the labels are attributes. Every loop
-    that begins after this call is included, as long as it exists.
+    The names are those of Prometheus with a point, such as "headrace.steps_total", and the labels
+    are attributes. Every loop that begins after this call is included, as long as it exists.
 
     Args:
-        loops: iterators or device feeders, with the names for their attribute `loop`, such as `{"train": iterator}`.
+        loops: iterators or device feeders, with the names for their attribute `loop`, such as
+            `{"train": iterator}`.
         hosts: result of `headrace.watch_hosts`: the waits of all hosts are then included.
-        meter: the meter of your program. None (default): `opentelemetry.metrics.get_meter("headrace")`, of the meter
-            provider that your program has set.
+        meter: the meter of your program. None (default):
+            `opentelemetry.metrics.get_meter("headrace")`, of the meter provider that your program
+            has set.
 
     Raises:
         TypeError: one of `loops` is not a loop of headrace.
@@ -48,8 +52,12 @@ def export(loops: Mapping[str, Any] | None = None, *, hosts: HostWatch | None = 
     >>> [point.value for each in metrics if each.name == "headrace.steps_total" for point in each.data.data_points]
     [3.0]
     """
-    library = optional_library("opentelemetry.metrics", "metrics for OpenTelemetry need opentelemetry-api", "otel")
-    return Exported(library, meter or library.get_meter("headrace"), LoopMetrics(loops or {}, hosts))
+    library = optional_library(
+        "opentelemetry.metrics", "metrics for OpenTelemetry need opentelemetry-api", "otel"
+    )
+    return Exported(
+        library, meter or library.get_meter("headrace"), LoopMetrics(loops or {}, hosts)
+    )
 
 
 class Exported(ClosedAtExit):
@@ -77,7 +85,8 @@ class Exported(ClosedAtExit):
             if family is None:
                 return []
             return [
-                self._library.Observation(value, dict(zip(family.labels, labels))) for value, labels in family.values
+                self._library.Observation(value, dict(zip(family.labels, labels)))
+                for value, labels in family.values
             ]
 
         return observe

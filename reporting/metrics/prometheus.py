@@ -1,6 +1,7 @@
 """Metrics of loops for Prometheus.
 
-They are computed when Prometheus requests the page `http://127.0.0.1:PORT/metrics`. Until then, they take no time.
+They are computed when Prometheus requests the page `http://127.0.0.1:PORT/metrics`. Until then,
+they take no time.
 """
 
 from __future__ import annotations
@@ -20,20 +21,26 @@ from .families import LoopMetrics
 
 
 def serve(
-    port: int, loops: Mapping[str, Any] | None = None, *, address: str = "127.0.0.1", hosts: HostWatch | None = None
+    port: int,
+    loops: Mapping[str, Any] | None = None,
+    *,
+    address: str = "127.0.0.1",
+    hosts: HostWatch | None = None,
 ) -> Server:
     """Serve the metrics of this process's loops for Prometheus, at `http://address:port/metrics`.
 
-    Every loop of a loader or device feeder that begins after this call is included, as long as it exists. Its label
-    `loop` is "0", "1" and so on. Metrics are computed when the page is requested, so loops are not slowed down.
+    Every loop of a loader or device feeder that begins after this call is included, as long as it
+    exists. Its label `loop` is "0", "1" and so on. Metrics are computed when the page is requested,
+    so loops are not slowed down.
 
     Args:
         port: port to listen on. 0: any free port; the result's `port` is its number.
-        loops: iterators or device feeders, with the names for their labels, such as `{"train": iterator}`. They may
-            have begun already.
-        address: address of this machine to listen on. "127.0.0.1" (default): only programs on this machine can connect.
-            "0.0.0.0": everybody who can reach the machine can connect.
-        hosts: result of `headrace.watch_hosts`: the page then has the waits of all hosts, and names the slowest.
+        loops: iterators or device feeders, with the names for their labels, such as `{"train":
+            iterator}`. They may have begun already.
+        address: address of this machine to listen on. "127.0.0.1" (default): only programs on this
+            machine can connect. "0.0.0.0": everybody who can reach the machine can connect.
+        hosts: result of `headrace.watch_hosts`: the page then has the waits of all hosts, and names
+            the slowest.
 
     Returns:
         A server on a thread. It runs until it is closed or the process ends.
@@ -57,7 +64,9 @@ def serve(
 
 
 class Server(ClosedAtExit):
-    """Server of metrics, made by `headrace.metrics.serve`. Close it, or use it in a `with` statement, to free the port.
+    """Server of metrics, made by `headrace.metrics.serve`.
+
+    Close it, or use it in a `with` statement, to free the port.
 
     Attributes:
         port: port on which it listens.
@@ -68,10 +77,13 @@ class Server(ClosedAtExit):
         registry = _prometheus().CollectorRegistry()
         registry.register(_Collector(loops))
         try:
-            self._http, self._thread = _prometheus().start_http_server(port, addr=address, registry=registry)
+            self._http, self._thread = _prometheus().start_http_server(
+                port, addr=address, registry=registry
+            )
         except OSError as error:
             raise PortError(
-                f"cannot listen on port={port} of address={short_repr(address)}: {shorten(error)}. {_REMEDY}"
+                f"cannot listen on port={port} of address={short_repr(address)}: {shorten(error)}. "
+                f"{_REMEDY}"
             ) from error
         self.port: int = self._http.server_port
         host = f"[{address}]" if ":" in address else address

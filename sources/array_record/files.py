@@ -1,4 +1,4 @@
-"""Find the ArrayRecord files that a user names, and read them through the library `array_record`."""
+"""Find the ArrayRecord files that a user names, and read them by the library `array_record`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ...files.urls import is_remote
 from ..growing.generation import FileFacts
 
 DIRECTORY_PATTERNS = ("*.array_record*", "*.arrayrecord*")
-"""Patterns of the ArrayRecord files in a directory, with names like `x.array_record-00000-of-00008`."""
+"""Patterns of ArrayRecord files in a directory, with names like `x.array_record-00000-of-00008`."""
 
 _RANGE = re.compile(r"(.+)\[(-?\d*):(-?\d*)(:-?\d*)?\]", re.DOTALL)
 
@@ -76,7 +76,11 @@ def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
     """
     if isinstance(path, FileInstruction):
         start = int(path.skip)
-        return [FileRange(text_of(path.filename), start, None if path.take < 0 else start + int(path.take))]
+        return [
+            FileRange(
+                text_of(path.filename), start, None if path.take < 0 else start + int(path.take)
+            )
+        ]
     name = text_of(path)
     match = None if os.path.exists(name) else _RANGE.fullmatch(name)
     if match is None:
@@ -85,14 +89,16 @@ def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
     files = find_files(match[1], DIRECTORY_PATTERNS, storage)
     if len(files) > 1:
         raise ValueError(
-            f"{shorten(name)}: a range [start:end] needs a single file, but {short_repr(match[1], TEXT)} "
-            f"matches {len(files)} files. Name one file."
+            f"{shorten(name)}: a range [start:end] needs a single file, but "
+            f"{short_repr(match[1], TEXT)} matches {len(files)} files. Name one file."
         )
     return [FileRange(files[0], start, stop)]
 
 
 def whole_files(paths: ArrayRecordPath | Sequence[ArrayRecordPath]) -> list[str]:
-    """Return paths, globs and folders as a list of strings, after checking that each names whole files, not a part.
+    """Return paths, globs and folders as a list of strings.
+
+    Check first that each names whole files, not a part.
 
     Args:
         paths: the user's paths: one, or a list of them.
@@ -103,10 +109,13 @@ def whole_files(paths: ArrayRecordPath | Sequence[ArrayRecordPath]) -> list[str]
     """
     listed = path_list([paths] if isinstance(paths, FileInstruction) else paths)
     for path in listed:
-        if isinstance(path, FileInstruction) or (not os.path.exists(text_of(path)) and _RANGE.fullmatch(text_of(path))):
+        if isinstance(path, FileInstruction) or (
+            not os.path.exists(text_of(path)) and _RANGE.fullmatch(text_of(path))
+        ):
             raise ValueError(
-                f"{short_repr(path, TEXT)}: a growing source reads whole files, so a path must have no range, and must not be "
-                "a file instruction with skip and take. Pass the path alone, or leave out growing= and generation=."
+                f"{short_repr(path, TEXT)}: a growing source reads whole files, so a path must "
+                "have no range, and must not be a file instruction with skip and take. Pass the "
+                "path alone, or leave out growing= and generation=."
             )
     return list(map(text_of, listed))
 
@@ -115,12 +124,13 @@ def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
     start, stop = int(match[2] or 0), int(match[3]) if match[3] else None
     if match[4] or "-" in match[2] + match[3]:
         raise ValueError(
-            f"{shorten(instruction)}: a range must have no step and no negative number. Write path[start:end], [start:] or "
-            "[:end], counted from 0, the first record of the file."
+            f"{shorten(instruction)}: a range must have no step and no negative number. Write "
+            "path[start:end], [start:] or [:end], counted from 0, the first record of the file."
         )
     if stop is not None and start > stop:
         raise ValueError(
-            f"{shorten(instruction)}: the range ends before it starts. Write path[start:end] with start <= end."
+            f"{shorten(instruction)}: the range ends before it starts. Write path[start:end] with "
+            "start <= end."
         )
     return start, stop
 
@@ -139,19 +149,20 @@ def bounded(part: FileRange, count: int) -> tuple[str, int, int]:
     if not 0 <= part.start <= stop <= count:
         wanted = f"[{part.start}:{'' if part.stop is None else part.stop}]"
         raise SourceError(
-            f"{shorten(part.path)}: the range asks for records {wanted}, but the file has {count} records. "
-            f"Pass a range, or skip and take, within [0:{count}]."
+            f"{shorten(part.path)}: the range asks for records {wanted}, but the file has {count} "
+            f"records. Pass a range, or skip and take, within [0:{count}]."
         )
     return part.path, part.start, stop
 
 
-# Threads and workers are the loader's: with parallelism of its own, each reader would compete with them.
+# Threads and workers are the loader's: with parallelism of its own, each reader would compete with
+# them.
 RANDOM_ACCESS = {"readahead_buffer_size": "0", "max_parallelism": "0"}
 # Below a page nothing is gained; 32 KiB and more cost up to 10 % with records of 1 KB.
 _BUFFER_BYTES = 4096
-# `read([p, …])` shares its work out to the library's threads: it costs 300 µs a call and overlaps waits for the disk.
-# `read(p, p + 1)` takes 3 to 5 µs on the calling thread. So few keys are read one by one, unless they wait for the disk, and
-# more in one call.
+# `read([p, …])` shares its work out to the library's threads: it costs 300 µs a call and overlaps
+# waits for the disk. `read(p, p + 1)` takes 3 to 5 µs on the calling thread. So few keys are read
+# one by one, unless they wait for the disk, and more in one call.
 _FEW = 64
 _CALL_SECONDS = 300e-6
 # Files end in blocks of 64 KiB: the last one says where the index is, and the index is before it.
@@ -171,7 +182,9 @@ def array_record_library() -> Any:
 
 
 def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
-    """Open a file, and return its number of records, its stamp (size and modification time), and a digest of its end.
+    """Open a file, and return its number of records, its stamp and a digest of its end.
+
+    The stamp is the size and modification time.
 
     Args:
         path: path or URL of the file.
@@ -184,14 +197,18 @@ def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
     """
     with closing(open_file(path, storage)) as file:
         if not file.size:
-            raise SourceError(f"{shorten(path)}: the file is empty (0 bytes). Remove the file, or write it again.")
+            raise SourceError(
+                f"{shorten(path)}: the file is empty (0 bytes). Remove the file, or write it again."
+            )
         length = min(_INDEX_BYTES, file.size)
         digest = hashlib.sha256(file.read(file.size - length, length)).hexdigest()[:16]
         return FileFacts(_count(file, options, storage), file.stamp, digest)
 
 
 def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
-    """Return the number of records of a file. If possible, only the two ends of a remote file are read.
+    """Return the number of records of a file.
+
+    If possible, only the two ends of a remote file are read.
 
     Args:
         file: open file.
@@ -210,7 +227,9 @@ def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
 
 @contextmanager
 def _ends_of(file: OpenFile, length: int) -> Iterator[str]:
-    """Context manager that gives a temporary file with only the beginning and the end of `file`, and zeros between them.
+    """Give a temporary file with the beginning and the end of `file` only.
+
+    A context manager. Between the two are zeros.
 
     It has the size of `file`, and is removed at the end.
 
@@ -231,7 +250,9 @@ def _count_at(path: str, name: str, options: str) -> int:
         return int(reader.num_records())
 
 
-def open_number(files: tuple[tuple[str, Stamp], ...], options: str, storage: StorageOptions, number: int) -> Any:
+def open_number(
+    files: tuple[tuple[str, Stamp], ...], options: str, storage: StorageOptions, number: int
+) -> Any:
     """Open the file `files[number]` for reading, and return the library's reader.
 
     Args:
@@ -269,8 +290,12 @@ def _open(path: str, name: str, options: str) -> Any:
     if not os.path.exists(path):
         raise SourceNotFoundError(f"there is no file {short_repr(name, TEXT)}. Check the path.")
     if not os.path.getsize(path):
-        raise SourceError(f"{shorten(name)}: the file is empty (0 bytes). Remove the file, or write it again.")
-    reader = array_record_library().ArrayRecordReader(path, options=options, file_reader_buffer_size=_BUFFER_BYTES)
+        raise SourceError(
+            f"{shorten(name)}: the file is empty (0 bytes). Remove the file, or write it again."
+        )
+    reader = array_record_library().ArrayRecordReader(
+        path, options=options, file_reader_buffer_size=_BUFFER_BYTES
+    )
     if reader.ok():  # the library reports errors only when the reader is used or closed
         return reader
     with _foreign(name):
@@ -280,7 +305,10 @@ def _open(path: str, name: str, options: str) -> Any:
 
 @contextmanager
 def _foreign(name: str) -> Iterator[None]:
-    """Context manager that turns a RuntimeError of the library into a SourceError that names the file `name`."""
+    """Turn a RuntimeError of the library into a SourceError that names the file `name`.
+
+    A context manager.
+    """
     try:
         yield
     except RuntimeError as error:
@@ -290,8 +318,9 @@ def _foreign(name: str) -> Iterator[None]:
 def _unreadable(name: str, reason: str = "") -> SourceError:
     because = f" ({shorten(reason)})" if reason else ""
     return SourceError(
-        f"{shorten(name)} cannot be read{because}. It is not an ArrayRecord file, is cut off, or this process may not read it. "
-        "Pass another file, write it again, or change its permissions."
+        f"{shorten(name)} cannot be read{because}. It is not an ArrayRecord file, is cut off, or "
+        "this process may not read it. Pass another file, write it again, or change its "
+        "permissions."
     )
 
 

@@ -46,32 +46,37 @@ from .files import (
 
 
 class ArrayRecordDataSource(FileSource[bytes]):
-    """Records of ArrayRecord files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
+    """Records of ArrayRecord files, numbered from the first file to the last.
+
+    Thread-safe, picklable, safe to fork.
 
     Args:
-        paths: a path; a glob; a directory (its `*.array_record*` and `*.arrayrecord*` files, at any depth);
-            `"path[start:end]"`, the records `[start, end)` of one file (`[start:]` and `[:end]` are open ranges); a file
-            instruction of TFDS, with `filename`, `skip` and `take`; or a list of any of these. Files of a glob or directory are
-            sorted by path; a list keeps its order. Names in a directory that begin with `.` or `_` are left out.
-        reader_options: options of the library's reader, `{name: value}`. They override `readahead_buffer_size: 0` and
-            `max_parallelism: 0`, which suit random access.
-        max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
-            quarter of the process's limit open (16 to 256).
-        storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`. Each file is copied
-            into the cache as a whole.
-        growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a
-            numbered generation, which is recorded in `.headrace-generations` beside the data, or in this folder if
-            one is passed; see `docs/how-to/data-that-changes.md`.
-        generation: number of the generation to read, from 0. The source then does not look for newer files.
+        paths: a path; a glob; a directory (its `*.array_record*` and `*.arrayrecord*` files, at any
+            depth); `"path[start:end]"`, the records `[start, end)` of one file (`[start:]` and
+            `[:end]` are open ranges); a file instruction of TFDS, with `filename`, `skip` and
+            `take`; or a list of any of these. Files of a glob or directory are sorted by path; a
+            list keeps its order. Names in a directory that begin with `.` or `_` are left out.
+        reader_options: options of the library's reader, `{name: value}`. They override
+            `readahead_buffer_size: 0` and `max_parallelism: 0`, which suit random access.
+        max_open_files: maximum number of open files of this source. Default: all sources of a
+            process together keep a quarter of the process's limit open (16 to 256).
+        storage_options: how files in a store are reached and cached; see
+            `docs/how-to/remote-files.md`. Each file is copied into the cache as a whole.
+        growing: False (default), True, or a folder. If not False, more files may be added later.
+            Each list of files is a numbered generation, which is recorded in
+            `.headrace-generations` beside the data, or in this folder if one is passed; see
+            `docs/how-to/data-that-changes.md`.
+        generation: number of the generation to read, from 0. The source then does not look for
+            newer files.
 
     Raises:
         SourceNotFoundError: a path matches no file.
-        SourceError: a file is empty, cut off or not ArrayRecord; a range exceeds its file; there are no records; or the
-            generation does not exist, or one of its files was modified.
-        ValueError: `paths` is an empty list; a range is malformed, or is used with `growing`; the library does not know a
-            reader option; or `max_open_files` is less than 1.
-        TypeError: a path is neither a string nor a `pathlib.Path`, `reader_options` is not a dict, or `max_open_files`
-            is not an integer.
+        SourceError: a file is empty, cut off or not ArrayRecord; a range exceeds its file; there
+            are no records; or the generation does not exist, or one of its files was modified.
+        ValueError: `paths` is an empty list; a range is malformed, or is used with `growing`; the
+            library does not know a reader option; or `max_open_files` is less than 1.
+        TypeError: a path is neither a string nor a `pathlib.Path`, `reader_options` is not a dict,
+            or `max_open_files` is not an integer.
         MissingExtraError: the library array_record is not installed.
 
     Example (needs a file):
@@ -82,7 +87,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
     _settles = False
 
     _starts: npt.NDArray[np.int64]
-    """`int64[parts]`: key of a record, minus this number, is the record's position in the file of its part."""
+    """`int64[parts]`: key of a record, minus its position in the file of its part."""
     _files: tuple[tuple[str, Stamp], ...]
     """Path and stamp of each file, without duplicates. Parts of one file share its reader."""
     _file_of_part: list[int]
@@ -100,8 +105,14 @@ class ArrayRecordDataSource(FileSource[bytes]):
         array_record_library()
         self._storage = storage_options_of(storage_options)
         if reader_options is not None and not isinstance(reader_options, Mapping):
-            raise TypeError(f"reader_options={short_repr(reader_options)} is not a dict. Pass a dict, {{name: value}}.")
-        options = {**RANDOM_ACCESS, **{str(name): str(value) for name, value in (reader_options or {}).items()}}
+            raise TypeError(
+                f"reader_options={short_repr(reader_options)} is not a dict. Pass a dict, {{name: "
+                "value}."
+            )
+        options = {
+            **RANDOM_ACCESS,
+            **{str(name): str(value) for name, value in (reader_options or {}).items()},
+        }
         self._options = ",".join(f"{name}:{value}" for name, value in options.items())
         self._max_open_files = open_files_limit(max_open_files)
         if growing is not False or generation is not None:
@@ -140,8 +151,8 @@ class ArrayRecordDataSource(FileSource[bytes]):
         self._prepare()
         if not len(self):
             raise NoRecordsError(
-                f"the files {first_few(self._paths)}, or the ranges of them that were passed, contain no records. Pass a file, "
-                "or a range, with at least one record."
+                f"the files {first_few(self._paths)}, or the ranges of them that were passed, "
+                "contain no records. Pass a file, or a range, with at least one record."
             )
 
     def _prepare(self) -> None:
@@ -152,10 +163,15 @@ class ArrayRecordDataSource(FileSource[bytes]):
     @property
     def facts(self) -> SourceFacts:
         # The library has threads of its own, which serve one call.
-        return super().facts._replace(has_own_threads=True, reads_ahead=1, records_together=self._group_size)
+        return super().facts._replace(
+            has_own_threads=True, reads_ahead=1, records_together=self._group_size
+        )
 
     def _group_size(self) -> int:
-        """Return the number of records that are decompressed to read one record: the `group_size` of the first file."""
+        """Return the number of records that are decompressed to read one record.
+
+        It is the `group_size` of the first file.
+        """
         with self._pool.lend(self._file_of_part[0]) as reader:
             found = re.search(r"group_size:(\d+)", reader.writer_options_string())
         return int(found[1]) if found else 1
@@ -167,7 +183,8 @@ class ArrayRecordDataSource(FileSource[bytes]):
                 records = read_positions(reader, positions)
             except RuntimeError as error:
                 raise self._unreadable(part, reader, keys, error) from error
-        # After it: where a file was cut off the library gives empty records, where it was written anew others, and no error.
+        # After it: where a file was cut off the library gives empty records, where it was written
+        # anew others, and no error.
         check_open_file(*self._files[self._file_of_part[part]])
         return records
 
@@ -181,7 +198,9 @@ class ArrayRecordDataSource(FileSource[bytes]):
         if sum(stamp.size for _, stamp in files) <= self._storage.cache_bytes // 2:
             copy_ahead([(path, stamp) for path, stamp in files if is_remote(path)], self._storage)
 
-    def _unreadable(self, part: int, reader: Any, keys: npt.NDArray[np.int64], error: Exception) -> SourceError:
+    def _unreadable(
+        self, part: int, reader: Any, keys: npt.NDArray[np.int64], error: Exception
+    ) -> SourceError:
         check_open_file(*self._files[self._file_of_part[part]])
         path = shorten(self._paths[part])
         for key in keys.tolist():

@@ -1,1 +1,4 @@
-"""Sources of arrays in files, whose first axis counts records: HDF5, Zarr, xarray and NumPy's `.npz`; and tables in memory."""
+"""Sources of arrays in files, whose first axis counts records; and tables in memory.
+
+The files are HDF5, Zarr, xarray and NumPy's `.npz`.
+"""

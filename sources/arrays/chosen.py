@@ -20,15 +20,24 @@ def names_of(names: Any) -> tuple[str, ...] | None:
     """
     if names is None:
         return None
-    found = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (None,)
+    found = (
+        (names,)
+        if isinstance(names, str)
+        else tuple(names)
+        if isinstance(names, Iterable)
+        else (None,)
+    )
     if not all(isinstance(name, str) for name in found):
         raise TypeError(
-            f"{short_repr(names)} does not name arrays. Pass the name of an array, a list of names, or None for all arrays."
+            f"{short_repr(names)} does not name arrays. Pass the name of an array, a list of "
+            "names, or None for all arrays."
         )
     return found
 
 
-def chosen_names(names: tuple[str, ...] | None, arrays: Mapping[str, Any], path: str) -> tuple[str, ...]:
+def chosen_names(
+    names: tuple[str, ...] | None, arrays: Mapping[str, Any], path: str
+) -> tuple[str, ...]:
     """Return the names of the arrays to read.
 
     Args:
@@ -44,13 +53,19 @@ def chosen_names(names: tuple[str, ...] | None, arrays: Mapping[str, Any], path:
     unknown = [name for name in chosen if name not in arrays]
     if unknown:
         remedy = (
-            f"Name some of its arrays: {first_few(arrays, 8)}" if arrays else "Pass another file, as it has no arrays"
+            f"Name some of its arrays: {first_few(arrays, 8)}"
+            if arrays
+            else "Pass another file, as it has no arrays"
         )
         if "" in arrays:
             remedy = "It is a single array without a name: leave the names out"
-        raise ValueError(f"{shorten(path)} has no array {first_few(list(map(short_repr, unknown)))}. {remedy}.")
+        raise ValueError(
+            f"{shorten(path)} has no array {first_few(list(map(short_repr, unknown)))}. {remedy}."
+        )
     if names == ():
-        raise ValueError("the list of names is empty. Pass names of arrays, or None for all arrays.")
+        raise ValueError(
+            "the list of names is empty. Pass names of arrays, or None for all arrays."
+        )
     if not chosen:
         raise NoRecordsError(f"{shorten(path)} has no array to read. Pass another file.")
     return chosen
@@ -70,19 +85,20 @@ def common_length(layout: Sequence[tuple[str, str, tuple[int, ...]]], path: str)
     for name, _, shape in layout:
         if not shape:
             raise ValueError(
-                f"{shorten(path)}: array {short_repr(name)} is a single value, without rows. Read only arrays whose first "
-                "axis counts records."
+                f"{shorten(path)}: array {short_repr(name)} is a single value, without rows. Read "
+                "only arrays whose first axis counts records."
             )
     lengths = {name: shape[0] for name, _, shape in layout}
     if len(set(lengths.values())) > 1:
         rows_by_array = first_few([f"{name}: {length}" for name, length in lengths.items()], 8)
         raise ValueError(
-            f"{shorten(path)}: arrays have unequal numbers of rows ({rows_by_array}). Name arrays that have the "
-            "same number of rows."
+            f"{shorten(path)}: arrays have unequal numbers of rows ({rows_by_array}). Name arrays "
+            "that have the same number of rows."
         )
     count = next(iter(lengths.values()))
     if not count:
         raise NoRecordsError(
-            f"{shorten(path)}: there are 0 rows in {first_few(lengths, 8)}. Write at least one row, or name other arrays."
+            f"{shorten(path)}: there are 0 rows in {first_few(lengths, 8)}. Write at least one "
+            "row, or name other arrays."
         )
     return count

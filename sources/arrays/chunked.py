@@ -1,4 +1,4 @@
-"""Rows of arrays in a file; the base class of `HDF5Source`, `NpzSource`, `XarraySource` and `ZarrSource`."""
+"""Rows of arrays in a file: the base of HDF5, npz, xarray and Zarr sources."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ class ChunkedSource:
 
     Args:
         path: path of the file or folder.
-        names: name of an array, whose rows are the records; or names of several arrays of equal length, whose rows are
-            the values of dicts. None: all arrays.
+        names: name of an array, whose rows are the records; or names of several arrays of equal
+            length, whose rows are the values of dicts. None: all arrays.
         cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes.
-        storage_options: how a file in a store is reached, for subclasses that open it with `_opened_file`.
+        storage_options: how a file in a store is reached, for subclasses that open it with
+            `_opened_file`.
     """
 
     _kind = "array"
@@ -72,7 +73,9 @@ class ChunkedSource:
         self._one = names if isinstance(names, str) else None
         self._names = chosen_names(self._asked, opened, path)
         arrays = {name: opened[name] for name in self._names}
-        self._layout = [(name, str(array.dtype), tuple(map(int, array.shape))) for name, array in arrays.items()]
+        self._layout = [
+            (name, str(array.dtype), tuple(map(int, array.shape))) for name, array in arrays.items()
+        ]
         self._count = common_length(self._layout, path)
         self._identity = hex_digest(repr((self._one is None, self._layout, self._content())))
 
@@ -100,13 +103,21 @@ class ChunkedSource:
         return file
 
     def _ranges(self, array: Any, start: int, stop: int) -> Iterable[Range]:
-        """Return the ranges of a file in a store that the rows `[start, stop)` of an array lie in, as far as they are known."""
+        """Return the ranges of a file in a store with the rows `[start, stop)` of an array.
+
+        It returns those that are known.
+        """
         return ()
 
     def _fetch(self, name: str, array: Any, runs: Sequence[Run]) -> None:
-        """Fetch runs of rows from a store, except chunks that are kept. Does nothing for a local file."""
+        """Fetch runs of rows from a store, except chunks that are kept.
+
+        Does nothing for a local file.
+        """
         if self._stored is not None:
-            missing = [(start, stop) for start, stop, _, _ in runs if (name, start) not in self._kept]
+            missing = [
+                (start, stop) for start, stop, _, _ in runs if (name, start) not in self._kept
+            ]
             self._stored.fetch(each for run in missing for each in self._ranges(array, *run))
 
     def _opened(self) -> Mapping[str, Any]:
@@ -117,19 +128,19 @@ class ChunkedSource:
         """Close what `_opened` has opened."""
 
     def _content(self) -> Any:
-        """Return what identifies the content of the file, beside names, dtypes and shapes: plain values."""
+        """Return what identifies the content of the file beside names, dtypes and shapes."""
         raise NotImplementedError
 
     def _decoded(self, array: Any, rows: Array) -> Array:
-        """Return rows that were read from an array, with bytes decoded to text where the array has text."""
+        """Return rows that were read from an array, with bytes decoded where the array has text."""
         return rows
 
     def _chunk_rows(self, array: Any) -> int | None:
-        """Return the number of rows in a chunk of an array; None if the array is stored in one piece."""
+        """Return the number of rows in a chunk of an array; None if it is stored in one piece."""
         return int(array.chunks[0]) if array.chunks else None
 
     def _row_reader(self, array: Any) -> Callable[[int], Array]:
-        """Return a function that reads one row of an array of numbers each of whose chunks is one row."""
+        """Return a function that reads a row of an array of numbers whose chunks are rows."""
         return partial(read_row, array)
 
     @property
@@ -138,7 +149,9 @@ class ChunkedSource:
 
     def _open(self) -> Mapping[str, Any]:
         with self._lock:
-            if self._arrays is None or self._process != os.getpid():  # a forked process shares no place in a file
+            if (
+                self._arrays is None or self._process != os.getpid()
+            ):  # a forked process shares no place in a file
                 self._kept, self._sizes, self._kept_bytes = OrderedDict(), {}, 0
                 self._opened_arrays = {}
                 self._arrays, self._process = self._opened(), os.getpid()
@@ -152,10 +165,13 @@ class ChunkedSource:
             SourceError: an array is missing, or has another dtype or shape.
         """
         for name, dtype, shape in vars(self).get("_layout", ()):
-            if name not in arrays or (str(arrays[name].dtype), tuple(map(int, arrays[name].shape))) != (dtype, shape):
+            if name not in arrays or (
+                str(arrays[name].dtype),
+                tuple(map(int, arrays[name].shape)),
+            ) != (dtype, shape):
                 raise SourceError(
-                    f"{shorten(self._path)} was changed: {self._kind} {short_repr(name)} is missing, or has another dtype or "
-                    "shape. Make the source again."
+                    f"{shorten(self._path)} was changed: {self._kind} {short_repr(name)} is "
+                    "missing, or has another dtype or shape. Make the source again."
                 )
 
     def __len__(self) -> int:
@@ -165,7 +181,9 @@ class ChunkedSource:
         return self._read(np.array([check_key(key, self._count, type(self).__name__)], np.int64))[0]
 
     def __getitems__(self, keys: Keys) -> list[Any]:
-        """Return the records of `keys`, in order. Each chunk that has some of them is read at most once.
+        """Return the records of `keys`, in order.
+
+        Each chunk that has some of them is read at most once.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
@@ -183,7 +201,9 @@ class ChunkedSource:
     def _rows(self, name: str, keys: Int64s) -> list[Any]:
         found: list[Any] = [None] * len(keys)
         try:
-            with self._lock:  # for HDF5, which reads on one thread at a time anyway, and for `close`
+            with (
+                self._lock
+            ):  # for HDF5, which reads on one thread at a time anyway, and for `close`
                 opened = self._array(name)
                 if opened.read_row is not None:
                     return self._whole_chunks(name, opened.read_row, opened.row_bytes, keys)
@@ -192,18 +212,30 @@ class ChunkedSource:
                     if number % RUNS_AT_ONCE == 0:
                         self._fetch(name, opened.array, runs[number : number + RUNS_AT_ONCE])
                     rows = self._run(name, opened, start, min(stop, self._count))
-                    copies = 2 * len(places) < stop - start  # a row that is a view keeps the whole run in memory
+                    copies = (
+                        2 * len(places) < stop - start
+                    )  # a row that is a view keeps the whole run in memory
                     for key, place in zip(wanted, places):
                         row = rows[key - start]
-                        found[place] = row.copy() if copies and isinstance(row, np.ndarray | np.void) else row
+                        found[place] = (
+                            row.copy() if copies and isinstance(row, np.ndarray | np.void) else row
+                        )
                 self._fetch(name, opened.array, ())  # nothing that was fetched stays in memory
         except SourceError:  # the file cannot be opened again
             raise
-        except (OSError, ValueError, RuntimeError, LookupError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        except (
+            OSError,
+            ValueError,
+            RuntimeError,
+            LookupError,
+            EOFError,
+            zlib.error,
+            zipfile.BadZipFile,
+        ) as error:
             otherwise = "Check the file, or write it again"
             raise SourceError(
-                f"{shorten(self._path)}: {self._kind} {short_repr(name)} cannot be read at record key {keys[0]}, or at a "
-                f"record that was read with it: {shorten(error)}. "
+                f"{shorten(self._path)}: {self._kind} {short_repr(name)} cannot be read at record "
+                f"key {keys[0]}, or at a record that was read with it: {shorten(error)}. "
                 f"{remedy_for(error, otherwise) if isinstance(error, OSError) else otherwise}."
             ) from error
         return found
@@ -214,16 +246,23 @@ class ChunkedSource:
             is_plain, chunk_rows = array.dtype.kind in "biufc", self._chunk_rows(array)
             by_row = is_plain and chunk_rows == 1 and array.ndim > 1 and self._stored is None
             read_row = self._row_reader(array) if by_row else None
-            self._opened_arrays[name] = _OpenedArray(array, chunk_rows, row_bytes_of(array), is_plain, read_row)
+            self._opened_arrays[name] = _OpenedArray(
+                array, chunk_rows, row_bytes_of(array), is_plain, read_row
+            )
         return self._opened_arrays[name]
 
     def _run(self, name: str, opened: _OpenedArray, start: int, stop: int) -> Array:
-        """Return consecutive rows of an array, read-only. A chunk is kept, unless it exceeds `cache_bytes`."""
+        """Return consecutive rows of an array, read-only.
+
+        A chunk is kept, unless it exceeds `cache_bytes`.
+        """
         if (rows := self._kept.get((name, start))) is not None:
             self._kept.move_to_end((name, start))
             return rows
         array = opened.array
-        if opened.is_plain and stop - start == 1:  # h5py reads one row several times as fast as a slice of one row
+        if (
+            opened.is_plain and stop - start == 1
+        ):  # h5py reads one row several times as fast as a slice of one row
             rows = np.asarray(array[start])[None]
         elif opened.is_plain:
             rows = np.asarray(array[start:stop]).view()
@@ -238,8 +277,13 @@ class ChunkedSource:
             self._keep((name, start), rows, rows.nbytes if opened.is_plain else _bytes_of(rows))
         return rows
 
-    def _whole_chunks(self, name: str, read: Callable[[int], Array], size: int, keys: Int64s) -> list[Any]:
-        """Return rows of `size` bytes of an array each of whose chunks is one row. `read` reads one."""
+    def _whole_chunks(
+        self, name: str, read: Callable[[int], Array], size: int, keys: Int64s
+    ) -> list[Any]:
+        """Return rows of `size` bytes of an array each of whose chunks is one row.
+
+        `read` reads one.
+        """
         # Less work for each row than a run takes, which would be more than that of h5py.
         found: list[Any] = [None] * len(keys)
         kept, keeps, before, row = self._kept, size <= self._cache_bytes, -1, None
@@ -257,7 +301,10 @@ class ChunkedSource:
         return found
 
     def _keep(self, place: tuple[str, int], rows: Array, size: int) -> None:
-        """Keep a chunk of `size` bytes, unless it exceeds `cache_bytes`. Chunks that were used longest ago are dropped."""
+        """Keep a chunk of `size` bytes, unless it exceeds `cache_bytes`.
+
+        Chunks that were used longest ago are dropped.
+        """
         if size > self._cache_bytes:
             return
         self._kept[place], self._sizes[place] = rows, size
@@ -297,20 +344,25 @@ class ChunkedSource:
         shapes = {own: shape for own, _, shape in self._layout}
         if name not in shapes:
             remedy = (
-                "Pass lengths= as a function of a record" if "" in shapes else f"Name one of {first_few(shapes, 8)}"
+                "Pass lengths= as a function of a record"
+                if "" in shapes
+                else f"Name one of {first_few(shapes, 8)}"
             )
             raise LengthsError(
-                f"{shorten(self._path)} has no {self._kind} {short_repr(name)} among those that are read. {remedy}."
+                f"{shorten(self._path)} has no {self._kind} {short_repr(name)} among those that "
+                f"are read. {remedy}."
             )
         if len(shapes[name]) > 1:
             return np.full(self._count, shapes[name][1], np.int64)
         values = self._rows(name, np.arange(self._count))
         try:
-            return np.fromiter(map(length_of_value, values, range(self._count)), np.int64, self._count)
+            return np.fromiter(
+                map(length_of_value, values, range(self._count)), np.int64, self._count
+            )
         except LengthsError:
             raise LengthsError(
-                f"{shorten(self._path)}: not all rows of {self._kind} {short_repr(name)} have a length. Name an array whose "
-                "rows are whole numbers of at least 0, texts or arrays."
+                f"{shorten(self._path)}: not all rows of {self._kind} {short_repr(name)} have a "
+                "length. Name an array whose rows are whole numbers of at least 0, texts or arrays."
             ) from None
 
     def file_place(self, key: int) -> FilePlace:
@@ -318,7 +370,10 @@ class ChunkedSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Class, number of records, and digest of names, dtypes, shapes and `_content()`. It does not depend on the folder."""
+        """Class, number of records, and digest of names, dtypes, shapes and `_content()`.
+
+        It does not depend on the folder.
+        """
         return {"kind": type(self).__name__, "records": self._count, "files": self._identity}
 
     def close(self) -> None:
@@ -369,7 +424,10 @@ def _bytes_of(rows: Array) -> int:
     """Return the bytes of memory of rows, with those of texts and arrays of unequal length."""
     if not rows.dtype.hasobject:
         return rows.nbytes
-    sizes = (value.nbytes if isinstance(value, np.ndarray) else sys.getsizeof(value) for value in rows.flat)
+    sizes = (
+        value.nbytes if isinstance(value, np.ndarray) else sys.getsizeof(value)
+        for value in rows.flat
+    )
     return rows.nbytes + sum(sizes)
 
 

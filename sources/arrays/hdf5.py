@@ -1,4 +1,7 @@
-"""Source of the rows of datasets in an HDF5 file. Format: https://www.hdfgroup.org/solutions/hdf5/."""
+"""Source of the rows of datasets in an HDF5 file.
+
+Format: https://www.hdfgroup.org/solutions/hdf5/.
+"""
 
 from __future__ import annotations
 
@@ -22,34 +25,48 @@ from .other_files import other_file_of
 from .stored import Range, StoredFile
 
 _MOST_CHUNKS = 1 << 18
-"""Number of chunks of an array in a store whose places are listed once. Of larger arrays, chunks are fetched one by one."""
+"""Number of chunks of an array in a store whose places are listed once.
+
+Of larger arrays, chunks are fetched one by one.
+"""
 
 _LEAST_BYTES = 1 << 16
-"""HDF5 reads at least this number of bytes at a time of an array that is stored in one piece, or all of a smaller one."""
+"""Minimum number of bytes that HDF5 reads at a time of an array stored in one piece.
+
+A smaller array is read as a whole.
+"""
 
 
 class HDF5Source(ChunkedSource):
-    """Rows of one or several datasets of an HDF5 file. Thread-safe, picklable; safe to fork while no thread reads.
+    """Rows of one or several datasets of an HDF5 file.
 
-    Row k of a dataset of shape `(n, …)` is a NumPy array, a scalar, `str` for text, or an array for a dataset of arrays of
-    unequal length. Each process opens the file for itself. One call of `__getitems__`, mostly for a batch, reads each chunk
-    at most once. With `BlockShuffle(block=…)`, blocks of whole chunks, and windows of blocks that fit into `cache_bytes`, a
-    process reads each chunk at most once in an epoch.
+    Thread-safe, picklable; safe to fork while no thread reads.
+
+    Row k of a dataset of shape `(n, …)` is a NumPy array, a scalar, `str` for text, or an array for
+    a dataset of arrays of unequal length. Each process opens the file for itself. One call of
+    `__getitems__`, mostly for a batch, reads each chunk at most once. With `BlockShuffle(block=…)`,
+    blocks of whole chunks, and windows of blocks that fit into `cache_bytes`, a process reads each
+    chunk at most once in an epoch.
 
     Args:
-        path: path or URL (`s3://…`) of a file. Rows in a store are fetched by ranges, those of a batch together. There, all
-            values must be in this file, not in others to which links or virtual datasets lead.
-        datasets: name of a dataset, such as "train/images": its rows are the records. Or a list of names of datasets of
-            equal length: a record is a dict with the row of each. None (default): a dict of all datasets in the file.
-        cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes (default 64 MiB).
-        storage_options: how a file in a store is reached and cached; see `docs/how-to/remote-files.md`.
+        path: path or URL (`s3://…`) of a file. Rows in a store are fetched by ranges, those of a
+            batch together. There, all values must be in this file, not in others to which links or
+            virtual datasets lead.
+        datasets: name of a dataset, such as "train/images": its rows are the records. Or a list of
+            names of datasets of equal length: a record is a dict with the row of each. None
+            (default): a dict of all datasets in the file.
+        cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes (default 64
+            MiB).
+        storage_options: how a file in a store is reached and cached; see
+            `docs/how-to/remote-files.md`.
 
     Raises:
         SourceNotFoundError: the file does not exist.
-        SourceError: it is not an HDF5 file, or cannot be read; or it is in a store, and has values in other files.
+        SourceError: it is not an HDF5 file, or cannot be read; or it is in a store, and has values
+            in other files.
         NoRecordsError: there are no rows.
-        ValueError: a name is not a dataset of the file, the list of names is empty, a dataset is a single value, the
-            datasets have unequal lengths, or `cache_bytes` is less than 1.
+        ValueError: a name is not a dataset of the file, the list of names is empty, a dataset is a
+            single value, the datasets have unequal lengths, or `cache_bytes` is less than 1.
         TypeError: `path` is not a path.
         MissingExtraError: h5py is not installed.
 
@@ -86,12 +103,15 @@ class HDF5Source(ChunkedSource):
         import h5py
 
         if not opened:
-            raise TypeError("the h5py object is closed. Pass an open one, or headrace.HDF5Source(path, name).")
+            raise TypeError(
+                "the h5py object is closed. Pass an open one, or headrace.HDF5Source(path, name)."
+            )
         path, inside = os.fsdecode(opened.file.filename), (opened.name or "").strip("/")
         if not os.path.exists(path):
             raise TypeError(
-                f"{short_repr(opened)}: workers must open its file again, but there is no file {short_repr(path)}. Write the "
-                "data to a file and pass headrace.HDF5Source(path), or pass arrays in memory, such as dataset[:]."
+                f"{short_repr(opened)}: workers must open its file again, but there is no file "
+                f"{short_repr(path)}. Write the data to a file and pass headrace.HDF5Source(path), "
+                "or pass arrays in memory, such as dataset[:]."
             )
         if isinstance(opened, h5py.Dataset):
             return cls(path, inside)
@@ -99,7 +119,8 @@ class HDF5Source(ChunkedSource):
         opened.visititems(lambda name, item: found.append(name) if _has_rows(item, h5py) else None)
         if not found:
             raise NoRecordsError(
-                f"group {short_repr(inside or '/')} of {shorten(path)} has no datasets. Pass a group that has some."
+                f"group {short_repr(inside or '/')} of {shorten(path)} has no datasets. Pass a "
+                "group that has some."
             )
         return cls(path, [f"{inside}/{name}" if inside else name for name in found])
 
@@ -107,7 +128,9 @@ class HDF5Source(ChunkedSource):
         h5py = optional_library("h5py", "HDF5Source needs h5py", "hdf5")
         is_local = not is_remote(self._path)
         if is_local and not os.path.exists(self._path):
-            raise SourceNotFoundError(f"{shorten(self._path)} does not exist. Check the path of the HDF5 file.")
+            raise SourceNotFoundError(
+                f"{shorten(self._path)} does not exist. Check the path of the HDF5 file."
+            )
         self._stored = None if is_local else StoredFile(self._opened_file())
         try:
             try:
@@ -120,7 +143,9 @@ class HDF5Source(ChunkedSource):
                 f"{remedy_for(error, 'Check the path and its permissions, or write the file again')}."
             ) from error
         found: dict[str, Any] = {}
-        self._file.visititems(lambda name, item: found.update({name: item} if _has_rows(item, h5py) else {}))
+        self._file.visititems(
+            lambda name, item: found.update({name: item} if _has_rows(item, h5py) else {})
+        )
         for name in self._asked or ():  # a link, or an absolute name
             if name not in found and name in self._file:
                 item = self._linked(name)
@@ -132,13 +157,16 @@ class HDF5Source(ChunkedSource):
         return found
 
     def _check_inside(self, name: str) -> None:
-        """Check that all values of a dataset are in this file: in a store, HDF5 would look for all of them in this one."""
+        """Check that all values of a dataset are in this file.
+
+        In a store, HDF5 would look for all of them in this one.
+        """
         other = other_file_of(self._file, name, name_of(self._path))
         if other is not None:
             raise SourceError(
-                f"{shorten(self._path)}: {self._kind} {short_repr(name)} has values in another file, {short_repr(other)}, "
-                "which is not read from a store. Copy the values into this file, copy both files to this machine, or name "
-                "other datasets."
+                f"{shorten(self._path)}: {self._kind} {short_repr(name)} has values in another "
+                f"file, {short_repr(other)}, which is not read from a store. Copy the values into "
+                "this file, copy both files to this machine, or name other datasets."
             )
 
     def _linked(self, name: str) -> Any:
@@ -148,8 +176,8 @@ class HDF5Source(ChunkedSource):
             return self._file[name]
         except (KeyError, OSError) as error:
             raise SourceError(
-                f"{shorten(self._path)}: {short_repr(name)} is a link to something that cannot be read: {shorten(error)}. "
-                "Put the other file in its place, or name other datasets."
+                f"{shorten(self._path)}: {short_repr(name)} is a link to something that cannot be "
+                f"read: {shorten(error)}. Put the other file in its place, or name other datasets."
             ) from error
 
     def _closed(self) -> None:
@@ -161,14 +189,20 @@ class HDF5Source(ChunkedSource):
     def _ranges(self, array: Any, start: int, stop: int) -> Iterable[Range]:
         if array.chunks is None:
             first, size = array.id.get_offset(), row_bytes_of(array)
-            return [] if first is None else [(first + start * size, max((stop - start) * size, _LEAST_BYTES))]
+            return (
+                []
+                if first is None
+                else [(first + start * size, max((stop - start) * size, _LEAST_BYTES))]
+            )
         assert self._stored is not None
         places = self._stored.known.get(array.name)
         if places is None:
             places = self._stored.known[array.name] = _chunk_places(array)
         each_run = len(places) // -(-array.shape[0] // array.chunks[0])
         first = start // array.chunks[0] * each_run
-        return [(offset, size) for offset, size in places[first : first + each_run].tolist() if size]
+        return [
+            (offset, size) for offset, size in places[first : first + each_run].tolist() if size
+        ]
 
     def _row_reader(self, array: Any) -> Callable[[int], Array]:
         shape, dtype, place = array.shape[1:], array.dtype, (0,) * (array.ndim - 1)
@@ -189,23 +223,28 @@ class HDF5Source(ChunkedSource):
 
         if h5py.check_string_dtype(array.dtype) is None:
             return rows
-        texts = [value.decode() if isinstance(value, bytes) else value for value in rows.ravel().tolist()]
+        texts = [
+            value.decode() if isinstance(value, bytes) else value for value in rows.ravel().tolist()
+        ]
         decoded = np.empty(len(texts), object)
         decoded[:] = texts
         return decoded.reshape(rows.shape)
 
 
 def _is_stored_as_is(array: Any) -> bool:
-    """Return True if the chunks of an array are not compressed, and their numbers have the layout of its NumPy dtype."""
+    """Return True if an array's chunks are not compressed and have its NumPy dtype's layout."""
     import h5py
 
-    # h5py describes a type that NumPy lacks, such as 24-bit integers, by the dtype to which HDF5 converts it.
+    # h5py describes a type that NumPy lacks, such as 24-bit integers, by the dtype to which HDF5
+    # converts it.
     same = bool(array.id.get_type() == h5py.h5t.py_create(array.dtype))
     return same and array.id.get_create_plist().get_nfilters() == 0
 
 
 def _chunk_places(array: Any) -> npt.NDArray[np.int64]:
-    """Return the offset and size of each chunk of an array, `int64[chunks, 2]`; no chunks if they are too many.
+    """Return the offset and size of each chunk of an array, `int64[chunks, 2]`.
+
+    Return no chunks if they are too many.
 
     A chunk that was never written has the size 0.
     """

@@ -32,24 +32,27 @@ _HEADER_BYTES = 30
 
 
 class NpzSource(ChunkedSource):
-    """Rows of one or several arrays of an `.npz` file, which `np.savez` or `np.savez_compressed` has written.
+    """Rows of one or several arrays of an `.npz` file, from `np.savez` or `np.savez_compressed`.
 
-    Thread-safe, picklable, safe to fork. Arrays that are not compressed are mapped into memory; of those in a store, the rows
-    that are read are fetched. Each process decompresses a compressed array as a whole when it reads the first row of it, and
-    keeps it until `close`. The same is done in a store with an array in Fortran's order.
+    Thread-safe, picklable, safe to fork. Arrays that are not compressed are mapped into memory; of
+    those in a store, the rows that are read are fetched. Each process decompresses a compressed
+    array as a whole when it reads the first row of it, and keeps it until `close`. The same is done
+    in a store with an array in Fortran's order.
 
     Args:
         path: path or URL (`s3://…`) of a file.
-        arrays: name of an array: its rows are the records. Or a list of names of arrays of equal length: a record is a dict
-            with the row of each. None (default): a dict of all arrays in the file.
-        storage_options: how a file in a store is reached and cached; see `docs/how-to/remote-files.md`.
+        arrays: name of an array: its rows are the records. Or a list of names of arrays of equal
+            length: a record is a dict with the row of each. None (default): a dict of all arrays in
+            the file.
+        storage_options: how a file in a store is reached and cached; see
+            `docs/how-to/remote-files.md`.
 
     Raises:
         SourceNotFoundError: the file does not exist.
         SourceError: it is not an `.npz` file, or one of the arrays to read has Python objects.
         NoRecordsError: there are no rows.
-        ValueError: a name is not an array of the file, the list of names is empty, an array is a single value, or the
-            arrays have unequal lengths.
+        ValueError: a name is not an array of the file, the list of names is empty, an array is a
+            single value, or the arrays have unequal lengths.
         TypeError: `path` is not a path.
 
     >>> import tempfile
@@ -82,19 +85,30 @@ class NpzSource(ChunkedSource):
             with closing(raw), _zip_of(raw) as file:
                 members = [info for info in file.infolist() if info.filename.endswith(".npy")]
                 found = {
-                    info.filename.removesuffix(".npy"): _Member.of(raw, self._stored, file, info) for info in members
+                    info.filename.removesuffix(".npy"): _Member.of(raw, self._stored, file, info)
+                    for info in members
                 }
-        except (OSError, ValueError, RuntimeError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        except (
+            OSError,
+            ValueError,
+            RuntimeError,
+            EOFError,
+            zlib.error,
+            zipfile.BadZipFile,
+        ) as error:
             again = "Check that it is a file, and its permissions, or write it again with np.savez"
             raise SourceError(
                 f"{shorten(self._path)} cannot be read as an .npz file: {shorten(error)}. "
                 f"{remedy_for(error, again) if isinstance(error, OSError) else again}."
             ) from error
-        objects = [name for name in self._asked or found if name in found and found[name].dtype.hasobject]
+        objects = [
+            name for name in self._asked or found if name in found and found[name].dtype.hasobject
+        ]
         if objects:
             raise SourceError(
-                f"{shorten(self._path)}: array {short_repr(objects[0])} has Python objects, which can run code when they are "
-                "read. Name arrays without objects in arrays=, or write this one with a dtype of numbers or texts."
+                f"{shorten(self._path)}: array {short_repr(objects[0])} has Python objects, which "
+                "can run code when they are read. Name arrays without objects in arrays=, or write "
+                "this one with a dtype of numbers or texts."
             )
         return found
 
@@ -127,13 +141,20 @@ class _Member:
     chunks = None
 
     def __init__(
-        self, file: OpenFile, stored: StoredFile | None, name: str, header: Header, offset: int | None
+        self,
+        file: OpenFile,
+        stored: StoredFile | None,
+        name: str,
+        header: Header,
+        offset: int | None,
     ) -> None:
         self._file, self._stored, self._name, self._offset = file, stored, name, offset
         self.shape, self._fortran, self.dtype = header
 
     @classmethod
-    def of(cls, raw: OpenFile, stored: StoredFile | None, file: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
+    def of(
+        cls, raw: OpenFile, stored: StoredFile | None, file: zipfile.ZipFile, info: zipfile.ZipInfo
+    ) -> _Member:
         with file.open(info) as member:
             header = read_header(member)
             length = member.tell()
@@ -142,20 +163,24 @@ class _Member:
         # Before the member, whose extra field may differ from that of the directory.
         local = raw.read(info.header_offset, _HEADER_BYTES)
         names = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
-        return cls(raw, stored, info.filename, header, info.header_offset + _HEADER_BYTES + names + length)
+        return cls(
+            raw, stored, info.filename, header, info.header_offset + _HEADER_BYTES + names + length
+        )
 
     @cached_property
     def _values(self) -> Array:
         order: Any = "F" if self._fortran else "C"
         if self._offset is not None and np.prod(self.shape) and self._stored is None:
-            return np.memmap(self._file.path, self.dtype, "r", self._offset, self.shape, order).view(np.ndarray)
+            return np.memmap(
+                self._file.path, self.dtype, "r", self._offset, self.shape, order
+            ).view(np.ndarray)
         raw = open_file(self._file.path) if self._stored is None else self._file
         with closing(raw), _zip_of(raw, _BUFFER_BYTES) as file, file.open(self._name) as member:
             return np.asarray(npy_format.read_array(member))
 
     @property
     def stored_row_bytes(self) -> int | None:
-        """Bytes of a row that is fetched from a store; None if all values are in memory, or mapped."""
+        """Bytes of a row that is fetched from a store; None if all are in memory, or mapped."""
         if self._offset is None or self._fortran or self._stored is None:
             return None
         return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize

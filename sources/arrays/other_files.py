@@ -12,7 +12,9 @@ _MOST_LINKS = 16
 
 
 def other_file_of(file: Any, name: str, own: str) -> str | None:
-    """Return the name of another file that has values of a dataset, as the file names it; None if all are in this file.
+    """Return the name of another file that has values of a dataset, as the file names it.
+
+    Return None if all are in this file.
 
     Args:
         file: the open h5py file.
@@ -37,7 +39,10 @@ def _other_file(file: Any, name: str, own: str, links: int) -> str | None:
             if not links:
                 raise KeyError(f"{name} leads over more than {_MOST_LINKS} links")
             links -= 1
-            group, parts = file if link.path.startswith("/") else group, _parts(link.path) + parts[1:]
+            group, parts = (
+                file if link.path.startswith("/") else group,
+                _parts(link.path) + parts[1:],
+            )
         else:
             group, parts = group[parts[0]], parts[1:]
     if not isinstance(group, h5py.Dataset):

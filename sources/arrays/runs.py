@@ -8,10 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 Run = tuple[int, int, list[int], list[int]]
-"""First row of a run, the row after its last, the rows that are wanted, and the index of each among the keys."""
+"""First row of a run, the row after its last, the wanted rows, and their index in the keys."""
 
 GAP_BYTES = 1 << 16
-"""Maximum gap in bytes between two rows of an array without chunks that one call reads, with the rows between them."""
+"""Maximum gap in bytes between two rows that one call reads of an array without chunks.
+
+The rows between them are read too.
+"""
 
 
 def runs_of(keys: npt.NDArray[np.int64], chunk: int | None, row_bytes: int) -> Iterator[Run]:
@@ -23,8 +26,9 @@ def runs_of(keys: npt.NDArray[np.int64], chunk: int | None, row_bytes: int) -> I
         row_bytes: bytes of a row.
 
     Yields:
-        the first row of the run; the row after its last, for the last chunk perhaps beyond the array; the rows that are
-        wanted, ascending; and the index into `keys` of each of them. With chunks, a run is a whole chunk.
+        the first row of the run; the row after its last, for the last chunk perhaps beyond the
+        array; the rows that are wanted, ascending; and the index into `keys` of each of them. With
+        chunks, a run is a whole chunk.
 
     >>> list(runs_of(np.array([9, 1, 4, 1]), 4, 8))
     [(0, 4, [1, 1], [1, 3]), (4, 8, [4], [2]), (8, 12, [9], [0])]

@@ -18,7 +18,10 @@ Range = tuple[int, int]
 
 
 class StoredFile(RawFile):
-    """File in a store with a position. Ranges that were fetched stay in memory until the next call of `fetch`."""
+    """File in a store with a position.
+
+    Ranges that were fetched stay in memory until the next call of `fetch`.
+    """
 
     known: dict[str, npt.NDArray[np.int64]]
     """Offsets and sizes of the pieces of each array, by its name, as far as they were asked for."""
@@ -30,11 +33,25 @@ class StoredFile(RawFile):
         self.known = {}
 
     def fetch(self, ranges: Iterable[Range]) -> None:
-        """Fetch ranges, those that are close together by one request. The parts of ranges that lie in the file are fetched."""
-        wanted = {start: min(length, self.size - start) for start, length in ranges if 0 <= start < self.size}
-        self._fetched = dict(zip(wanted, self._file.read_many(list(wanted), list(wanted.values())))) if wanted else {}
+        """Fetch ranges, those that are close together by one request.
+
+        The parts of ranges that lie in the file are fetched.
+        """
+        wanted = {
+            start: min(length, self.size - start)
+            for start, length in ranges
+            if 0 <= start < self.size
+        }
+        self._fetched = (
+            dict(zip(wanted, self._file.read_many(list(wanted), list(wanted.values()))))
+            if wanted
+            else {}
+        )
 
     def read_at(self, length: int, offset: int) -> bytes:
-        """Return `length` bytes at an offset: of a range that was fetched and begins there, else from the store."""
+        """Return `length` bytes at an offset.
+
+        They come from a fetched range that begins there, else from the store.
+        """
         data = self._fetched.get(offset, b"")
         return data[:length] if len(data) >= length else super().read_at(length, offset)

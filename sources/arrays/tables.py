@@ -9,8 +9,8 @@ The libraries are recognised by the names of their classes. None is imported.
 | all others: texts, lists, structs, times of day, timestamps with a zone, integers of 128 bits | Python objects |
 | columns with missing values, of any of these types | Python objects; None if missing |
 
-NaN and NaT in pandas columns of floats and times are not changed to None. A timestamp with a zone is a `datetime.datetime`
-object with that zone; from pandas, a `pandas.Timestamp`.
+NaN and NaT in pandas columns of floats and times are not changed to None. A timestamp with a zone
+is a `datetime.datetime` object with that zone; from pandas, a `pandas.Timestamp`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,13 @@ Array = npt.NDArray[Any]
 
 _TABLES = ("pandas.DataFrame", "polars.DataFrame", "pyarrow.Table", "pyarrow.RecordBatch")
 _PANDAS_ARRAYS = ("pandas.Index", "pandas.ExtensionArray")
-_COLUMNS = ("pandas.Series", *_PANDAS_ARRAYS, "polars.Series", "pyarrow.ChunkedArray", "pyarrow.Array")
+_COLUMNS = (
+    "pandas.Series",
+    *_PANDAS_ARRAYS,
+    "polars.Series",
+    "pyarrow.ChunkedArray",
+    "pyarrow.Array",
+)
 
 
 def arrays_of(data: Any) -> Any:
@@ -50,19 +56,26 @@ def arrays_of(data: Any) -> Any:
 
 
 def refuse_lists_of_tables(data: Any) -> None:
-    """Raise TypeError for a tuple of tables or columns, `(X, y)`, and for a list of record batches of pyarrow.
+    """Raise TypeError for a tuple `(X, y)`, and for a list of record batches of pyarrow.
+
+    The tuple has tables or columns.
 
     Some of the columns may be NumPy arrays, but not all: `MemorySource` refuses those.
     """
-    if isinstance(data, tuple) and len(data) > 1 and any(map(_is_column, data)) and all(map(_is_array_or_column, data)):
+    if (
+        isinstance(data, tuple)
+        and len(data) > 1
+        and any(map(_is_column, data))
+        and all(map(_is_array_or_column, data))
+    ):
         raise TypeError(
             f"a tuple of {len(data)} tables or columns can mean columns or records. "
             'Pass columns as a dict, {"x": X, "y": y}, and records as a list, list(data).'
         )
     if isinstance(data, (list, tuple)) and data and "pyarrow.RecordBatch" in _kinds(data[0]):
         raise TypeError(
-            f"a list of record batches ({len(data)}) is not a source of their rows. Pass one table of all, "
-            "pyarrow.Table.from_batches(batches)."
+            f"a list of record batches ({len(data)}) is not a source of their rows. Pass one table "
+            "of all, pyarrow.Table.from_batches(batches)."
         )
 
 
@@ -86,7 +99,10 @@ def _columns(table: Any) -> Mapping[Any, Any]:
     names = list(table.column_names) if hasattr(table, "column_names") else list(table.columns)
     twice = [name for number, name in enumerate(names) if name in names[:number]]
     if twice:
-        raise ValueError(f"two columns of the table are called {short_repr(twice[0])}. Give each column its own name.")
+        raise ValueError(
+            f"two columns of the table are called {short_repr(twice[0])}. Give each column its own "
+            "name."
+        )
     return {name: table[name] for name in names}
 
 
@@ -108,13 +124,17 @@ def _of_pandas(series: Any) -> Array:
     if not missing.any():
         array = np.asarray(series.to_numpy())
         return (
-            array if isinstance(series.dtype, np.dtype) or not array.dtype.hasobject else _narrowed(array, series.dtype)
+            array
+            if isinstance(series.dtype, np.dtype) or not array.dtype.hasobject
+            else _narrowed(array, series.dtype)
         )
-    return _objects([None if gone else value for value, gone in zip(series.tolist(), missing.tolist())])
+    return _objects(
+        [None if gone else value for value, gone in zip(series.tolist(), missing.tolist())]
+    )
 
 
 def _narrowed(array: Array, dtype: Any) -> Array:
-    """Return values of an extension dtype, such as `Int64`, in the NumPy dtype that it names, if there is one."""
+    """Return values of an extension dtype, such as `Int64`, in its NumPy dtype, if there is one."""
     own = getattr(dtype, "numpy_dtype", None)
     return array.astype(own) if isinstance(own, np.dtype) and not own.hasobject else array
 
@@ -149,6 +169,8 @@ def _of_arrow(column: Any) -> Array:
 
 def _objects(values: list[Any]) -> Array:
     array = np.empty(len(values), object)
-    for index, value in enumerate(values):  # one by one: an assignment of lists would make a matrix of them
+    for index, value in enumerate(
+        values
+    ):  # one by one: an assignment of lists would make a matrix of them
         array[index] = value
     return array

@@ -1,4 +1,7 @@
-"""Source of the rows of Zarr arrays, of format 2 or 3. Format: https://zarr-specs.readthedocs.io/."""
+"""Source of the rows of Zarr arrays, of format 2 or 3.
+
+Format: https://zarr-specs.readthedocs.io/.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +19,27 @@ from .chunked import ChunkedSource
 class ZarrSource(ChunkedSource):
     """Rows of one or several Zarr arrays, of format 2 or 3. Thread-safe, picklable.
 
-    Row k of an array of shape `(n, …)` is a NumPy array, a scalar, or `str` for text. One call of `__getitems__`, mostly for
-    a batch, reads each chunk at most once. With `BlockShuffle(block=…)`, blocks of whole chunks, and windows of blocks that
-    fit into `cache_bytes`, a process reads each chunk at most once in an epoch.
+    Row k of an array of shape `(n, …)` is a NumPy array, a scalar, or `str` for text. One call of
+    `__getitems__`, mostly for a batch, reads each chunk at most once. With `BlockShuffle(block=…)`,
+    blocks of whole chunks, and windows of blocks that fit into `cache_bytes`, a process reads each
+    chunk at most once in an epoch.
 
     Args:
-        path: a folder, a file whose name ends with .zip, or a URL that Zarr accepts, such as `s3://…`. It has an array or a
-            group of arrays.
-        arrays: for a group, name of an array, such as "train/images": its rows are the records. Or a list of names of
-            arrays of equal length: a record is a dict with the row of each. None (default): a dict of all arrays in the
-            group; for a single array, its rows.
+        path: a folder, a file whose name ends with .zip, or a URL that Zarr accepts, such as
+            `s3://…`. It has an array or a group of arrays.
+        arrays: for a group, name of an array, such as "train/images": its rows are the records. Or
+            a list of names of arrays of equal length: a record is a dict with the row of each. None
+            (default): a dict of all arrays in the group; for a single array, its rows.
         storage_options: options that are passed to Zarr's store, for URLs.
-        cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes (default 64 MiB).
+        cache_bytes: maximum size of the chunks that a process keeps in memory, in bytes (default 64
+            MiB).
 
     Raises:
         SourceNotFoundError: there is neither an array nor a group.
         SourceError: it cannot be read.
         NoRecordsError: there are no rows.
-        ValueError: a name is not an array of the group, the list of names is empty, an array is a single value, the
-            arrays have unequal lengths, or `cache_bytes` is less than 1.
+        ValueError: a name is not an array of the group, the list of names is empty, an array is a
+            single value, the arrays have unequal lengths, or `cache_bytes` is less than 1.
         TypeError: `path` is not a path.
         MissingExtraError: Zarr is not installed.
 
@@ -65,8 +70,9 @@ class ZarrSource(ChunkedSource):
         root = getattr(opened.store, "root", None)
         if root is None:
             raise TypeError(
-                f"{a_kind_of(opened)} of Zarr in {a_kind_of(opened.store)} cannot be passed, because workers must open it by a "
-                "path. Pass headrace.ZarrSource with its folder, .zip file or URL; or arrays in memory, such as array[:]."
+                f"{a_kind_of(opened)} of Zarr in {a_kind_of(opened.store)} cannot be passed, "
+                "because workers must open it by a path. Pass headrace.ZarrSource with its folder, "
+                ".zip file or URL; or arrays in memory, such as array[:]."
             )
         return cls(os.path.join(str(root), opened.path))
 
@@ -89,12 +95,22 @@ class ZarrSource(ChunkedSource):
         if isinstance(node, zarr.Array):
             return {"": node}
         if not isinstance(node, zarr.Group):
-            raise SourceError(f"{shorten(self._path)} is {a_kind_of(node)}. Pass a Zarr array or group.")
-        found = ((name, item) for name, item in node.members(max_depth=None) if isinstance(item, zarr.Array))
+            raise SourceError(
+                f"{shorten(self._path)} is {a_kind_of(node)}. Pass a Zarr array or group."
+            )
+        found = (
+            (name, item)
+            for name, item in node.members(max_depth=None)
+            if isinstance(item, zarr.Array)
+        )
         return dict(sorted(found))
 
     def _content(self) -> Any:
         return [
-            (name, str(self._open()[name].metadata.to_dict().get("attributes")), self._open()[name].nchunks)
+            (
+                name,
+                str(self._open()[name].metadata.to_dict().get("attributes")),
+                self._open()[name].nchunks,
+            )
             for name in self._names
         ]

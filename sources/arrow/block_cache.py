@@ -70,11 +70,15 @@ class BlockCache(Generic[BlockT]):
     def forget(self) -> None:
         """Empty the cache, and replace its lock.
 
-        Called by the constructor, and in a child after a fork, where the threads that were decoding do not exist.
+        Called by the constructor, and in a child after a fork, where the threads that were decoding
+        do not exist.
         """
         self._lock = threading.Lock()
         self._pending = {}
-        self._blocks, self._bytes = OrderedDict(), 0  # The parent may have been forked in the middle of a change.
+        self._blocks, self._bytes = (
+            OrderedDict(),
+            0,
+        )  # The parent may have been forked in the middle of a change.
 
     def _fill(self, number: int, mine: Future[BlockT]) -> BlockT:
         try:

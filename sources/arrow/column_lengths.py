@@ -30,15 +30,16 @@ def column_named(name: str, names: Sequence[str], whose: str) -> str:
         if column in names:
             return column
     raise LengthsError(
-        f"lengths={short_repr(name)}: {whose} no column of this name. Name one of the columns: {first_few(names, 8)}."
+        f"lengths={short_repr(name)}: {whose} no column of this name. Name one of the columns: "
+        f"{first_few(names, 8)}."
     )
 
 
 def lengths_of_column(column: Any, name: str, own: str) -> npt.NDArray[np.int64]:
     """Return the length of each value in a pyarrow column, `int64[rows]`.
 
-    The length of a list, text or bytes value is its number of items, or of bytes for texts. An integer
-    is a length itself. A null has length 0.
+    The length of a list, text or bytes value is its number of items, or of bytes for texts. An
+    integer is a length itself. A null has length 0.
 
     Args:
         column: pyarrow column.
@@ -61,7 +62,12 @@ def lengths_of_column(column: Any, name: str, own: str) -> npt.NDArray[np.int64]
         found = pc.if_else(pc.is_valid(column), kind.list_size, 0)
     elif kinds.is_list(kind) or kinds.is_large_list(kind):
         found = pc.list_value_length(column)
-    elif kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_binary(kind) or kinds.is_large_binary(kind):
+    elif (
+        kinds.is_string(kind)
+        or kinds.is_large_string(kind)
+        or kinds.is_binary(kind)
+        or kinds.is_large_binary(kind)
+    ):
         found = pc.binary_length(column)
     elif kinds.is_fixed_size_binary(kind):
         found = pc.if_else(pc.is_valid(column), kind.byte_width, 0)
@@ -69,14 +75,19 @@ def lengths_of_column(column: Any, name: str, own: str) -> npt.NDArray[np.int64]
         found = column
     else:
         raise LengthsError(
-            f"lengths={short_repr(name)}: the values of this column, of type {shorten(kind, 80)}, have no "
-            "length. Name a column of lists, texts, bytes or whole numbers, or pass a function of a record."
+            f"lengths={short_repr(name)}: the values of this column, of type {shorten(kind, 80)}, "
+            "have no length. Name a column of lists, texts, bytes or whole numbers, or pass a "
+            "function of a record."
         )
-    return np.asarray(pc.fill_null(found, 0).cast(pa.int64()).to_numpy()).astype(np.int64, copy=False)
+    return np.asarray(pc.fill_null(found, 0).cast(pa.int64()).to_numpy()).astype(
+        np.int64, copy=False
+    )
 
 
 def _field(column: Any, path: Sequence[str], name: str) -> Any:
-    """Return a field of nested structs as a column. The value is null where a struct around it is null.
+    """Return a field of nested structs as a column.
+
+    The value is null where a struct around it is null.
 
     Args:
         column: pyarrow column.
@@ -99,7 +110,8 @@ def _field(column: Any, path: Sequence[str], name: str) -> Any:
                 else f"Its type is {shorten(column.type, 80)}. Pass lengths={short_repr(parent)}"
             )
             raise LengthsError(
-                f"lengths={short_repr(name)}: {short_repr(parent)} has no field {short_repr(part)}. {remedy}."
+                f"lengths={short_repr(name)}: {short_repr(parent)} has no field "
+                f"{short_repr(part)}. {remedy}."
             )
         parent = f"{parent}/{part}"
         column = pc.struct_field(column, [known.index(part)])

@@ -23,7 +23,10 @@ Array = npt.NDArray[Any]
 
 
 class DecodedColumn(Protocol):
-    """Protocol of a converted column of a row group. `take(rows)` returns the values of these rows, in order."""
+    """Protocol of a converted column of a row group.
+
+    `take(rows)` returns the values of these rows, in order.
+    """
 
     @property
     def nbytes(self) -> int:
@@ -94,7 +97,9 @@ class Nullable:
 
 
 class _Objects:
-    """Column whose values stay in Arrow's compact form until they are requested, and then become Python objects.
+    """Column whose values stay in Arrow's compact form until requested.
+
+    Then they become Python objects.
 
     Args:
         array: pyarrow array.
@@ -114,7 +119,9 @@ class _Objects:
 
 
 class OneByOne:
-    """Column of lists of numbers, or of tensors, whose values are converted one by one, because some have a null in them.
+    """Column of lists of numbers, or of tensors with nulls in some values.
+
+    The values are converted one by one.
 
     Those become Python lists, and all others read-only arrays.
 
@@ -155,7 +162,9 @@ class _Pieces:
     def take(self, rows: list[int]) -> list[Any]:
         pieces = np.searchsorted(self._stops, rows, side="right").tolist()
         starts = [0, *self._stops.tolist()]
-        return [self._columns[piece].take([row - starts[piece]])[0] for piece, row in zip(pieces, rows)]
+        return [
+            self._columns[piece].take([row - starts[piece]])[0] for piece, row in zip(pieces, rows)
+        ]
 
 
 def column_of(chunked: Any) -> DecodedColumn:
@@ -170,7 +179,9 @@ def column_of(chunked: Any) -> DecodedColumn:
         array = chunked.chunk(0) if chunked.num_chunks == 1 else pa.concat_arrays(chunked.chunks)
     except pa.ArrowInvalid:  # More than 2 GiB of strings: they fit no single array.
         return _Pieces(chunked.chunks)
-    if is_scalar(array.type) and not array.null_count:  # most columns: a random row makes one of each
+    if (
+        is_scalar(array.type) and not array.null_count
+    ):  # most columns: a random row makes one of each
         return _Dense(array.to_numpy(zero_copy_only=False))
     return _column(array)
 
@@ -195,7 +206,9 @@ def _column(array: Any) -> DecodedColumn:
 
 
 def plain(array: Any) -> Any:
-    """Return a pyarrow array without dictionary encoding, extension type or view. Tensors without nulls are unchanged.
+    """Return a pyarrow array without dictionary encoding, extension type or view.
+
+    Tensors without nulls are unchanged.
 
     The types of items and fields are unchanged, too.
     """
@@ -206,7 +219,9 @@ def plain(array: Any) -> Any:
 
     if isinstance(array, pa.DictionaryArray):
         return array.dictionary_decode()
-    if isinstance(array, pa.ExtensionArray) and not (_is_tensor(array.type) and not array.null_count):
+    if isinstance(array, pa.ExtensionArray) and not (
+        _is_tensor(array.type) and not array.null_count
+    ):
         return plain(array.storage)
     return array
 
@@ -214,7 +229,8 @@ def plain(array: Any) -> Any:
 def without_views(column: Any) -> Any:
     """Return a pyarrow array or chunked array whose values are stored one after the other.
 
-    Only its own type changes (`string_view`, `binary_view`, `list_view`), not the types of its items.
+    Only its own type changes (`string_view`, `binary_view`, `list_view`), not the types of its
+    items.
 
     Args:
         column: the array, of any type.
@@ -227,7 +243,9 @@ def without_views(column: Any) -> Any:
     if not kind.num_fields:
         return column.cast(pa.large_string() if str(kind) == "string_view" else pa.large_binary())
     if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([_list_of(chunk) for chunk in column.chunks], pa.large_list(kind.value_type))
+        return pa.chunked_array(
+            [_list_of(chunk) for chunk in column.chunks], pa.large_list(kind.value_type)
+        )
     return _list_of(column)
 
 
@@ -248,8 +266,8 @@ def _list_of(array: Any) -> Any:
 def dense(array: Any) -> Array | None:
     """Return a pyarrow array as a NumPy array, `[rows, …]`.
 
-    Return None if its values are not of types for which `is_scalar` is True, have no common shape, or if there is a
-    null at any level.
+    Return None if its values are not of types for which `is_scalar` is True, have no common shape,
+    or if there is a null at any level.
     """
     import pyarrow.types as kinds
 
@@ -262,7 +280,9 @@ def dense(array: Any) -> Array | None:
     if not kinds.is_fixed_size_list(array.type):
         return None
     inner = dense(array.flatten())
-    return None if inner is None else inner.reshape(len(array), array.type.list_size, *inner.shape[1:])
+    return (
+        None if inner is None else inner.reshape(len(array), array.type.list_size, *inner.shape[1:])
+    )
 
 
 def _ragged(array: Any) -> DecodedColumn | None:
@@ -276,7 +296,9 @@ def _ragged(array: Any) -> DecodedColumn | None:
 
 
 def filled(array: Any) -> Array:
-    """Return a pyarrow array of numbers as a NumPy array, with 0 or False in place of nulls among integers and booleans.
+    """Return a pyarrow array of numbers as a NumPy array.
+
+    Nulls among integers and booleans become 0 or False.
 
     Nulls among floats become NaN; among dates, durations and timestamps NaT.
     """
@@ -288,15 +310,23 @@ def filled(array: Any) -> Array:
 
 
 def is_scalar(kind: Any) -> bool:
-    """Return True for integers, floats, booleans, dates, durations, and timestamps without a time zone."""
+    """Return True for integers, floats, booleans, dates, durations and some timestamps.
+
+    These are timestamps without a time zone.
+    """
     scalars, timestamp = _scalar_ids()
     number = kind.id
-    return number in scalars or (number == timestamp and kind.tz is None)  # NumPy's datetimes know no time zone.
+    return number in scalars or (
+        number == timestamp and kind.tz is None
+    )  # NumPy's datetimes know no time zone.
 
 
 @functools.cache
 def _scalar_ids() -> tuple[frozenset[int], int]:
-    """Return pyarrow's ids of the types of integers, floats, booleans, dates and durations; and the id of timestamps."""
+    """Return pyarrow's ids of integers, floats, booleans, dates and durations.
+
+    Return the id of timestamps too.
+    """
     import pyarrow.lib as ids
 
     whole = [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
@@ -325,22 +355,31 @@ def _ids(*names: str) -> frozenset[int]:
     """Return the ids of types, without those that this release of pyarrow does not know."""
     import pyarrow.lib as ids
 
-    return frozenset(found for name in names if (found := getattr(ids, f"Type_{name}", None)) is not None)
+    return frozenset(
+        found for name in names if (found := getattr(ids, f"Type_{name}", None)) is not None
+    )
 
 
 def has_views(kind: Any) -> bool:
     """Return True if a type, or the type of anything in it, is a view."""
-    return kind.id in _view_ids() or any(has_views(kind.field(number).type) for number in range(kind.num_fields))
+    return kind.id in _view_ids() or any(
+        has_views(kind.field(number).type) for number in range(kind.num_fields)
+    )
 
 
 def gives_arrays(kind: Any) -> bool:
-    """Return True for lists of numbers, and for tensors. Their values become arrays, except those that have a null in them."""
+    """Return True for lists of numbers, and for tensors.
+
+    Their values become arrays, except those that have a null in them.
+    """
     import pyarrow.types as kinds
 
     if not is_list(kind):
         return _is_tensor(kind)
     item = kind.value_type
-    return is_scalar(item) or (gives_arrays(item) and (_is_tensor(item) or kinds.is_fixed_size_list(item)))
+    return is_scalar(item) or (
+        gives_arrays(item) and (_is_tensor(item) or kinds.is_fixed_size_list(item))
+    )
 
 
 def _is_tensor(kind: Any) -> bool:

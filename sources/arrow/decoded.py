@@ -22,7 +22,7 @@ _FEW = 4
 
 
 class Form:
-    """Names of the columns of all row groups, and for each column a function that converts its values.
+    """Names of the columns of all row groups, and for each a function that converts its values.
 
     Args:
         names: names of the columns.
@@ -90,7 +90,10 @@ class DecodedRows:
             made = list(zip(names, self._form.values, columns))
             return [{name: value(column[row]) for name, value, column in made} for row in rows]
         if converted is None:
-            converted = [column.column if isinstance(column, _Whole) else column_of(column) for column in columns]
+            converted = [
+                column.column if isinstance(column, _Whole) else column_of(column)
+                for column in columns
+            ]
             self._held = [], converted
         if len(rows) == 1:
             return [{name: column.take(rows)[0] for name, column in zip(names, converted)}]
@@ -119,8 +122,8 @@ class _Whole:
 def _value_of(kind: Any) -> ValueOf | None:
     """Return a function that converts one pyarrow scalar of a type.
 
-    Return None for types whose columns are converted as a whole. For lists that takes as long as one value: mostly, nothing is
-    copied.
+    Return None for types whose columns are converted as a whole. For lists that takes as long as
+    one value: mostly, nothing is copied.
 
     Args:
         kind: the type, a `pyarrow.DataType`.
@@ -135,7 +138,11 @@ def _value_of(kind: Any) -> ValueOf | None:
     dtype = pa.array([], kind).to_numpy(zero_copy_only=False).dtype
     if dtype.kind in "mM":
         return _time(dtype)
-    return _narrow_float(dtype.type) if dtype.kind == "f" and dtype.itemsize < 8 else _number(dtype.type)
+    return (
+        _narrow_float(dtype.type)
+        if dtype.kind == "f" and dtype.itemsize < 8
+        else _number(dtype.type)
+    )
 
 
 def _number(of: type) -> ValueOf:

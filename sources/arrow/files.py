@@ -35,7 +35,8 @@ def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, s
     """Return the file system of a path, a pyarrow file system or `StoreFiles`, and the path on it.
 
     Args:
-        filesystem: a pyarrow file system, an fsspec one, or None: the local one, or the store of a URL such as `s3://…`.
+        filesystem: a pyarrow file system, an fsspec one, or None: the local one, or the store of a
+            URL such as `s3://…`.
         path: a path, or with `filesystem=None` a URL.
         storage: how stores are reached.
 
@@ -53,7 +54,8 @@ def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, s
         return filesystem, name
     if not hasattr(filesystem, "info"):
         raise TypeError(
-            f"filesystem={short_repr(filesystem)} is not a file system. Pass a file system of pyarrow.fs or of fsspec."
+            f"filesystem={short_repr(filesystem)} is not a file system. Pass a file system of "
+            "pyarrow.fs or of fsspec."
         )
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), name
 
@@ -99,7 +101,9 @@ class _ArrowFileSystem:
         parts = pattern.split("/")
         fixed = next(index for index, part in enumerate(parts) if glob.has_magic(part))
         rest = parts[fixed:]
-        found = self._select("/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ""), len(rest) > 1)
+        found = self._select(
+            "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ""), len(rest) > 1
+        )
         return [info.path for info in found if matches(rest, info.path.split("/")[fixed:])]
 
     def _select(self, directory: str, recursive: bool) -> list[Any]:
@@ -144,7 +148,9 @@ class StoreFile(RawFile):
         return self._file.stamp
 
     def load(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Fetch all byte ranges that will be read, at once, and keep them until the next call, or `close`.
+        """Fetch all byte ranges that will be read, at once.
+
+        Keep them until the next call, or `close`.
 
         Args:
             ranges: `(offset, length)` of each range, in bytes.
@@ -177,8 +183,8 @@ class StoreFile(RawFile):
 def chunks_of(group: Any, columns: Sequence[str]) -> list[tuple[int, int]]:
     """Return `(offset, length)` in the file, in bytes, of each chunk of some columns.
 
-    If a file has a column `a.b` and a column `a` with fields, a chunk of one may be returned for the other, as the paths of
-    chunks do not tell them apart.
+    If a file has a column `a.b` and a column `a` with fields, a chunk of one may be returned for
+    the other, as the paths of chunks do not tell them apart.
 
     Args:
         group: metadata of a row group.

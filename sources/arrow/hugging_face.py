@@ -29,27 +29,32 @@ _TABLE_FORMATS = ("arrow", "pandas", "polars")
 
 
 class HuggingFaceDataSource:
-    """Rows of a Hugging Face `datasets.Dataset`. `DataLoader` converts a dataset that is passed to it to such a source.
+    """Rows of a Hugging Face `datasets.Dataset`.
+
+    `DataLoader` converts a dataset that is passed to it to such a source.
 
     A row is a dict. Its values depend on the dataset's format:
 
     * no format: Python objects, as `dataset[k]` returns them;
-    * `with_format("numpy")`: NumPy scalars and arrays of the stored dtypes, as `ParquetDataSource` returns them;
-    * any other format, a format with options, or features that must be decoded (images): the result of
-      `dataset.__getitems__`.
+    * `with_format("numpy")`: NumPy scalars and arrays of the stored dtypes, as `ParquetDataSource`
+      returns them;
+    * any other format, a format with options, or features that must be decoded (images): the result
+      of `dataset.__getitems__`.
 
-    If all columns are numbers or texts without nulls (with format "numpy" also times, and arrays whose type has a fixed
-    shape), `Batch` reads whole columns from the table. A dataset on disk is mapped into memory. Pickling it stores only
-    the names of its files.
+    If all columns are numbers or texts without nulls (with format "numpy" also times, and arrays
+    whose type has a fixed shape), `Batch` reads whole columns from the table. A dataset on disk is
+    mapped into memory. Pickling it stores only the names of its files.
 
     Args:
         dataset: a `datasets.Dataset`. It may be shuffled, or have selected rows.
 
     Raises:
-        TypeError: `dataset` is something else; or its format is "arrow", "pandas" or "polars", which has no rows.
+        TypeError: `dataset` is something else; or its format is "arrow", "pandas" or "polars",
+            which has no rows.
 
     Example (needs `datasets`):
-        `HuggingFaceDataSource(datasets.load_from_disk(path).with_format("numpy"))[0]["label"]` is a NumPy integer.
+        `HuggingFaceDataSource(datasets.load_from_disk(path).with_format("numpy"))[0]["label"]` is a
+        NumPy integer.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -71,7 +76,9 @@ class HuggingFaceDataSource:
         return self._length
 
     def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
-        row: dict[str, Any] = self.__getitems__([check_key(key, self._length, "HuggingFaceDataSource")])[0]
+        row: dict[str, Any] = self.__getitems__(
+            [check_key(key, self._length, "HuggingFaceDataSource")]
+        )[0]
         return row
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
@@ -79,7 +86,8 @@ class HuggingFaceDataSource:
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file of the dataset is damaged. If this class reads the rows, the message names files and the column.
+            SourceError: a file of the dataset is damaged. If this class reads the rows, the message
+                names files and the column.
         """
         checked = check_keys(keys, self._length, "HuggingFaceDataSource")
         if not len(checked):
@@ -96,12 +104,19 @@ class HuggingFaceDataSource:
     def _values(self, name: str, column: TableColumn, places: Places, keys: Int64s) -> list[Any]:
         try:
             return column.take(places)
-        except (ValueError, LookupError, OverflowError) as error:  # `UnicodeError` and Arrow's are among them
-            files = first_few([file["filename"] for file in self.dataset.cache_files]) or "the dataset"
+        except (
+            ValueError,
+            LookupError,
+            OverflowError,
+        ) as error:  # `UnicodeError` and Arrow's are among them
+            files = (
+                first_few([file["filename"] for file in self.dataset.cache_files]) or "the dataset"
+            )
             raise SourceError(
-                f"{files}: column {short_repr(name)} cannot be read at record key {keys[0]}, or at a "
-                f"record that was read with it: {shorten(error)}. The file is damaged, or a value does not fit into Python's "
-                "type. Check the values of this column, or write the file again."
+                f"{files}: column {short_repr(name)} cannot be read at record key {keys[0]}, or at "
+                f"a record that was read with it: {shorten(error)}. The file is damaged, or a "
+                "value does not fit into Python's type. Check the values of this column, or write "
+                "the file again."
             ) from error
 
     @property
@@ -124,18 +139,24 @@ class HuggingFaceDataSource:
     def columns(self) -> Any:
         """Dict by name of the columns, from which `Batch` reads whole columns.
 
-        None if a column has nulls, or values that are neither numbers nor texts. With the format "numpy", times and
-        arrays whose type has a fixed shape are possible, too; without it, uint64 is not. None also if `datasets` reads
-        the rows, or if there are no rows.
+        None if a column has nulls, or values that are neither numbers nor texts. With the format
+        "numpy", times and arrays whose type has a fixed shape are possible, too; without it, uint64
+        is not. None also if `datasets` reads the rows, or if there are no rows.
         """
         if not self._reads_table or not self._length:
             return None
         places = LastResult(self._places)
-        columns = {name: self._whole(name, column, places) for name, column in self._columns.items()}
+        columns = {
+            name: self._whole(name, column, places) for name, column in self._columns.items()
+        }
         return None if None in columns.values() or not columns else columns
 
-    def _whole(self, name: str, column: TableColumn, places: LastResult[Places]) -> _BatchColumn | _BatchTexts | None:
-        """Return a column of numbers or texts in the form that `Batch` reads; None for a column that it cannot read.
+    def _whole(
+        self, name: str, column: TableColumn, places: LastResult[Places]
+    ) -> _BatchColumn | _BatchTexts | None:
+        """Return a column of numbers or texts in the form that `Batch` reads.
+
+        Return None for a column that it cannot read.
 
         The result has the dtype that a batch of the column's values has.
 
@@ -145,7 +166,9 @@ class HuggingFaceDataSource:
             places: finds the chunk and the row of each key in the table; remembers its last result.
         """
         if isinstance(column, Text):
-            return _BatchTexts(lambda keys: self._values(name, column, places.of(keys), keys), column, self._length)
+            return _BatchTexts(
+                lambda keys: self._values(name, column, places.of(keys), keys), column, self._length
+            )
         if not isinstance(column, Numbers):
             return None
         dtype = _stacked(column.rows) if column.as_python else column.rows.dtype
@@ -155,7 +178,8 @@ class HuggingFaceDataSource:
     def lengths(self) -> dict[str, Int64s] | None:
         """Lengths of the arrays in each column of arrays without nulls, `{name: int64[rows]}`.
 
-        None if the format is not "numpy", if `datasets` reads the rows, or if there are no rows or no such column.
+        None if the format is not "numpy", if `datasets` reads the rows, or if there are no rows or
+        no such column.
         """
         if self._as_python or not self._reads_table or not self._length:
             return None
@@ -181,16 +205,18 @@ class HuggingFaceDataSource:
 
     @property
     def arrow_schema(self) -> Any:
-        """Arrow schema with which `headrace.convert` writes the rows; None if `datasets` reads the rows.
+        """Arrow schema with which `headrace.convert` writes rows; None if `datasets` reads them.
 
-        A float16 column becomes float32. `Array2D` columns and lists of fixed size become lists. Columns that no Arrow type for
-        files can hold are left out.
+        A float16 column becomes float32. `Array2D` columns and lists of fixed size become lists.
+        Columns that no Arrow type for files can hold are left out.
         """
         import pyarrow
 
         if not self._reads_table:
             return None
-        fields = [self.dataset.data.table.schema.field(name) for name in self.dataset.format["columns"]]
+        fields = [
+            self.dataset.data.table.schema.field(name) for name in self.dataset.format["columns"]
+        ]
         kept = [(field, _kept_type(field.type)) for field in fields]
         return pyarrow.schema([field.with_type(kind) for field, kind in kept if kind is not None])
 
@@ -201,20 +227,31 @@ class HuggingFaceDataSource:
     @cached_property
     def _reads_table(self) -> bool:
         """True if this module reads the rows from the table; False if `datasets` reads them."""
-        form, decoded = self.dataset.format, getattr(self.dataset.features, "_column_requires_decoding", None)
+        form, decoded = (
+            self.dataset.format,
+            getattr(self.dataset.features, "_column_requires_decoding", None),
+        )
         known = form["type"] in (None, "python", "numpy") and not form["format_kwargs"]
         whole = not form["output_all_columns"] or form["columns"] == self.dataset.column_names
-        return bool(known and whole and decoded is not None and not any(map(decoded.get, form["columns"])))
+        return bool(
+            known and whole and decoded is not None and not any(map(decoded.get, form["columns"]))
+        )
 
     @cached_property
     def _batches(self) -> list[Any]:
-        """Record batches of the table that are not empty. In each of them, a column is one piece of memory."""
+        """Record batches of the table that are not empty.
+
+        In each of them, a column is one piece of memory.
+        """
         return [batch for batch in self.dataset.data.table.to_batches() if len(batch)]
 
     @cached_property
     def _columns(self) -> dict[str, TableColumn]:
         names = self.dataset.format["columns"]
-        return {name: table_column([part.column(name) for part in self._batches], self._as_python) for name in names}
+        return {
+            name: table_column([part.column(name) for part in self._batches], self._as_python)
+            for name in names
+        }
 
     @cached_property
     def _finder(self) -> Finder:
@@ -222,10 +259,13 @@ class HuggingFaceDataSource:
 
     @cached_property
     def _selected(self) -> tuple[Finder, PieceRows] | None:
-        """Two objects that find the table's row of each record: a `Finder`, and the row numbers; None if not needed.
+        """Two objects that find the table's row of each record; None if not needed.
 
-        `datasets` stores these row numbers, in chunks, for a dataset that was shuffled or from which rows were
-        selected. The `Finder` finds the chunk of a record; the `PieceRows` reads the row number in it.
+        They are a `Finder`, and the row numbers.
+
+        `datasets` stores these row numbers, in chunks, for a dataset that was shuffled or from
+        which rows were selected. The `Finder` finds the chunk of a record; the `PieceRows` reads
+        the row number in it.
         """
         table = self.dataset._indices
         if table is None:
@@ -248,7 +288,9 @@ class HuggingFaceDataSource:
         """
         assert self._selected is not None, "its rows are those of the table"
         finder, rows = self._selected
-        return check_keys(rows.take(finder.places(keys)), self.dataset.data.num_rows, "HuggingFaceDataSource")
+        return check_keys(
+            rows.take(finder.places(keys)), self.dataset.data.num_rows, "HuggingFaceDataSource"
+        )
 
     def __reduce__(self) -> tuple[Any, tuple[Any]]:
         return _with_columns, (self.dataset,)
@@ -258,7 +300,10 @@ class HuggingFaceDataSource:
 
 
 def _with_columns(dataset: Any) -> HuggingFaceDataSource:
-    """Return a source of `dataset`, and read its table's structure now, not at the first read. Called by unpickling."""
+    """Return a source of `dataset`, and read its table's structure now, not at the first read.
+
+    Called by unpickling.
+    """
     own = HuggingFaceDataSource(dataset)
     if own._reads_table:  # takes a second for 10,000 chunks, and workers are forked after that
         own._columns  # noqa: B018  a cached property
@@ -266,14 +311,16 @@ def _with_columns(dataset: Any) -> HuggingFaceDataSource:
 
 
 def _kept_type(kind: Any) -> Any:
-    """Return the Arrow type with which values of an Arrow type are written to files, or None if there is none.
+    """Return the Arrow type with which an Arrow type is written to files; None without one.
 
     Lists of fixed size become lists: not all readers return their nulls.
     """
     import pyarrow as pa
 
     types = pa.types
-    if isinstance(kind, pa.BaseExtensionType):  # of `datasets` are arrays of several dimensions, which lie in lists
+    if isinstance(
+        kind, pa.BaseExtensionType
+    ):  # of `datasets` are arrays of several dimensions, which lie in lists
         return _kept_type(kind.storage_type) if hasattr(kind, "storage_dtype") else None
     if types.is_float16(kind):
         return pa.float32()
@@ -293,7 +340,9 @@ def _kept_type(kind: Any) -> Any:
 
 
 class _BatchColumn:
-    """Column of numbers, with the part of an array's interface that `Batch` uses: dtype, shape, `take` by keys.
+    """Column of numbers, with the part of an array's interface that `Batch` uses.
+
+    It has dtype, shape, and `take` by keys.
 
     Args:
         rows: rows of the table's column.
@@ -302,7 +351,9 @@ class _BatchColumn:
         places: finds the places of keys in the table.
     """
 
-    def __init__(self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: LastResult[Places]) -> None:
+    def __init__(
+        self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: LastResult[Places]
+    ) -> None:
         self._rows = rows
         self._places = places
         self.dtype = np.dtype(dtype)
@@ -313,7 +364,10 @@ class _BatchColumn:
         return int(self.shape[0])
 
     def take(self, keys: Int64s, axis: Literal[0], out: Array, mode: Literal["clip"]) -> None:
-        """Copy the rows of `keys` into `out`, like `np.ndarray.take`; `axis` and `mode` are always 0 and "clip"."""
+        """Copy the rows of `keys` into `out`, like `np.ndarray.take`.
+
+        `axis` and `mode` are always 0 and "clip".
+        """
         self._rows.take_into(self._places.of(keys), out)
 
 
@@ -338,14 +392,16 @@ class _BatchTexts:
         return self.shape[0]
 
     def rows_of(self, keys: Int64s) -> tuple[Array, Int64s]:
-        """Return the values of `keys` as an array of objects, and the position of each in it, `0, 1, …`."""
+        """Return the values of `keys` as an array of objects, and their positions, `0, 1, …`."""
         values = np.empty(len(keys), object)
         values[:] = self._values(keys)
         return values, np.arange(len(keys))
 
 
 def _stacked(rows: PieceRows) -> npt.DTypeLike | None:
-    """Return the dtype of an array made of a column's values as Python numbers; None if it depends on the values.
+    """Return the dtype of an array made of a column's values as Python numbers.
+
+    Return None if it depends on the values.
 
     Args:
         rows: rows of the column. For lists, and for uint64, the result is None.

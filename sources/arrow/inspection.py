@@ -22,8 +22,8 @@ _SIGNATURE_BYTES = 28
 """Length of the signature after a footer that can be read, of a file with encrypted columns."""
 
 _REMEDY = (
-    "Pass schema= (a pyarrow.schema) with the columns and types to read; or columns= with names that have the same type in "
-    "all files; or make one source for each schema."
+    "Pass schema= (a pyarrow.schema) with the columns and types to read; or columns= with names "
+    "that have the same type in all files; or make one source for each schema."
 )
 
 
@@ -35,26 +35,36 @@ def inspect_file(filesystem: Any, path: str) -> Inspected:
         path: path of the file.
 
     Raises:
-        SourceError: the file is missing, empty, cut off, encrypted or not Parquet; or has integers of 128 bits, or several
-            columns, or fields of one struct, of one name.
+        SourceError: the file is missing, empty, cut off, encrypted or not Parquet; or has integers
+            of 128 bits, or several columns, or fields of one struct, of one name.
     """
     magic = b""
     try:
         with open_handle(filesystem, path) as handle:
             stamp = stamp_of_open(filesystem, path, handle)
             if not stamp.size:
-                raise SourceError(f"{shorten(path)}: the file is empty (0 bytes). Remove the file, or write it again.")
+                raise SourceError(
+                    f"{shorten(path)}: the file is empty (0 bytes). Remove the file, or write it "
+                    "again."
+                )
             magic = handle.read_at(8, stamp.size - 8) if stamp.size >= 8 else b""
             file = parquet_library().ParquetFile(handle)
-            counts = tuple(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))
+            counts = tuple(
+                file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)
+            )
             schema = file.schema_arrow.remove_metadata()
             _check_names(schema, path)
             # The file ends in the footer, its length, and PAR1.
             length = int.from_bytes(magic[:4], "little")
-            # pyarrow ends the process if the place of an encrypted column is asked for, as is done for stores.
-            if length - file.metadata.serialized_size == _SIGNATURE_BYTES and isinstance(filesystem, StoreFiles):
+            # pyarrow ends the process if the place of an encrypted column is asked for, as is done
+            # for stores.
+            if length - file.metadata.serialized_size == _SIGNATURE_BYTES and isinstance(
+                filesystem, StoreFiles
+            ):
                 raise encrypted(path)
-            footer = hashlib.sha256(handle.read_at(length, stamp.size - 8 - length)).hexdigest()[:16]
+            footer = hashlib.sha256(handle.read_at(length, stamp.size - 8 - length)).hexdigest()[
+                :16
+            ]
             return ParquetPart(path, stamp, counts, footer), schema
     except SourceError:
         raise
@@ -68,12 +78,13 @@ def inspect_file(filesystem: Any, path: str) -> Inspected:
             ) from error
         if "more than 64 bits" in str(error):
             raise SourceError(
-                f"{shorten(path)} has integers of 128 bits, which pyarrow cannot read. Write them as 64 bits, decimals or "
-                "texts, such as frame.with_columns(polars.col(name).cast(polars.String)).write_parquet(path)."
+                f"{shorten(path)} has integers of 128 bits, which pyarrow cannot read. Write them "
+                "as 64 bits, decimals or texts, such as "
+                "frame.with_columns(polars.col(name).cast(polars.String)).write_parquet(path)."
             ) from error
         raise SourceError(
-            f"{shorten(path)} is not a Parquet file, or is cut off or damaged: {shorten(error)}. Pass a Parquet file, or write "
-            "it again."
+            f"{shorten(path)} is not a Parquet file, or is cut off or damaged: {shorten(error)}. "
+            "Pass a Parquet file, or write it again."
         ) from error
 
 
@@ -84,8 +95,10 @@ def encrypted(path: str) -> SourceError:
         path: path of the file.
     """
     return SourceError(
-        f"{shorten(path)} is encrypted, or some of its columns are, and ParquetDataSource has no keys. Write a copy that is "
-        "not encrypted: pyarrow.parquet.write_table(pyarrow.parquet.read_table(path, decryption_properties=…), copy)."
+        f"{shorten(path)} is encrypted, or some of its columns are, and ParquetDataSource has no "
+        "keys. Write a copy that is not encrypted: "
+        "pyarrow.parquet.write_table(pyarrow.parquet.read_table(path, decryption_properties=…), "
+        "copy)."
     )
 
 
@@ -99,7 +112,10 @@ def reading_error(path: str, what: str, error: BaseException) -> SourceError:
     """
     if "decrypt" in str(error):
         return encrypted(path)
-    return SourceError(f"{shorten(path)}: {what} cannot be read: {shorten(error)}. Check the file, or write it again.")
+    return SourceError(
+        f"{shorten(path)}: {what} cannot be read: {shorten(error)}. Check the file, or write it "
+        "again."
+    )
 
 
 def schema_of_file(path: str) -> Any:
@@ -124,8 +140,8 @@ def _check_names(fields: Iterable[Any], path: str) -> None:
     if len(set(names)) < len(names):
         twice = first_few(sorted(short_repr(name) for name in set(names) if names.count(name) > 1))
         raise SourceError(
-            f"{shorten(path)}: several columns, or fields of one struct, have the same name, {twice}. Write the file with a "
-            "different name for each."
+            f"{shorten(path)}: several columns, or fields of one struct, have the same name, "
+            f"{twice}. Write the file with a different name for each."
         )
     for field in fields:
         _check_names([field.type.field(number) for number in range(field.type.num_fields)], path)
@@ -144,14 +160,16 @@ def checked_schema(schema: Any) -> Any:
         return None
     if not isinstance(schema, pa.Schema):
         raise TypeError(
-            f"schema= is {a_kind_of(schema)}. Pass a pyarrow.schema, such as pyarrow.schema([('x', 'int64')])."
+            f"schema= is {a_kind_of(schema)}. Pass a pyarrow.schema, such as pyarrow.schema([('x', "
+            "'int64')])."
         )
     if not schema.names:
         raise ValueError("schema= has no fields. Pass a schema with at least one field.")
     twice = sorted({short_repr(name) for name in schema.names if schema.names.count(name) > 1})
     if twice:
         raise ValueError(
-            f"schema= has several fields of the name {first_few(twice)}. Pass a schema with each name once."
+            f"schema= has several fields of the name {first_few(twice)}. Pass a schema with each "
+            "name once."
         )
     return schema.remove_metadata()
 
@@ -168,9 +186,10 @@ def record_columns(
         top: folder below which names of folders are fields; None: they are not.
 
     Raises:
-        SourceError: the files have different columns, or a column cannot be converted to its type in `schema`.
-        ValueError: `columns` is empty; a name in `columns` is not a column of `schema` (of the files without `schema`); or no
-            name in `schema` is a column of the files.
+        SourceError: the files have different columns, or a column cannot be converted to its type
+            in `schema`.
+        ValueError: `columns` is empty; a name in `columns` is not a column of `schema` (of the
+            files without `schema`); or no name in `schema` is a column of the files.
     """
     folders = {} if top is None else types_of([values_in(file.path, top) for file, _ in files])
     if schema is not None:
@@ -181,7 +200,10 @@ def record_columns(
         _check_any_there(files, schema, folders)
         return RecordColumns(names, types, frozenset(folders), top or ""), tuple(schema.names)
     first, first_schema = files[0]
-    everything = *first_schema.names, *(name for name in folders if first_schema.get_field_index(name) < 0)
+    everything = (
+        *first_schema.names,
+        *(name for name in folders if first_schema.get_field_index(name) < 0),
+    )
     names = _chosen(columns, everything, shorten(first.path))
     folders = {name: _own_type(files, name, kind) for name, kind in folders.items()}
     in_files = tuple(name for name in names if name not in folders)
@@ -190,23 +212,30 @@ def record_columns(
 
 
 def _own_type(files: Sequence[Inspected], name: str, kind: Any) -> Any:
-    """Return the type of a field that folders name: that of a column of this name in the first file that has one.
+    """Return the type of a field that folders name.
+
+    It is that of a column of this name in the first file that has one.
 
     Args:
         files: facts and schema of each file.
         name: name of the field.
         kind: type of the field if no file has such a column.
     """
-    return next((schema.field(name).type for _, schema in files if schema.get_field_index(name) >= 0), kind)
+    return next(
+        (schema.field(name).type for _, schema in files if schema.get_field_index(name) >= 0), kind
+    )
 
 
-def check_convertible(files: Sequence[Inspected], types: dict[str, Any], folders: frozenset[str]) -> None:
+def check_convertible(
+    files: Sequence[Inspected], types: dict[str, Any], folders: frozenset[str]
+) -> None:
     """Raise SourceError if a column of a file cannot be converted to its type in the user's schema.
 
     Args:
         files: facts and schema of each file.
         types: type of each column of the user's schema.
-        folders: names of the columns that folders name. Columns of these names in files are checked when they are read.
+        folders: names of the columns that folders name. Columns of these names in files are checked
+            when they are read.
     """
     seen = None
     for file, own in files:
@@ -216,17 +245,19 @@ def check_convertible(files: Sequence[Inspected], types: dict[str, Any], folders
         for name in (name for name in types if name in own.names and name not in folders):
             if not can_cast(own.field(name).type, types[name]):
                 raise SourceError(
-                    f"{shorten(file.path)}: column {short_repr(name)} is {shorten(own.field(name).type, 80)}, which cannot "
-                    f"be converted to {shorten(types[name], 80)}. Pass schema= with another type of this column, or "
-                    "without this column."
+                    f"{shorten(file.path)}: column {short_repr(name)} is "
+                    f"{shorten(own.field(name).type, 80)}, which cannot be converted to "
+                    f"{shorten(types[name], 80)}. Pass schema= with another type of this column, "
+                    "or without this column."
                 )
 
 
 def _check_any_there(files: Sequence[Inspected], schema: Any, folders: dict[str, Any]) -> None:
     if not folders and not any(set(schema.names) & set(own.names) for _, own in files):
         raise ValueError(
-            f"schema= has the columns {first_few(list(map(short_repr, schema.names)))}, and no file has any of them. Name "
-            f"some of the columns of {shorten(files[0][0].path)}: {first_few(files[0][1].names, 8)}."
+            f"schema= has the columns {first_few(list(map(short_repr, schema.names)))}, and no "
+            f"file has any of them. Name some of the columns of {shorten(files[0][0].path)}: "
+            f"{first_few(files[0][1].names, 8)}."
         )
 
 
@@ -235,7 +266,8 @@ def _common_types(
 ) -> dict[str, Any]:
     """Return the types of the columns that must be converted in some file. Mostly there are none.
 
-    The order of columns, whether they may contain nulls, and types that give equal values may differ.
+    The order of columns, whether they may contain nulls, and types that give equal values may
+    differ.
 
     Args:
         files: facts and schema of each file.
@@ -243,11 +275,13 @@ def _common_types(
         ignored: further columns that a file may have. None: it may have any.
 
     Raises:
-        SourceError: the columns of a file differ from those of the files before it. The message names columns that differ, and
-            both files.
+        SourceError: the columns of a file differ from those of the files before it. The message
+            names columns that differ, and both files.
     """
     first, schema = files[0]
-    types = {name: (schema.field(name).type, first.path) for name in columns if name in schema.names}
+    types = {
+        name: (schema.field(name).type, first.path) for name in columns if name in schema.names
+    }
     seen, converted = schema, set()
     for file, own in files[1:]:
         if own.equals(seen):
@@ -259,8 +293,8 @@ def _common_types(
             common = common_type(kind, held)
             if common is None:
                 raise SourceError(
-                    f"{shorten(file.path)} has other columns than {shorten(path)}: {short_repr(name)} is "
-                    f"{shorten(held, 80)}, not {shorten(kind, 80)}. {_REMEDY}"
+                    f"{shorten(file.path)} has other columns than {shorten(path)}: "
+                    f"{short_repr(name)} is {shorten(held, 80)}, not {shorten(kind, 80)}. {_REMEDY}"
                 )
             if common is not kind:
                 types[name] = common, file.path
@@ -275,17 +309,22 @@ def _check_same_names(
     there = set(own.names)
     difference = [f"{short_repr(name)} is missing" for name in columns if name not in there]
     if ignored is not None:
-        difference += [f"{short_repr(name)} is new" for name in own.names if name not in {*columns, *ignored}]
+        difference += [
+            f"{short_repr(name)} is new" for name in own.names if name not in {*columns, *ignored}
+        ]
     if difference:
         raise SourceError(
-            f"{shorten(path)} has other columns than {shorten(first)}: {first_few(difference)}. {_REMEDY}"
+            f"{shorten(path)} has other columns than {shorten(first)}: {first_few(difference)}. "
+            f"{_REMEDY}"
         )
 
 
 def check_same_records(
     first: Inspected, other: Inspected, columns: Sequence[str] | None, schema: Any, top: str | None
 ) -> None:
-    """Raise SourceError if a file cannot be added to a growing source without a change of the records before it.
+    """Raise SourceError if a file cannot be added to a growing source.
+
+    That is so if it would change the records before it.
 
     Args:
         first: the first file of the source.
@@ -302,14 +341,17 @@ def check_same_records(
     after, _ = record_columns([first, other], columns, None, top)
     for name, kind in after.types.items():
         known = (
-            [before.types[name]] if name in before.types else [field.type for field in first[1] if field.name == name]
+            [before.types[name]]
+            if name in before.types
+            else [field.type for field in first[1] if field.name == name]
         )
         if known and (values_of(kind) == values_of(known[0]) or str(known[0]) == "null"):
             continue
         was = shorten(known[0], 80) if known else "missing"
         raise SourceError(
-            f"{shorten(other[0].path)}: {short_repr(name)} would become {shorten(kind, 80)}, but it is {was} in "
-            f"{shorten(first[0].path)}, and records of a growing source must not change. {_REMEDY}"
+            f"{shorten(other[0].path)}: {short_repr(name)} would become {shorten(kind, 80)}, but "
+            f"it is {was} in {shorten(first[0].path)}, and records of a growing source must not "
+            f"change. {_REMEDY}"
         )
 
 
@@ -318,7 +360,9 @@ def _chosen(columns: Sequence[str] | None, names: Sequence[str], whose: str) -> 
         return tuple(names)
     chosen = (columns,) if isinstance(columns, str) else tuple(columns)
     if not chosen:
-        raise ValueError(f"columns=[] is empty. Name at least one column of {whose}: {first_few(names, 8)}.")
+        raise ValueError(
+            f"columns=[] is empty. Name at least one column of {whose}: {first_few(names, 8)}."
+        )
     unknown = [name for name in chosen if name not in names]
     if unknown:
         raise ValueError(

@@ -34,15 +34,17 @@ _ROW_NUMBER = "_rowoffset"
 class LanceSource:
     """Rows of one version of a Lance table. Thread-safe, picklable.
 
-    A record is a dict of column name to value. Values have the types that `ParquetDataSource` documents. The version is fixed
-    when the source is made, so rows that writers add later are not read.
+    A record is a dict of column name to value. Values have the types that `ParquetDataSource`
+    documents. The version is fixed when the source is made, so rows that writers add later are not
+    read.
 
     Args:
         uri: a folder, or another URI that Lance accepts, such as `s3://…`.
         columns: names of the columns to read, in this order. Default: all. Others are not read.
-        filter: a condition in Lance's SQL, such as `"split = 'train' and length > 10"`. The rows that satisfy it are the
-            records, in the order of the table. Lance evaluates it in the constructor, and again in `lengths_by`. It
-            takes 8 bytes of memory per selected row. None (default): all rows.
+        filter: a condition in Lance's SQL, such as `"split = 'train' and length > 10"`. The rows
+            that satisfy it are the records, in the order of the table. Lance evaluates it in the
+            constructor, and again in `lengths_by`. It takes 8 bytes of memory per selected row.
+            None (default): all rows.
         version: version or tag of the table. Default: the newest.
         storage_options: options that are passed to Lance, for tables in stores.
 
@@ -55,7 +57,8 @@ class LanceSource:
         MissingExtraError: Lance is not installed.
 
     Example (needs a table):
-        `LanceSource("train.lance", columns=["image", "label"], filter="label < 10")[0]` is a dict with these two keys.
+        `LanceSource("train.lance", columns=["image", "label"], filter="label < 10")[0]` is a dict
+        with these two keys.
     """
 
     _table: Any
@@ -84,11 +87,12 @@ class LanceSource:
             table_and_version = f"{shorten(self._uri)}, version {self._version},"
             if filter is None:
                 raise NoRecordsError(
-                    f"{table_and_version} has no rows. Pass another version=, or write rows to the table."
+                    f"{table_and_version} has no rows. Pass another version=, or write rows to the "
+                    "table."
                 )
             raise NoRecordsError(
-                f"{table_and_version} has no row for which filter={short_repr(filter)} is true. Pass another filter= or "
-                "version=."
+                f"{table_and_version} has no row for which filter={short_repr(filter)} is true. "
+                "Pass another filter= or version=."
             )
 
     def _prepare(self) -> None:
@@ -107,7 +111,8 @@ class LanceSource:
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: the table cannot be read; or this process was forked from one that had made or read the source.
+            SourceError: the table cannot be read; or this process was forked from one that had made
+                or read the source.
         """
         return self._read(check_keys(keys, self._count, "LanceSource"))
 
@@ -119,7 +124,9 @@ class LanceSource:
         except SourceError:  # the table cannot be opened again
             raise
         except (OSError, ValueError, RuntimeError) as error:
-            self._refuse(f"record key {keys[0]}, or one that was read with it, cannot be read", error)
+            self._refuse(
+                f"record key {keys[0]}, or one that was read with it, cannot be read", error
+            )
         return DecodedRows(taken, self._form_of(taken)).rows(list(range(len(keys))))
 
     def _numbers(self, keys: Int64s) -> Int64s:
@@ -127,7 +134,9 @@ class LanceSource:
 
     def _form_of(self, taken: Any) -> Form:
         if self._form is None:
-            self._form = Form(self._columns, [taken.schema.field(name).type for name in self._columns])
+            self._form = Form(
+                self._columns, [taken.schema.field(name).type for name in self._columns]
+            )
         return self._form
 
     def _open(self) -> Any:
@@ -151,15 +160,15 @@ class LanceSource:
             with_version = "" if version is None else f" with version {short_repr(version)}"
             if "not found" in str(error):
                 raise SourceNotFoundError(
-                    f"{shorten(self._uri)}: there is no Lance table{with_version}: {_plain(error)}. Check the path, version= "
-                    "and storage_options=."
+                    f"{shorten(self._uri)}: there is no Lance table{with_version}: "
+                    f"{_plain(error)}. Check the path, version= and storage_options=."
                 ) from error
             self._refuse(f"the Lance table{with_version} cannot be opened", error)
 
     def _refuse(self, what: str, error: Exception) -> NoReturn:
         raise SourceError(
-            f"{shorten(self._uri)}: {what}: {_plain(error)}. Check the path, filter=, version= and storage_options=, or "
-            "write the table again."
+            f"{shorten(self._uri)}: {what}: {_plain(error)}. Check the path, filter=, version= and "
+            "storage_options=, or write the table again."
         ) from error
 
     def _let_through(self, table: Any, condition: str) -> Int64s:
@@ -171,24 +180,42 @@ class LanceSource:
         return numbers
 
     def _digest(self, table: Any) -> str:
-        """Return a digest of the files and deleted rows of a table's version, of the columns, and of the filter."""
+        """Return a digest of a table's version, of the columns, and of the filter.
+
+        The version has files and deleted rows.
+        """
         fragments = [
-            (part.fragment_id, part.physical_rows, part.num_deletions, [file.path for file in part.metadata.files])
+            (
+                part.fragment_id,
+                part.physical_rows,
+                part.num_deletions,
+                [file.path for file in part.metadata.files],
+            )
             for part in table.get_fragments()
         ]
         return hex_digest(repr((self._columns, self._filter, fragments)))
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of records, and a digest of the table's files, columns and filter. It does not depend on the folder."""
+        """Number of records, and a digest of the table's files, columns and filter.
+
+        It does not depend on the folder.
+        """
         return {"kind": "LanceSource", "records": self._count, "files": self._identity}
 
     @property
     def facts(self) -> SourceFacts:
-        return SourceFacts(array_keys=True, checks_keys=True, lengths_by=self.lengths_by, file_place=self.file_place)
+        return SourceFacts(
+            array_keys=True,
+            checks_keys=True,
+            lengths_by=self.lengths_by,
+            file_place=self.file_place,
+        )
 
     def file_place(self, key: int) -> FilePlace:
-        number = int(self._numbers(np.array([check_key(key, self._count, "LanceSource")], np.int64))[0])
+        number = int(
+            self._numbers(np.array([check_key(key, self._count, "LanceSource")], np.int64))[0]
+        )
         return FilePlace(self._uri, number, f"version {self._version}")
 
     def lengths_by(self, name: str) -> Int64s:
@@ -229,7 +256,10 @@ class LanceSource:
 
 
 def _plain(error: Exception) -> str:
-    """Return the message of an error of Lance, shortened, without the line of Lance's own code that raised it."""
+    """Return the message of an error of Lance, shortened.
+
+    It leaves out the line of Lance's own code that raised it.
+    """
     return shorten(str(error).partition(", /")[0]).rstrip(".")
 
 
@@ -239,10 +269,13 @@ def _chosen(columns: Sequence[str] | None, names: Sequence[str], uri: str) -> tu
     chosen = (columns,) if isinstance(columns, str) else tuple(columns)
     unknown = [name for name in chosen if name not in names]
     if not chosen:
-        raise ValueError(f"columns=[] is empty. Name at least one column of {shorten(uri)}: {first_few(names, 8)}.")
+        raise ValueError(
+            f"columns=[] is empty. Name at least one column of {shorten(uri)}: "
+            f"{first_few(names, 8)}."
+        )
     if unknown:
         raise ValueError(
-            f"{shorten(uri)} has no column {first_few(list(map(short_repr, unknown)))}. Name some of its "
-            f"columns: {first_few(names, 8)}."
+            f"{shorten(uri)} has no column {first_few(list(map(short_repr, unknown)))}. Name some "
+            f"of its columns: {first_few(names, 8)}."
         )
     return chosen

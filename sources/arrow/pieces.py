@@ -34,7 +34,9 @@ class Places:
 
 
 class Finder:
-    """Find the places of rows that are numbered over several pieces: `places(int64[n])` returns `Places`.
+    """Find the places of rows that are numbered over several pieces.
+
+    `places(int64[n])` returns `Places`.
 
     Args:
         lengths: number of rows in each piece.
@@ -55,10 +57,12 @@ class Finder:
 def joined_view(pieces: Sequence[Array]) -> tuple[Array, Int64s]:
     """Return an array that contains all pieces, and the index of each piece's first item in it.
 
-    Nothing is copied, unless a piece is not aligned. The array must not be changed, nor may items between pieces be read.
+    Nothing is copied, unless a piece is not aligned. The array must not be changed, nor may items
+    between pieces be read.
 
     Args:
-        pieces: C-contiguous arrays `[items]` of one dtype, at least one. The result keeps them alive.
+        pieces: C-contiguous arrays `[items]` of one dtype, at least one. The result keeps them
+            alive.
 
     >>> whole = np.arange(10)
     >>> items, starts = joined_view([whole[6:9], whole[2:4]])
@@ -77,7 +81,9 @@ def joined_view(pieces: Sequence[Array]) -> tuple[Array, Int64s]:
 
 
 class _Range:
-    """Range of memory addresses, which `np.asarray` converts to an array. It keeps the pieces in it alive.
+    """Range of memory addresses, which `np.asarray` converts to an array.
+
+    It keeps the pieces in it alive.
 
     Args:
         first: address of the first byte.
@@ -124,18 +130,27 @@ class PieceRows:
         return rows.reshape(len(at), *self.shape)
 
     def take_into(self, places: Places, out: Array) -> None:
-        """Copy the rows at these places into `out`, `[places, *shape]`, whose dtype must be able to hold all values."""
+        """Copy the rows at these places into `out`, `[places, *shape]`.
+
+        Its dtype must be able to hold all values.
+        """
         if self.shape or out.dtype != self.dtype:
             out[...] = self.take(places)
         else:
             at = self._starts[places.pieces] + places.rows
-            self._items.take(at, 0, out, "clip")  # the places are rows that exist: "clip" only spares a buffer
+            self._items.take(
+                at, 0, out, "clip"
+            )  # the places are rows that exist: "clip" only spares a buffer
 
     def _windows(self) -> Array:
-        """Return a view `[n, size]` of all items, where `size` is the number of items in a row: row i begins at item i.
+        """Return a view `[n, size]` of all items: row i begins at item i.
+
+        `size` is the number of items in a row.
 
         The rows of this view overlap; only some of them are rows of the data.
         """
         count = max(len(self._items) - self._size + 1, 0)
         steps = (self.dtype.itemsize, self.dtype.itemsize)
-        return np.lib.stride_tricks.as_strided(self._items, (count, self._size), steps, writeable=False)
+        return np.lib.stride_tricks.as_strided(
+            self._items, (count, self._size), steps, writeable=False
+        )

@@ -1,8 +1,8 @@
 """Columns of the records, and what the table of a row group needs to have them.
 
-In: the decoded columns of one file. Out: a table with the columns of the records, of their types. Columns that the file
-lacks are null, and fields that folders name are the same in all rows. If the file has a column of such a name, too, it
-must have the same value.
+In: the decoded columns of one file. Out: a table with the columns of the records, of their types.
+Columns that the file lacks are null, and fields that folders name are the same in all rows. If the
+file has a column of such a name, too, it must have the same value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class RecordColumns:
 
     Attributes:
         names: their names, in order.
-        types: type of a column, a `pyarrow.DataType`, where it may differ from the column's type in a file.
+        types: type of a column, a `pyarrow.DataType`, where it may differ from the column's type in
+            a file.
         folders: names of the columns whose values are names of folders.
         top: folder below which names of folders are fields.
     """
@@ -55,16 +56,24 @@ class FileColumns:
     def __init__(self, wanted: RecordColumns, schema: Any, path: str) -> None:
         self._path = path
         texts = values_in(path, wanted.top) if wanted.folders else {}
-        own = [name for name in wanted.names if name in schema.names and name not in wanted.folders & texts.keys()]
+        own = [
+            name
+            for name in wanted.names
+            if name in schema.names and name not in wanted.folders & texts.keys()
+        ]
         twice = [name for name in wanted.names if name in schema.names and name not in own]
         self.own = (*own, *twice)
         """Names of the columns that are read from the file."""
         self.asked = None if schema.names == [*self.own] else [*self.own]
-        """The same as a list, as pyarrow takes it; None for all columns of the file, in their order."""
-        self._twice = {name: texts[name] for name in twice}  # columns that must have the value that the folder names
+        """The same as a list, for pyarrow; None for all columns of the file, in their order."""
+        self._twice = {
+            name: texts[name] for name in twice
+        }  # columns that must have the value that the folder names
         held = {name: schema.field(name).type for name in own}
         self._constants: dict[str, Any] = {
-            name: self._constant(name, texts.get(name) if name in wanted.folders else None, wanted.types[name])
+            name: self._constant(
+                name, texts.get(name) if name in wanted.folders else None, wanted.types[name]
+            )
             for name in wanted.names
             if name not in held
         }
@@ -74,7 +83,11 @@ class FileColumns:
             if name in wanted.types and values_of(held[name]) != values_of(wanted.types[name])
         }
         self._names = wanted.names
-        types = {**held, **self._casts, **{name: value.type for name, value in self._constants.items()}}
+        types = {
+            **held,
+            **self._casts,
+            **{name: value.type for name, value in self._constants.items()},
+        }
         self.form = Form(wanted.names, [types[name] for name in wanted.names])
 
     def fitted(self, table: Any) -> Any:
@@ -84,7 +97,8 @@ class FileColumns:
             table: table with the columns `asked`.
 
         Raises:
-            SourceError: a value cannot be converted to the column's type, or is another one than the folder names.
+            SourceError: a value cannot be converted to the column's type, or is another one than
+                the folder names.
         """
         if not self._constants and not self._casts:
             return table
@@ -109,9 +123,10 @@ class FileColumns:
             return cast_column(column, self._casts[name])
         except pa.ArrowException as error:
             raise SourceError(
-                f"{shorten(self._path)}: column {short_repr(name)} is {shorten(column.type, 80)}, and not all of its "
-                f"values can be read as {shorten(self._casts[name], 80)}: {shorten(error)}. Pass schema= with a type of "
-                "this column that holds the values of all files."
+                f"{shorten(self._path)}: column {short_repr(name)} is {shorten(column.type, 80)}, "
+                f"and not all of its values can be read as {shorten(self._casts[name], 80)}: "
+                f"{shorten(error)}. Pass schema= with a type of this column that holds the values "
+                "of all files."
             ) from error
 
     def _check_same(self, name: str, text: str | None, column: Any) -> None:
@@ -131,18 +146,21 @@ class FileColumns:
         kind = castable(column.type)
         try:
             value = pa.array([text], pa.string()).cast(kind)
-            same = pc.is_in(cast_column(column, kind), value_set=value)  # nulls are equal here, and so are NaNs
+            same = pc.is_in(
+                cast_column(column, kind), value_set=value
+            )  # nulls are equal here, and so are NaNs
         except pa.ArrowException:  # no value of this type is so named
             same = pa.array([False] * min(len(column), 1))
         if (row := pc.index(same, False).as_py()) >= 0:
             raise SourceError(
-                f"{shorten(self._path)}: the folder {_folder(name, text)} and the column {short_repr(name)} of the file "
-                f"disagree: in a row, the column has {short_repr(column[row].as_py())}. Pass partitioning=None to read the "
-                "column and ignore the names of folders; or write the file without this column."
+                f"{shorten(self._path)}: the folder {_folder(name, text)} and the column "
+                f"{short_repr(name)} of the file disagree: in a row, the column has "
+                f"{short_repr(column[row].as_py())}. Pass partitioning=None to read the column and "
+                "ignore the names of folders; or write the file without this column."
             )
 
     def _constant(self, name: str, text: str | None, kind: Any) -> Any:
-        """Return the value of a column that is the same in all rows of the file, a `pyarrow.Scalar`.
+        """Return the value of a column that is the same in all rows of a file, a `pyarrow.Scalar`.
 
         Args:
             name: name of the column.
@@ -152,12 +170,17 @@ class FileColumns:
         import pyarrow as pa
 
         try:
-            return pa.array([text], pa.string()).cast(kind)[0] if text is not None else pa.nulls(1, kind)[0]
+            return (
+                pa.array([text], pa.string()).cast(kind)[0]
+                if text is not None
+                else pa.nulls(1, kind)[0]
+            )
         except pa.ArrowException as error:
             raise SourceError(
-                f"{shorten(self._path)}: the folder {_folder(name, text)} does not name a value of type "
-                f"{shorten(kind, 80)}, which the column {short_repr(name)} has. Pass schema= with another type of this "
-                "column, or partitioning=None to ignore the names of folders."
+                f"{shorten(self._path)}: the folder {_folder(name, text)} does not name a value of "
+                f"type {shorten(kind, 80)}, which the column {short_repr(name)} has. Pass schema= "
+                "with another type of this column, or partitioning=None to ignore the names of "
+                "folders."
             ) from error
 
 
@@ -166,7 +189,9 @@ def _folder(name: str, text: str | None) -> str:
 
 
 def cast_column(column: Any, kind: Any) -> Any:
-    """Return a pyarrow array or chunked array, converted to a type. Floats may be rounded, or become infinite.
+    """Return a pyarrow array or chunked array, converted to a type.
+
+    Floats may be rounded, or become infinite.
 
     Args:
         column: the array.
@@ -183,7 +208,9 @@ def cast_column(column: Any, kind: Any) -> Any:
         return pa.array(column.to_pylist(), castable(column.type)).cast(kind)
     try:
         return plain(column).cast(kind)
-    except pa.ArrowTypeError:  # older releases cast no structs whose fields differ or are in another order
+    except (
+        pa.ArrowTypeError
+    ):  # older releases cast no structs whose fields differ or are in another order
         if not pa.types.is_nested(kind):
             raise
         return pa.array(column.to_pylist(), kind)
@@ -206,7 +233,9 @@ def can_cast(held: Any, kind: Any) -> bool:
 
 
 def target_types(schema: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Return the types to which the columns of a user's schema are converted: those that give the same values, see `castable`.
+    """Return the types to which the columns of a user's schema are converted.
+
+    They are those that give the same values, see `castable`.
 
     Args:
         schema: the user's `pyarrow.Schema`.

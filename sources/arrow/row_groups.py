@@ -29,7 +29,10 @@ from .files import StoreFile, StoreFiles, chunks_of, is_local, parquet_library
 from .record_columns import FileColumns, RecordColumns
 
 FOOTER_BYTES = 128 * 2**20
-"""Maximum bytes of parsed footers in memory, and of the footers of open files. The last used one always stays."""
+"""Maximum bytes of parsed footers in memory, and of the footers of open files.
+
+The last used one always stays.
+"""
 
 # Measured: 16 MB for a footer of 2.2 MB.
 _PARSED = 7
@@ -46,7 +49,8 @@ class ParquetPart(NamedTuple):
         path: path of the file.
         stamp: its size and modification time.
         group_rows: number of rows in each row group.
-        footer: digest of the footer, which has the places of row groups and statistics of their columns.
+        footer: digest of the footer, which has the places of row groups and statistics of their
+            columns.
     """
 
     path: str
@@ -56,7 +60,9 @@ class ParquetPart(NamedTuple):
 
 
 class RowGroups:
-    """All row groups of all files. `decode(number)` returns the rows of one of them. Thread-safe, safe to fork.
+    """All row groups of all files. `decode(number)` returns the rows of one of them.
+
+    Thread-safe, safe to fork.
 
     Args:
         filesystem: file system of all files.
@@ -64,34 +70,44 @@ class RowGroups:
         files: facts about the files.
     """
 
-    def __init__(self, filesystem: Any, columns: RecordColumns, files: tuple[ParquetPart, ...]) -> None:
+    def __init__(
+        self, filesystem: Any, columns: RecordColumns, files: tuple[ParquetPart, ...]
+    ) -> None:
         self.filesystem, self.columns, self.files = filesystem, columns, files
         self._files = _ParquetFiles(filesystem, columns, files)
         self._ends = np.cumsum([len(file.group_rows) for file in files], dtype=np.int64)
-        # Parsing a footer of 20,000 chunks of columns takes 10 ms, many times as long as decoding a row group.
+        # Parsing a footer of 20,000 chunks of columns takes 10 ms, many times as long as decoding a
+        # row group.
         self._footers = BlockCache(self._files.footer, FOOTER_BYTES)
-        # The pool must not refer to this object: in a reference cycle, the files would stay open after the last use.
+        # The pool must not refer to this object: in a reference cycle, the files would stay open
+        # after the last use.
         opener = functools.partial(_reader, self._files, self._footers)
         self._readers = ReaderPool(opener, None, FOOTER_BYTES, keep_failed=False)
 
-    def __reduce__(self) -> tuple[type[RowGroups], tuple[Any, RecordColumns, tuple[ParquetPart, ...]]]:
+    def __reduce__(
+        self,
+    ) -> tuple[type[RowGroups], tuple[Any, RecordColumns, tuple[ParquetPart, ...]]]:
         return RowGroups, (self.filesystem, self.columns, self.files)
 
     def place(self, number: int) -> tuple[int, int]:
-        """Return the index of the file that contains row group `number`, and the index of the row group in that file."""
+        """Return the index of the file that contains row group `number`, and its index in there."""
         return part_of(number, self._ends)
 
     def decode(self, number: int) -> DecodedRows:
         number, group = self.place(number)
         files = self._files
         lent = (
-            self._readers.lend(number) if is_local(self.filesystem) else closing(_reader(files, self._footers, number))
+            self._readers.lend(number)
+            if is_local(self.filesystem)
+            else closing(_reader(files, self._footers, number))
         )
         with lent as reader, files.unchanged(number, reader.handle):
             return reader.block(group)
 
     def lengths(self, number: int, name: str) -> npt.NDArray[np.int64]:
-        """Return the lengths of the values of a column in a file, `int64[rows]`; see `lengths_of_column`.
+        """Return the lengths of a file's values in a column, `int64[rows]`.
+
+        See `lengths_of_column`.
 
         Args:
             number: index of the file.
@@ -119,16 +135,26 @@ class RowGroups:
         self._readers.close()
 
     def prefetch_groups(self, numbers: Sequence[int]) -> None:
-        """Start to fetch row groups, by their indices over all files, into the cache on disk. Only for files in stores."""
+        """Start to fetch row groups, by their indices over all files, into the cache on disk.
+
+        Only for files in stores.
+        """
         wanted: dict[int, list[int]] = {}
         for file, group in map(self.place, numbers):
             wanted.setdefault(file, []).append(group)
-        in_background([functools.partial(self._prefetch_file, file, groups) for file, groups in wanted.items()])
+        in_background(
+            [
+                functools.partial(self._prefetch_file, file, groups)
+                for file, groups in wanted.items()
+            ]
+        )
 
     def _prefetch_file(self, number: int, groups: Sequence[int]) -> None:
         with suppress(*unreadable()), self._files.opened(number) as handle:
             footer = self._footers.get(number)
-            wanted = [chunks_of(footer.metadata.row_group(group), footer.columns.own) for group in groups]
+            wanted = [
+                chunks_of(footer.metadata.row_group(group), footer.columns.own) for group in groups
+            ]
             handle.prefetch([chunk for chunks in wanted for chunk in chunks])
 
 
@@ -141,12 +167,17 @@ class _ParquetFiles(NamedTuple):
 
     def footer(self, number: int) -> _Footer:
         with self.opened(number) as handle:
-            return _Footer(parquet_library().ParquetFile(handle), self.columns, self.files[number].path)
+            return _Footer(
+                parquet_library().ParquetFile(handle), self.columns, self.files[number].path
+            )
 
     @contextmanager
     def opened(self, number: int) -> Iterator[Any]:
         file = self.files[number]
-        with open_handle(self.filesystem, file.path, file.stamp) as handle, self.unchanged(number, handle):
+        with (
+            open_handle(self.filesystem, file.path, file.stamp) as handle,
+            self.unchanged(number, handle),
+        ):
             yield handle
 
     @contextmanager
@@ -182,7 +213,9 @@ class _Footer:
 
 
 class _TableReader:
-    """Read row groups of an open file as Arrow tables. Each thread that reads it at the same time gets its own `ParquetFile`.
+    """Read row groups of an open file as Arrow tables.
+
+    Each thread that reads it at the same time gets its own `ParquetFile`.
 
     Args:
         handle: the open file.
@@ -195,7 +228,7 @@ class _TableReader:
         self._handle, self._metadata, self._asked, self._path = handle, metadata, asked, path
         self._unused: list[Any] = []
         self._slices: dict[int, int] = {}
-        """For each row group that pyarrow cannot read as a whole: number of rows that it can read at once."""
+        """For each row group that pyarrow cannot read as a whole: the rows it can read at once."""
 
     def table(self, group: int) -> Any:
         """Return a row group as a `pyarrow.Table`.
@@ -232,18 +265,22 @@ class _TableReader:
         while True:
             file = self._file()
             try:
-                slices = file.iter_batches(at_once, row_groups=[group], columns=self._asked, use_threads=False)
+                slices = file.iter_batches(
+                    at_once, row_groups=[group], columns=self._asked, use_threads=False
+                )
                 table = pa.Table.from_batches(list(slices))
             except NotImplementedError as error:
                 if _TOO_LARGE not in str(error):
                     raise SourceError(
-                        f"{shorten(self._path)}: row group {group} cannot be read: {shorten(error)}. Leave the column out "
-                        "with columns=, or write the file again."
+                        f"{shorten(self._path)}: row group {group} cannot be read: "
+                        f"{shorten(error)}. Leave the column out with columns=, or write the file "
+                        "again."
                     ) from error
                 if at_once == 1:
                     raise SourceError(
-                        f"{shorten(self._path)}: a row of row group {group} has more than 2 GiB, or 2^31 items, in one column, "
-                        f"which pyarrow cannot read: {shorten(error)}. Leave the column out with columns=, or write less into "
+                        f"{shorten(self._path)}: a row of row group {group} has more than 2 GiB, "
+                        "or 2^31 items, in one column, which pyarrow cannot read: "
+                        f"{shorten(error)}. Leave the column out with columns=, or write less into "
                         "one row."
                     ) from error
                 at_once = max(1, at_once // 4)
@@ -255,8 +292,11 @@ class _TableReader:
     def _file(self) -> Any:
         with suppress(IndexError):  # another thread may have been faster
             return self._unused.pop()
-        # Without threads: the loader has its own, and worker processes besides. Nothing is kept of a row group that was read.
-        return parquet_library().ParquetFile(self._handle, metadata=self._metadata, pre_buffer=False)
+        # Without threads: the loader has its own, and worker processes besides. Nothing is kept of
+        # a row group that was read.
+        return parquet_library().ParquetFile(
+            self._handle, metadata=self._metadata, pre_buffer=False
+        )
 
 
 class _Reader:
@@ -290,7 +330,10 @@ def _reader(files: _ParquetFiles, footers: BlockCache[_Footer], number: int) -> 
 
 
 def unreadable() -> tuple[type[BaseException], ...]:
-    """Return the exceptions that mean unreadable files or values, such as invalid UTF-8 or dates out of range."""
+    """Return the exceptions that mean unreadable files or values.
+
+    Such values are, for example, invalid UTF-8 or dates out of range.
+    """
     import pyarrow
 
     return (pyarrow.ArrowException, OSError, UnicodeError, OverflowError)
@@ -302,13 +345,18 @@ def open_handle(filesystem: Any, path: str, known: Stamp | None = None) -> Any:
     Args:
         filesystem: file system of the file.
         path: path of the file.
-        known: expected stamp (size and modification time) of a file in a store; None: any. Not used for other files.
+        known: expected stamp (size and modification time) of a file in a store; None: any. Not used
+            for other files.
 
     Raises:
         SourceError: a file in a store cannot be opened, or has another stamp.
         OSError: another file cannot be opened.
     """
-    return filesystem.open(path, known) if isinstance(filesystem, StoreFiles) else filesystem.open_input_file(path)
+    return (
+        filesystem.open(path, known)
+        if isinstance(filesystem, StoreFiles)
+        else filesystem.open_input_file(path)
+    )
 
 
 def stamp_of_open(filesystem: Any, path: str, handle: Any) -> Stamp:

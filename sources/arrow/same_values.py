@@ -16,7 +16,9 @@ _UNITS = ("s", "ms", "us", "ns")
 
 
 def values_of(kind: Any) -> Hashable:
-    """Return a description of the values of a type. It is equal for types whose columns give equal values.
+    """Return a description of the values of a type.
+
+    It is equal for types whose columns give equal values.
 
     Args:
         kind: the type, a `pyarrow.DataType`.
@@ -31,7 +33,10 @@ def values_of(kind: Any) -> Hashable:
 
 
 def _inner_values(kind: Any) -> Hashable:
-    """Return what `values_of` returns; but here, values of an extension type are not those of the type that stores them."""
+    """Return what `values_of` returns for all but extension types.
+
+    Values of an extension type are not those of the type that stores them.
+    """
     import pyarrow.types as kinds
 
     if kinds.is_dictionary(kind):
@@ -54,10 +59,11 @@ def _inner_values(kind: Any) -> Hashable:
 
 
 def common_type(first: Any, other: Any) -> Any:
-    """Return a type that can hold the values of two types, or None if the values would not stay equal.
+    """Return a type that can hold the values of two types; None if values would not stay equal.
 
-    It is `first` if both give equal values, the other type for `null`, and the one with the finer unit for times. The items of
-    lists, the fields of structs and the values of maps are treated alike.
+    It is `first` if both give equal values, the other type for `null`, and the one with the finer
+    unit for times. The items of lists, the fields of structs and the values of maps are treated
+    alike.
 
     Args:
         first: a `pyarrow.DataType`.
@@ -76,22 +82,37 @@ def common_type(first: Any, other: Any) -> Any:
     first, other = stored(first), stored(other)
     if kinds.is_null(first) or kinds.is_null(other):
         return other if kinds.is_null(first) else first
-    if kinds.is_fixed_size_list(first) and kinds.is_fixed_size_list(other) and first.list_size == other.list_size:
+    if (
+        kinds.is_fixed_size_list(first)
+        and kinds.is_fixed_size_list(other)
+        and first.list_size == other.list_size
+    ):
         item = common_type(first.value_type, other.value_type)
         return None if item is None else pa.list_(item, first.list_size)
     if _is_ragged(first) and _is_ragged(other):
         item = common_type(first.value_type, other.value_type)
-        return None if item is None else pa.large_list(item) if kinds.is_large_list(first) else pa.list_(item)
+        return (
+            None
+            if item is None
+            else pa.large_list(item)
+            if kinds.is_large_list(first)
+            else pa.list_(item)
+        )
     if kinds.is_struct(first) and kinds.is_struct(other):
         return _common_struct(first, other)
     if kinds.is_map(first) and kinds.is_map(other):
-        key, item = common_type(first.key_type, other.key_type), common_type(first.item_type, other.item_type)
+        key, item = (
+            common_type(first.key_type, other.key_type),
+            common_type(first.item_type, other.item_type),
+        )
         return None if key is None or item is None else pa.map_(key, item)
     return _finer_time(first, other)
 
 
 def stored(kind: Any) -> Any:
-    """Return a type without dictionary encoding and extension type. Types of tensors, items and fields are unchanged.
+    """Return a type without dictionary encoding and extension type.
+
+    Types of tensors, items and fields are unchanged.
 
     Args:
         kind: the type, a `pyarrow.DataType`.
@@ -107,9 +128,10 @@ def stored(kind: Any) -> Any:
 
 
 def castable(kind: Any) -> Any:
-    """Return a type to which pyarrow can convert columns, and whose values are equal to those of the given type.
+    """Return a type to which pyarrow can convert columns, with equal values to the given type.
 
-    Dictionaries and views are replaced, at any depth, and so is an extension type that is not that of items or fields.
+    Dictionaries and views are replaced, at any depth, and so is an extension type that is not that
+    of items or fields.
 
     Args:
         kind: the type, a `pyarrow.DataType`.
@@ -130,7 +152,9 @@ def _inner_castable(kind: Any) -> Any:
     if kinds.is_fixed_size_list(kind):
         return pa.list_(_inner_castable(kind.value_type), kind.list_size)
     if is_list(kind):
-        return (pa.list_ if kinds.is_list(kind) else pa.large_list)(_inner_castable(kind.value_type))
+        return (pa.list_ if kinds.is_list(kind) else pa.large_list)(
+            _inner_castable(kind.value_type)
+        )
     if kinds.is_struct(kind):
         return pa.struct([(field.name, _inner_castable(field.type)) for field in kind])
     if kinds.is_map(kind):
@@ -182,4 +206,8 @@ def _is_text(kind: Any) -> bool:
 def _is_bytes(kind: Any) -> bool:
     import pyarrow.types as kinds
 
-    return kinds.is_fixed_size_binary(kind) or str(kind) in ("binary", "large_binary", "binary_view")
+    return kinds.is_fixed_size_binary(kind) or str(kind) in (
+        "binary",
+        "large_binary",
+        "binary_view",
+    )

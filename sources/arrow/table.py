@@ -1,4 +1,4 @@
-"""Read values of some rows of one Arrow column, which consists of chunks, as NumPy or Python objects.
+"""Read values of some rows of one Arrow column of chunks, as NumPy or Python objects.
 
 NumPy values are as in `columns`: scalars and arrays of the stored dtype. Python values are as
 pyarrow's `to_pylist` returns them. Numbers, lists of numbers and texts are read where they are,
@@ -13,12 +13,25 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .columns import Array, Nullable, OneByOne, dense, filled, gives_arrays, is_list, is_scalar, plain
+from .columns import (
+    Array,
+    Nullable,
+    OneByOne,
+    dense,
+    filled,
+    gives_arrays,
+    is_list,
+    is_scalar,
+    plain,
+)
 from .pieces import Int64s, PieceRows, Places, joined_view
 
 
 class TableColumn(Protocol):
-    """Protocol of the values of one column. `take(places)` returns the values of rows. Thread-safe."""
+    """Protocol of the values of one column. `take(places)` returns the values of rows.
+
+    Thread-safe.
+    """
 
     def take(self, places: Places) -> list[Any]: ...
 
@@ -145,17 +158,25 @@ def table_column(chunks: Sequence[Any], as_python: bool) -> TableColumn:
     stored = [chunk if hasattr(chunk.type, "shape") else plain(chunk) for chunk in chunks]
     column = _numbers(stored, as_python) or _lists(stored, as_python) or _text(stored)
     if column is None:
-        return ListsWithNulls(stored) if gives_arrays(stored[0].type) and not as_python else Objects(chunks)
+        return (
+            ListsWithNulls(stored)
+            if gives_arrays(stored[0].type) and not as_python
+            else Objects(chunks)
+        )
     if not any(chunk.null_count for chunk in stored):
         return column
-    return Nullable(column, PieceRows([chunk.is_null().to_numpy(zero_copy_only=False) for chunk in stored]))
+    return Nullable(
+        column, PieceRows([chunk.is_null().to_numpy(zero_copy_only=False) for chunk in stored])
+    )
 
 
 def _numbers(chunks: Sequence[Any], as_python: bool) -> Numbers | None:
     with_nulls = any(chunk.null_count for chunk in chunks)
     if with_nulls and not is_scalar(chunks[0].type):
         return None
-    arrays = _all_or_none([filled(chunk) if with_nulls else _of_one_shape(chunk) for chunk in chunks])
+    arrays = _all_or_none(
+        [filled(chunk) if with_nulls else _of_one_shape(chunk) for chunk in chunks]
+    )
     if arrays is None or 0 in arrays[0].shape or (as_python and arrays[0].dtype.kind not in "biuf"):
         return None
     return Numbers(PieceRows(arrays), as_python)
@@ -194,11 +215,17 @@ def _text(chunks: Sequence[Any]) -> Text | None:
     import pyarrow.types as kinds
 
     kind = chunks[0].type
-    is_binary, is_large = kinds.is_binary(kind) or kinds.is_large_binary(kind), kinds.is_large_string(kind)
+    is_binary, is_large = (
+        kinds.is_binary(kind) or kinds.is_large_binary(kind),
+        kinds.is_large_string(kind),
+    )
     if not (is_binary or is_large or kinds.is_string(kind)):
         return None
     offset = np.dtype(np.int64 if is_large or kinds.is_large_binary(kind) else np.int32)
-    return Text(Ragged([_offsets(chunk, offset) for chunk in chunks], [_bytes(chunk) for chunk in chunks]), is_binary)
+    return Text(
+        Ragged([_offsets(chunk, offset) for chunk in chunks], [_bytes(chunk) for chunk in chunks]),
+        is_binary,
+    )
 
 
 def _offsets(chunk: Any, dtype: np.dtype[Any]) -> Array:
@@ -207,7 +234,9 @@ def _offsets(chunk: Any, dtype: np.dtype[Any]) -> Array:
 
 def _bytes(chunk: Any) -> Array:
     data = chunk.buffers()[2]
-    return np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+    return (
+        np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+    )
 
 
 def _all_or_none(arrays: Sequence[Array | None]) -> list[Array] | None:

@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import SourceError
 
 ENDING_SECONDS = 5.0
-"""Maximum seconds that the loop waits, when it ends, for tasks that users' coroutines left behind."""
+"""Maximum seconds that the loop, when it ends, waits for tasks that users' coroutines left."""
 
 MakeCoroutine = Callable[[], Coroutine[Any, Any, None]]
 
@@ -26,7 +26,9 @@ class EventLoop:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._process = os.getpid()
-        self._thread = threading.Thread(target=_run, args=(self._loop,), name="headrace-loop", daemon=True)
+        self._thread = threading.Thread(
+            target=_run, args=(self._loop,), name="headrace-loop", daemon=True
+        )
         self._thread.start()
         weakref.finalize(self, _stop, self._loop, self._thread, self._process)
 
@@ -54,8 +56,8 @@ class EventLoop:
         if self.is_current_thread:
             coroutine.close()
             raise RuntimeError(
-                "a coroutine of an asynchronous source calls a blocking read of a source, and would wait for "
-                "itself. Await the asynchronous method of that source instead."
+                "a coroutine of an asynchronous source calls a blocking read of a source, and "
+                "would wait for itself. Await the asynchronous method of that source instead."
             )
         # `asyncio.run_coroutine_threadsafe` takes twice as long, and adds frames before the user's.
         outcome = _Outcome(coroutine)
@@ -113,22 +115,26 @@ class _Outcome:
 
 
 def _own_cancellation() -> SourceError:
-    """Return the error to raise if a coroutine raised CancelledError, although its caller did not cancel it."""
+    """Return the error to raise if a coroutine raised CancelledError that no caller asked for."""
     return SourceError(
-        "a coroutine of the source raised CancelledError although its read was not cancelled, for example because a task "
-        "that it awaits was cancelled. Catch CancelledError in the coroutine, and raise another error."
+        "a coroutine of the source raised CancelledError although its read was not cancelled, for "
+        "example because a task that it awaits was cancelled. Catch CancelledError in the "
+        "coroutine, and raise another error."
     )
 
 
 class Coroutines:
-    """Group of coroutines that run in the event loop of this process, as `Pool` is a group of threads.
+    """Group of coroutines in the event loop of this process, as `Pool` is a group of threads.
 
-    After `close`, none of them runs, unless it was called on the loop's own thread, where it cannot wait.
+    After `close`, none of them runs, unless it was called on the loop's own thread, where it cannot
+    wait.
     """
 
     def __init__(self) -> None:
         self._loop = event_loop()
-        self._tasks = set[asyncio.Task[None]]()  # used in the loop's thread alone; the loop holds its tasks only weakly
+        self._tasks = set[
+            asyncio.Task[None]
+        ]()  # used in the loop's thread alone; the loop holds its tasks only weakly
 
     def begin(self, make: MakeCoroutine, count: int) -> None:
         """Start `count` coroutines, each from one call of `make`, and return at once.
@@ -144,8 +150,13 @@ class Coroutines:
             task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
-        """Cancel the running coroutines, and wait for their end unless on the loop's thread. May be called twice."""
-        if self._loop.is_current_thread:  # something that is dropped there: the loop cannot wait for itself
+        """Cancel the running coroutines, and wait for their end unless on the loop's thread.
+
+        May be called twice.
+        """
+        if (
+            self._loop.is_current_thread
+        ):  # something that is dropped there: the loop cannot wait for itself
             self._cancel()
         elif self._loop.alive:
             self._loop.run(self._end())
@@ -165,7 +176,9 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.run_forever()
             break
-        except BaseException:  # SystemExit of a task that a user's coroutine began: who awaits that gets it
+        except (
+            BaseException
+        ):  # SystemExit of a task that a user's coroutine began: who awaits that gets it
             continue
     loop.run_until_complete(_end_all())
     loop.run_until_complete(loop.shutdown_asyncgens())

@@ -1,4 +1,7 @@
-"""Adapter for sources whose reads are coroutines: `async def __getitem__(key)`, or `async def __getitems__(keys)`."""
+"""Adapter for sources whose reads are coroutines.
+
+They have `async def __getitem__(key)`, or `async def __getitems__(keys)`.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,19 @@ from ..protocol import checked_records, fingerprint_of, is_coroutine
 from .event_loop import EventLoop, event_loop
 
 TOGETHER = 64
-"""Maximum number of records that one blocking call reads at the same time. Most services allow this number."""
+"""Maximum number of records that one blocking call reads at the same time.
+
+Most services allow this number.
+"""
 
 
 class AsyncSource:
-    """Adapter that converts an asynchronous source to an ordinary one, whose methods wait for the coroutines.
+    """Adapter of an asynchronous source to an ordinary one, whose methods wait for coroutines.
 
     Args:
-        source: has `__len__`, and `async def __getitem__` or `async def __getitems__` or both. It may have any optional
-            members of sources. If one of the two methods is not a coroutine function, it is not used.
+        source: has `__len__`, and `async def __getitem__` or `async def __getitems__` or both. It
+            may have any optional members of sources. If one of the two methods is not a coroutine
+            function, it is not used.
 
     >>> class Service:
     ...     def __len__(self):
@@ -64,14 +71,18 @@ class AsyncSource:
         return checked_records(await self.source.__getitems__([key]), self.source, 1)[0]
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """Return the records of `keys`, in order. Waits until all are read; at most 64 single reads run at the same time.
+        """Return the records of `keys`, in order.
+
+        Waits until all are read; at most 64 single reads run at the same time.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
             RuntimeError: called by a coroutine in the event loop.
             Exception: an error that the source's coroutine raises.
         """
-        records: Sequence[Any] = self._loop.run(self._read_all(check_keys(keys, len(self), self._name)))
+        records: Sequence[Any] = self._loop.run(
+            self._read_all(check_keys(keys, len(self), self._name))
+        )
         return records
 
     async def _read_all(self, keys: npt.NDArray[np.int64]) -> Sequence[Any]:
@@ -111,7 +122,10 @@ class AsyncSource:
 
     @property
     def _loop(self) -> EventLoop:
-        """Event loop of this process. The source keeps it, because its connections belong to the loop."""
+        """Event loop of this process.
+
+        The source keeps it, because its connections belong to the loop.
+        """
         if self._own_loop is None or not self._own_loop.alive:
             self._own_loop = event_loop()
         return self._own_loop

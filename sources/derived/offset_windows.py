@@ -1,4 +1,4 @@
-"""Source of frames that have, in some fields, also the frames before and after them in the same episode."""
+"""Source of frames that have, in some fields, also earlier and later frames of the episode."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ class FrameOffsets:
     """The frames that a frame has in each field, and which frames have all of them.
 
     Args:
-        offsets: for each field, the frames that are wanted, counted from the frame itself: `int64[k]`.
+        offsets: for each field, the frames that are wanted, counted from the frame itself:
+            `int64[k]`.
         lengths: number of frames of each episode, `int64[episodes]`.
-        pad: "edge" or "zero": all frames are kept. False: only frames whose offsets all lie in their episode.
+        pad: "edge" or "zero": all frames are kept. False: only frames whose offsets all lie in
+            their episode.
     """
 
     def __init__(self, offsets: Mapping[str, Int64s], lengths: Int64s, pad: Pad) -> None:
@@ -54,10 +56,13 @@ class FrameOffsets:
         episodes = np.searchsorted(self._ends, keys, side="right")
         return episodes, keys - np.where(episodes > 0, self._ends[episodes - 1], 0) + self._first
 
-    def around(self, field: str, episodes: Int64s, frames: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+    def around(
+        self, field: str, episodes: Int64s, frames: Int64s
+    ) -> tuple[Int64s, npt.NDArray[np.bool_]]:
         """Return the frames of a field, `int64[n, k]`, and which are padding, `bool[n, k]`.
 
-        A frame that would be outside of the episode is padding. The first or last frame of the episode is returned for it.
+        A frame that would be outside of the episode is padding. The first or last frame of the
+        episode is returned for it.
         """
         wanted = frames[:, None] + self.offsets[field]
         last = self.lengths[episodes][:, None] - 1
@@ -65,7 +70,10 @@ class FrameOffsets:
         return inside, inside != wanted
 
     def padded(self, values: npt.NDArray[Any], is_pad: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        """Return the values of a field, `[k, …]`, with zeros (None in place of objects) where `pad="zero"` wants them."""
+        """Return the values of a field, `[k, …]`, with zeros where `pad="zero"` wants them.
+
+        Objects become None instead.
+        """
         if self.pad != "zero" or not is_pad.any():
             return values
         values = values.copy()
@@ -74,26 +82,31 @@ class FrameOffsets:
 
 
 class OffsetWindows(OnSource):
-    """Frames of episodes, each with the frames at some offsets from it: past observations, future actions.
+    """Frames of episodes, each with the frames at some offsets: past observations, future actions.
 
-    The record of a frame is a dict. A field of `offsets` becomes the stack of its values in the frames at these offsets,
-    `[k, …]`, and gets a second field `<field>_is_pad`, `bool[k]`: True where the frame would be outside of the episode. Other
-    fields are those of the frame itself. Windows are numbered in the order of the frames.
+    The record of a frame is a dict. A field of `offsets` becomes the stack of its values in the
+    frames at these offsets, `[k, …]`, and gets a second field `<field>_is_pad`, `bool[k]`: True
+    where the frame would be outside of the episode. Other fields are those of the frame itself.
+    Windows are numbered in the order of the frames.
 
     Args:
-        source: anything that `DataLoader` accepts as a source, or a `MapDataset`. Each record is a frame, as a dict.
-        offsets: for each field, a list of integers: 0 is the frame itself, -1 the one before it, 1 the one after it.
-        episodes: the number or name of each frame's episode, where the frames of one episode are consecutive; or one number, if
-            all frames belong to one episode.
-        pad: what stands in the place of frames outside of the episode. "edge" (default): the first or last frame. "zero":
-            zeros; empty texts in NumPy arrays of texts; None in place of other values. False: nothing, because windows with
-            such frames are left out.
+        source: anything that `DataLoader` accepts as a source, or a `MapDataset`. Each record is a
+            frame, as a dict.
+        offsets: for each field, a list of integers: 0 is the frame itself, -1 the one before it, 1
+            the one after it.
+        episodes: the number or name of each frame's episode, where the frames of one episode are
+            consecutive; or one number, if all frames belong to one episode.
+        pad: what stands in the place of frames outside of the episode. "edge" (default): the first
+            or last frame. "zero": zeros; empty texts in NumPy arrays of texts; None in place of
+            other values. False: nothing, because windows with such frames are left out.
 
     Raises:
         TypeError: an argument has a wrong type.
-        ValueError: `offsets` has no field, or a field without offsets; there is not one episode for each frame; the frames
-            of an episode are not consecutive; `pad` is unknown; or `pad=False` leaves no window.
-        SourceError: when a window is read, a frame is not a dict with this field, or has a field `<field>_is_pad` of its own.
+        ValueError: `offsets` has no field, or a field without offsets; there is not one episode for
+            each frame; the frames of an episode are not consecutive; `pad` is unknown; or
+            `pad=False` leaves no window.
+        SourceError: when a window is read, a frame is not a dict with this field, or has a field
+            `<field>_is_pad` of its own.
 
     >>> frames = {"state": np.arange(5) * 10, "action": np.arange(5)}
     >>> windows = OffsetWindows(frames, {"action": [0, 1, 2], "state": [-1, 0]}, episodes=[0, 0, 0, 1, 1])
@@ -103,7 +116,9 @@ class OffsetWindows(OnSource):
     3
     """
 
-    def __init__(self, source: Any, offsets: Mapping[str, Sequence[int]], *, episodes: Any, pad: Pad = "edge") -> None:
+    def __init__(
+        self, source: Any, offsets: Mapping[str, Sequence[int]], *, episodes: Any, pad: Pad = "edge"
+    ) -> None:
         self.source = as_source(source)
         lengths = lengths_of_runs(episodes, len(self.source))
         self._offsets = FrameOffsets(checked_offsets("offsets", offsets), lengths, checked_pad(pad))
@@ -127,8 +142,12 @@ class OffsetWindows(OnSource):
     def _windows(self, keys: Int64s) -> list[dict[str, Any]]:
         episodes, places = self._offsets.places(keys)
         starts = self._starts[episodes]
-        around = {field: self._offsets.around(field, episodes, places) for field in self._offsets.offsets}
-        wanted = np.concatenate([starts + places, *((starts[:, None] + near).ravel() for near, _ in around.values())])
+        around = {
+            field: self._offsets.around(field, episodes, places) for field in self._offsets.offsets
+        }
+        wanted = np.concatenate(
+            [starts + places, *((starts[:, None] + near).ravel() for near, _ in around.values())]
+        )
         distinct, which = np.unique(wanted, return_inverse=True)
         records = self._read(distinct)
         for key, record in zip(distinct.tolist(), records):
@@ -146,7 +165,10 @@ class OffsetWindows(OnSource):
     def _records_of(self, keys: Int64s) -> Int64s:
         episodes, places = self._offsets.places(keys)
         starts = self._starts[episodes]
-        near = [starts[:, None] + self._offsets.around(field, episodes, places)[0] for field in self._offsets.offsets]
+        near = [
+            starts[:, None] + self._offsets.around(field, episodes, places)[0]
+            for field in self._offsets.offsets
+        ]
         return np.unique(np.concatenate([starts + places, *(each.ravel() for each in near)]))
 
     @property
@@ -156,12 +178,14 @@ class OffsetWindows(OnSource):
     def made_of(self, key: int) -> list[UsedRecord]:
         """Return the frames that are in the window `key`."""
         return [
-            used for frame in self._records_of(np.array([key])).tolist() for used in used_records(self.source, frame)
+            used
+            for frame in self._records_of(np.array([key])).tolist()
+            for used in used_records(self.source, frame)
         ]
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Fingerprint of the source, and digests of the offsets and of the lengths of the episodes."""
+        """Fingerprint of the source, and digests of the offsets and the episodes' lengths."""
         return {**fingerprint_of(self.source), "windows": offsets_digest(self._offsets)}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -191,11 +215,13 @@ def checked_offsets(argument: str, offsets: Any) -> dict[str, Int64s]:
         array = array_of(wanted)
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise TypeError(
-                f"{argument}[{short_repr(field)}]={short_repr(wanted)} is not a list of integers. Pass one, such as [-1, 0]."
+                f"{argument}[{short_repr(field)}]={short_repr(wanted)} is not a list of integers. "
+                "Pass one, such as [-1, 0]."
             )
         if not array.size:
             raise ValueError(
-                f"{argument}[{short_repr(field)}] is empty. Pass at least one offset, or leave the field out."
+                f"{argument}[{short_repr(field)}] is empty. Pass at least one offset, or leave the "
+                "field out."
             )
         found[field] = array.astype(np.int64)
     return found
@@ -215,7 +241,11 @@ def offsets_digest(offsets: FrameOffsets) -> str:
 
 
 def _check_fields(record: Any, key: int, fields: Mapping[str, Any]) -> None:
-    missing = list(fields) if not isinstance(record, Mapping) else [field for field in fields if field not in record]
+    missing = (
+        list(fields)
+        if not isinstance(record, Mapping)
+        else [field for field in fields if field not in record]
+    )
     if missing:
         if not isinstance(record, Mapping):
             raise SourceError(
@@ -223,11 +253,11 @@ def _check_fields(record: Any, key: int, fields: Mapping[str, Any]) -> None:
                 '{"action": array}.'
             )
         raise SourceError(
-            f"record {key}, a frame of an episode, has no field {short_repr(missing[0])}, only {first_few(list(record))}. "
-            "Name one of its fields in offsets=."
+            f"record {key}, a frame of an episode, has no field {short_repr(missing[0])}, only "
+            f"{first_few(list(record))}. Name one of its fields in offsets=."
         )
     if twice := [f"{field}_is_pad" for field in fields if f"{field}_is_pad" in record]:
         raise SourceError(
-            f"record {key}, a frame of an episode, has a field {short_repr(twice[0])}, which says in windows which frames are "
-            "padding. Rename the field."
+            f"record {key}, a frame of an episode, has a field {short_repr(twice[0])}, which says "
+            "in windows which frames are padding. Rename the field."
         )

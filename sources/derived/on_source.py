@@ -1,4 +1,7 @@
-"""Base classes of sources that wrap another source, and forward to it how records are announced and read."""
+"""Base classes of sources that wrap another source.
+
+They forward to it how records are announced and read.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class OnSource:
         return reader_of(self.source)
 
     def _records_of(self, keys: Int64s) -> Int64s:
-        """Return the keys `int64[m]`, in the source below, of the records that make up this source's records `keys`."""
+        """Return the keys `int64[m]` in the source below that this source's records `keys` need."""
         raise NotImplementedError
 
     @property
@@ -54,7 +57,7 @@ class OnSource:
 
 
 class ByOtherKeys(OnSource):
-    """Base class of sources that return the records of another source unchanged, under other keys."""
+    """Base class of sources that return records of another source unchanged, under other keys."""
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -72,7 +75,10 @@ class ByOtherKeys(OnSource):
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the records of this source: the facts of the other source, under the keys of this source."""
+        """Facts about the records of this source.
+
+        They are the facts of the other source, under the keys of this source.
+        """
         below = facts_of(self.source)
         read, by = below.read_in_loop, below.lengths_by
         return super().facts._replace(
@@ -83,22 +89,24 @@ class ByOtherKeys(OnSource):
         )
 
     def _of_keys(self, numbers: Any) -> Any:
-        """Return numbers of this source's records, in the order of its keys, from numbers of the other's records.
+        """Return numbers of this source's records from numbers of the other's records.
+
+        They are in the order of its keys.
 
         Args:
-            numbers: one number for each record of the other source, in an array; a dict (perhaps nested) of such
-                arrays; or None, which is returned.
+            numbers: one number for each record of the other source, in an array; a dict (perhaps
+                nested) of such arrays; or None, which is returned.
         """
         if isinstance(numbers, Mapping):
             return {name: self._of_keys(each) for name, each in numbers.items()}
         return None if numbers is None else self._chosen(numbers)
 
     def _chosen(self, numbers: Int64s) -> Int64s:
-        """Return the numbers of this source's records, from one number for each record of the other source."""
+        """Return the numbers of this source's records, from those of the other source's records."""
         raise NotImplementedError
 
     def _below(self, keys: Keys) -> Int64s:
-        """Check keys of this source; return the keys `int64[n]` that the same records have in the other source.
+        """Check keys of this source; return the records' keys in the other source, `int64[n]`.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.

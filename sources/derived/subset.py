@@ -46,14 +46,20 @@ class Subset(ByOtherKeys):
 
     @cached_property
     def columns(self) -> Any:
-        """Columns of the subset: a tree with a `SubsetColumn` for each column of the source; None if the source has none."""
+        """Columns of the subset; None if the source has none.
+
+        They are a tree with a `SubsetColumn` for each column of the source.
+        """
         columns = facts_of(self.source).columns()
         if columns is None:
             return None
         import optree
 
         return optree.tree_map(
-            lambda leaf: SubsetColumn(leaf, self.keys), columns, none_is_leaf=True, namespace="headrace"
+            lambda leaf: SubsetColumn(leaf, self.keys),
+            columns,
+            none_is_leaf=True,
+            namespace="headrace",
         )
 
     @property
@@ -69,12 +75,16 @@ class Subset(ByOtherKeys):
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """Fingerprint of the source, with a digest of the keys."""
-        return {**fingerprint_of(self.source), "subset": f"{len(self.keys)} {digest_of(self.keys)[:12]}"}
+        return {
+            **fingerprint_of(self.source),
+            "subset": f"{len(self.keys)} {digest_of(self.keys)[:12]}",
+        }
 
     def made_of(self, key: int) -> Sequence[UsedRecord]:
         """Return the records of which record `key` of the subset is made.
 
-        This is one record of the source, or the records of other sources of which that record is made.
+        This is one record of the source, or the records of other sources of which that record is
+        made.
         """
         return used_records(self.source, int(self.keys[key]))
 

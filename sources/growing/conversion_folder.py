@@ -1,4 +1,6 @@
-"""Read the state of a folder that `headrace.convert` writes: which files are complete, and whether it is done.
+"""Read the state of a folder that `headrace.convert` writes.
+
+It says which files are complete, and whether the conversion is done.
 
     FOLDER/manifest.json                    exists if the conversion is done
     FOLDER/.conversion/plan.json            exists until then: all shards, in order
@@ -55,7 +57,9 @@ def receipt_name(shard: str) -> str:
 
 
 def finished_shards(folder: str, storage: StorageOptions) -> FinishedShards | None:
-    """Return the files of a conversion before its first incomplete shard, or None if the folder has no conversion.
+    """Return the files of a conversion before its first incomplete shard.
+
+    Return None if the folder has no conversion.
 
     Args:
         folder: the folder that `headrace.convert` writes to.
@@ -74,8 +78,8 @@ def finished_shards(folder: str, storage: StorageOptions) -> FinishedShards | No
         plan = _json(f"{folder}/{PLAN}", storage)
     except ValueError as error:
         raise SourceError(
-            f"{shorten(f'{folder}/{PLAN}')} cannot be read as JSON: {shorten(error)}. Remove the folder {shorten(folder)}, and "
-            "convert again."
+            f"{shorten(f'{folder}/{PLAN}')} cannot be read as JSON: {shorten(error)}. Remove the "
+            f"folder {shorten(folder)}, and convert again."
         ) from error
     try:
         there = set(files.names_in(f"{folder}/{WORKPLACE}"))

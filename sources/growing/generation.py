@@ -1,4 +1,4 @@
-"""Generations of a growing source, i.e. numbered lists of files that do not change, and their JSON form."""
+"""Generations of a growing source, numbered lists of files that do not change, and their JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class GrownFile(NamedTuple):
     """File of a generation, as it was when the generation was recorded.
 
     Attributes:
-        name: path relative to the folder of the data, with `/` between its components; a URL for a file of another store.
+        name: path relative to the folder of the data, with `/` between its components; a URL for a
+            file of another store.
         size: size in bytes.
         records: number of records.
         digest: digest of the file's index.
@@ -72,18 +73,23 @@ class Generation:
         """
         if values["kind"] != KIND or values["version"] != VERSION:
             raise ValueError(
-                f"the file must have the kind {KIND!r} and the version {VERSION!r}, which this release of headrace "
-                f"reads, but it has the kind {values['kind']!r} and the version {values['version']!r}"
+                f"the file must have the kind {KIND!r} and the version {VERSION!r}, which this "
+                f"release of headrace reads, but it has the kind {values['kind']!r} and the "
+                f"version {values['version']!r}"
             )
         files = tuple(
             GrownFile(str(name), int(size), int(records), str(digest))
             for name, size, records, digest in values["files"]
         )
-        number, records, count = (int(values[name]) for name in ("generation", "records", "file_count"))
+        number, records, count = (
+            int(values[name]) for name in ("generation", "records", "file_count")
+        )
         return cls(number, records, count, files, bool(values["complete"]))
 
 
-def following(before: Generation | None, files: tuple[GrownFile, ...], complete: bool = True) -> Generation:
+def following(
+    before: Generation | None, files: tuple[GrownFile, ...], complete: bool = True
+) -> Generation:
     """Return the generation that follows `before` and adds `files`.
 
     Args:
@@ -94,5 +100,9 @@ def following(before: Generation | None, files: tuple[GrownFile, ...], complete:
     >>> following(following(None, (GrownFile("a", 9, 2, ""),)), (GrownFile("b", 9, 3, ""),)).records
     5
     """
-    number, records, count = (before.number + 1, before.records, before.file_count) if before else (0, 0, 0)
-    return Generation(number, records + sum(file.records for file in files), count + len(files), files, complete)
+    number, records, count = (
+        (before.number + 1, before.records, before.file_count) if before else (0, 0, 0)
+    )
+    return Generation(
+        number, records + sum(file.records for file in files), count + len(files), files, complete
+    )

@@ -1,7 +1,8 @@
 """Base class of file sources to which files may be added.
 
-It implements the members for growing sources (`Generations` in `sources/facts.py`). A source inspects a file once, even if
-several generations (numbered lists of files) contain it; and again if the file was modified, or after unpickling.
+It implements the members for growing sources (`Generations` in `sources/facts.py`). A source
+inspects a file once, even if several generations (numbered lists of files) contain it; and again if
+the file was modified, or after unpickling.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _PAUSE_SECONDS = 0.1
 """Seconds between two checks for the first file of a conversion."""
 
 _WRITING_SECONDS = 60.0
-"""Seconds after its last modification in which an unreadable file may still be in the process of being written."""
+"""Seconds since its last change in which an unreadable file may still be being written."""
 
 FoundT = TypeVar("FoundT")
 
@@ -60,14 +61,17 @@ class GrowingFiles(Generic[FoundT]):
         raise NotImplementedError
 
     def _inspect_all(self, paths: Sequence[str]) -> list[FoundT]:
-        """Call `_inspect_file` for each file of a source that does not grow, and return the results in order."""
+        """Call `_inspect_file` for each file of a source that does not grow.
+
+        Return the results in order.
+        """
         return of_each(self._inspect_file, paths)
 
     def _facts(self, found: FoundT) -> FileFacts:
         raise NotImplementedError
 
     def _check_alike(self, first: FoundT, other: FoundT) -> None:
-        """Raise SourceError if two files cannot be in one source, such as files with different columns.
+        """Raise SourceError if two files cannot be in one source, e.g. with different columns.
 
         Args:
             first: result of `_inspect_file` for the first file.
@@ -75,7 +79,10 @@ class GrowingFiles(Generic[FoundT]):
         """
 
     def _take(self, paths: Sequence[str]) -> None:
-        """Set the source to the files at these paths. It calls `_inspected(paths)` for the facts about them."""
+        """Set the source to the files at these paths.
+
+        It calls `_inspected(paths)` for the facts about them.
+        """
         raise NotImplementedError
 
     def _begin(
@@ -95,18 +102,28 @@ class GrowingFiles(Generic[FoundT]):
             storage: how files in a store are reached.
             growing: the user's `growing=`.
             generation: the user's `generation=`.
-            kind: JSON values, such as options of the source, on which the number of records in a file depends.
+            kind: JSON values, such as options of the source, on which the number of records in a
+                file depends.
 
         Raises:
             SourceNotFoundError: a path matches no file.
-            SourceError: a file cannot be read, or was modified after it was recorded; or the generation does not exist.
+            SourceError: a file cannot be read, or was modified after it was recorded; or the
+                generation does not exist.
             NoRecordsError: there are no records, and no conversion is writing files.
             TypeError, ValueError: an argument has a wrong type or value, as for `growth_of`.
         """
         described = [type(self).__name__, kind]
-        growth = growth_of(paths, growing, generation, patterns, described, self._beside, storage, self._settles)
+        growth = growth_of(
+            paths, growing, generation, patterns, described, self._beside, storage, self._settles
+        )
         if growth is None:
-            self._take([path for path in find_files(paths, patterns, storage) if not path.endswith(self._beside)])
+            self._take(
+                [
+                    path
+                    for path in find_files(paths, patterns, storage)
+                    if not path.endswith(self._beside)
+                ]
+            )
             return
         self._growth = growth
         if not growth.pinned:
@@ -115,7 +132,10 @@ class GrowingFiles(Generic[FoundT]):
         self._take_generation(growth)
 
     def _inspected(self, paths: Sequence[str]) -> list[FoundT]:
-        """Return the result of `_inspect_file` for each file; a growing source inspects only new or modified files."""
+        """Return the result of `_inspect_file` for each file.
+
+        A growing source inspects only new or modified files.
+        """
         if self._growth is None:
             return self._inspect_all(paths)
         known = self._known = {} if self._known is None else self._known
@@ -138,7 +158,7 @@ class GrowingFiles(Generic[FoundT]):
         self._take([path for path, _ in files])
 
     def _check_files(self, growth: Growth, number: int) -> None:
-        """Check that the files of a generation (numbered list of files) are as they were when the list was written.
+        """Check that the files of a generation are as they were when its list was written.
 
         Files that were modified since are inspected again.
 
@@ -176,7 +196,8 @@ class GrowingFiles(Generic[FoundT]):
     def _wait_for_first_files(self, growth: Growth) -> None:
         """Find the first files, and record them as the first generation (numbered list of files).
 
-        Wait for files that were modified a moment ago, and for the first file of a conversion, which is logged.
+        Wait for files that were modified a moment ago, and for the first file of a conversion,
+        which is logged.
 
         Args:
             growth: generations of the source.
@@ -197,7 +218,8 @@ class GrowingFiles(Generic[FoundT]):
                 )
             if not is_reported:
                 _LOGGER.info(
-                    "waiting for the first file of the conversion to %s; if no conversion runs there, start the same one again",
+                    "waiting for the first file of the conversion to %s; if no conversion runs "
+                    "there, start the same one again",
                     growth.selection.paths[0],
                 )
             is_reported = True
@@ -207,15 +229,17 @@ class GrowingFiles(Generic[FoundT]):
     def _record_new_files(self, growth: Growth) -> bool:
         """Record new files, if there are any, as a generation. Return True if there are new files.
 
-        If another process has recorded a generation meanwhile, that one is used. A first generation without records is not
-        recorded; then return False. Once there is a generation, a file that cannot be read is left out with a warning, so
-        that a program which begins again does what a running one does.
+        If another process has recorded a generation meanwhile, that one is used. A first generation
+        without records is not recorded; then return False. Once there is a generation, a file that
+        cannot be read is left out with a warning, so that a program which begins again does what a
+        running one does.
 
         Args:
             growth: generations of the source.
 
         Raises:
-            SourceError: there is no generation yet, and a file cannot be read that was not just modified.
+            SourceError: there is no generation yet, and a file cannot be read that was not just
+                modified.
         """
         growth.refresh()
         before = growth.newest
@@ -227,14 +251,18 @@ class GrowingFiles(Generic[FoundT]):
         growth.append(facts, listing.complete)
         return True
 
-    def _new(self, paths: Sequence[str], first: Sequence[str], strict: bool) -> list[tuple[str, FileFacts]]:
-        """Return `(path, facts)` of each new file that is complete and compatible with the first file of the source.
+    def _new(
+        self, paths: Sequence[str], first: Sequence[str], strict: bool
+    ) -> list[tuple[str, FileFacts]]:
+        """Return `(path, facts)` of each new file that is complete and fits the first file.
+
+        The first file is the first one of the source.
 
         Args:
             paths: paths of the new files.
             first: path of the first file that has records, or empty.
-            strict: True: raise the error of a file that cannot be read, unless it was just modified. False: leave the file out,
-                with a warning.
+            strict: True: raise the error of a file that cannot be read, unless it was just
+                modified. False: leave the file out, with a warning.
         """
         of_each(lambda path: self._try(path, [], strict), paths)
         facts = []
@@ -246,13 +274,14 @@ class GrowingFiles(Generic[FoundT]):
         return facts
 
     def _try(self, path: str, first: Sequence[str], strict: bool) -> FileFacts | None:
-        """Return facts about a new file, or None if it is incomplete, has vanished, or is incompatible.
+        """Return facts about a new file; None if it is incomplete, has vanished, or does not fit.
 
         Args:
             path: path of the new file.
-            first: path of the first file that has records, with which the file must be compatible; or empty.
-            strict: True: raise the error of a file that cannot be read, unless it was just modified. False: return None,
-                with a warning.
+            first: path of the first file that has records, with which the file must be compatible;
+                or empty.
+            strict: True: raise the error of a file that cannot be read, unless it was just
+                modified. False: return None, with a warning.
         """
         try:
             (facts,) = self._facts_of([path])
@@ -267,17 +296,25 @@ class GrowingFiles(Generic[FoundT]):
         except SourceError as error:
             if strict and (is_remote(path) or is_settled(path, _WRITING_SECONDS)):
                 raise
-            _LOGGER.warning("%s is left out for now: %s", path, str(error))  # a handler may keep it: without its frames
+            _LOGGER.warning(
+                "%s is left out for now: %s", path, str(error)
+            )  # a handler may keep it: without its frames
         return None
 
     @property
     def growing(self) -> bool:
-        """True if files may be added while this source is read. False without `growing=`, or if a generation was chosen."""
+        """True if files may be added while this source is read.
+
+        False without `growing=`, or if a generation was chosen.
+        """
         return self._growth is not None and not self._growth.pinned
 
     @property
     def generation(self) -> int:
-        """Number of the generation (recorded list of files) that this source reads, from 0; 0 if it does not grow."""
+        """Number of the generation (recorded list of files) that this source reads, from 0.
+
+        It is 0 if the source does not grow.
+        """
         return 0 if self._growth is None else self._growth.number
 
     def generation_records(self, generation: int) -> int:
@@ -292,13 +329,16 @@ class GrowingFiles(Generic[FoundT]):
         return self._grown().generation(generation).records
 
     def newest_generation(self) -> int:
-        """Look for new files, record them as a generation (numbered list of files), and return the number of the last one.
+        """Look for new files, and record them as a generation (numbered list of files).
 
-        Files that are still being written are left for the next call. If a generation was chosen, its number is returned.
+        Return the number of the last generation.
+
+        Files that are still being written are left for the next call. If a generation was chosen,
+        its number is returned.
 
         Raises:
-            SourceError: a file of a generation has shrunk, vanished or been replaced (the message names it); or the source was
-                made without `growing=`.
+            SourceError: a file of a generation has shrunk, vanished or been replaced (the message
+                names it); or the source was made without `growing=`.
         """
         growth = self._grown()
         if growth.pinned:
@@ -309,13 +349,16 @@ class GrowingFiles(Generic[FoundT]):
         return growth.newest
 
     def at_generation(self, generation: int) -> Self:
-        """Return the same source with the files of another generation. A record has the same key in both.
+        """Return the same source with the files of another generation.
+
+        A record has the same key in both.
 
         Args:
             generation: number of the generation, from 0.
 
         Raises:
-            SourceError: the generation does not exist, a file was modified, or the source was made without `growing=`.
+            SourceError: the generation does not exist, a file was modified, or the source was made
+                without `growing=`.
         """
         growth = self._grown().at(generation)
         other = copy.copy(self)
@@ -325,11 +368,14 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def complete(self) -> bool:
-        """False while `headrace.convert` is writing files; always True if the source looks for no new files."""
+        """False while `headrace.convert` is writing files.
+
+        Always True if the source looks for no new files.
+        """
         return self._growth is None or self._growth.pinned or self._growth.complete
 
     def generation_complete(self, generation: int) -> bool:
-        """Return True unless `headrace.convert` was still writing files when a generation was recorded.
+        """Return True unless `headrace.convert` was still writing at the time of a generation.
 
         Args:
             generation: number of the generation, from 0.
@@ -341,13 +387,17 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def generation_folder(self) -> str | None:
-        """Folder of recorded generations; None if it is missing or not writable, or the source does not grow."""
+        """Folder of recorded generations.
+
+        It is None if it is missing or not writable, or the source does not grow.
+        """
         return None if self._growth is None else self._growth.folder
 
     def _grown(self) -> Growth:
         if self._growth is None:
             raise SourceError(
-                f"{shorten(self)} was made without growing=, so it cannot look for new records, and has no numbered versions "
-                "(generations) of its files. Pass growing=True when you make the source."
+                f"{shorten(self)} was made without growing=, so it cannot look for new records, "
+                "and has no numbered versions (generations) of its files. Pass growing=True when "
+                "you make the source."
             )
         return self._growth

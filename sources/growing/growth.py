@@ -1,7 +1,8 @@
 """Find the files of each generation (numbered list of files) of a growing source, and new files.
 
 New files are added after all known files: files of a conversion in its order, all others in
-the order of the user's paths, and within a glob or folder sorted by name. The keys of known records do not change.
+the order of the user's paths, and within a glob or folder sorted by name. The keys of known records
+do not change.
 """
 
 from __future__ import annotations
@@ -25,11 +26,21 @@ from .conversion_folder import finished_shards, folder_of
 from .generation import FileFacts, Generation, GrownFile, following
 from .log import FOLDER, GenerationLog
 
-_UNFINISHED = (".unfinished", ".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload", ".swp", "~")
+_UNFINISHED = (
+    ".unfinished",
+    ".tmp",
+    ".temp",
+    ".part",
+    ".partial",
+    ".inprogress",
+    ".crdownload",
+    ".swp",
+    "~",
+)
 """Suffixes of files that other programs are still writing."""
 
 SETTLED_SECONDS = 1.0
-"""Seconds after its last modification when a file counts as complete, if its format does not show that."""
+"""Seconds since its last change after which a file is complete, if its format does not show it."""
 
 
 class FileSelection(NamedTuple):
@@ -40,8 +51,8 @@ class FileSelection(NamedTuple):
         patterns: patterns of the files that are read from a folder.
         left_out: suffixes of files that headrace writes beside the data. They are not read as data.
         storage: how files in a store are reached.
-        settles: True if an incomplete file may look complete: then a new file is read only a second after its last
-            modification.
+        settles: True if an incomplete file may look complete: then a new file is read only a second
+            after its last modification.
     """
 
     paths: tuple[str, ...]
@@ -66,7 +77,9 @@ class Listing(NamedTuple):
 
 
 class Growth:
-    """Generations (numbered lists of files) of a source, and the number of the generation that is read. Picklable.
+    """Generations (numbered lists of files) of a source, and the number of the one that is read.
+
+    It is picklable.
 
     Args:
         selection: files that the source reads.
@@ -92,10 +105,14 @@ class Growth:
         For a list of files, only the first file counts: the list may grow.
         """
         named = [
-            os.path.relpath(path, self._home) if not is_remote(path) else path.removeprefix(self._home)
+            os.path.relpath(path, self._home)
+            if not is_remote(path)
+            else path.removeprefix(self._home)
             for path in self.selection.paths
         ]
-        only_files = not any(glob.has_magic(path) or path in self._folders for path in self.selection.paths)
+        only_files = not any(
+            glob.has_magic(path) or path in self._folders for path in self.selection.paths
+        )
         return digest([kind, named[:1] if only_files else named], 16)
 
     def at(self, number: int) -> Self:
@@ -115,12 +132,14 @@ class Growth:
         if not 0 <= number < len(self._generations):
             if not self._generations:
                 raise SourceError(
-                    f"generation={number}: no generation is recorded in {shorten(self._log.folder)}. Pass growing=True in "
-                    "place of generation= to record the first one, or restore this folder if it was removed."
+                    f"generation={number}: no generation is recorded in "
+                    f"{shorten(self._log.folder)}. Pass growing=True in place of generation= to "
+                    "record the first one, or restore this folder if it was removed."
                 )
             raise SourceError(
-                f"generation={number}: the last generation that is recorded in {shorten(self._log.folder)} is {self.newest}. "
-                f"Pass a number from 0 to {self.newest}, or restore files that were removed from this folder."
+                f"generation={number}: the last generation that is recorded in "
+                f"{shorten(self._log.folder)} is {self.newest}. Pass a number from 0 to "
+                f"{self.newest}, or restore files that were removed from this folder."
             )
 
     @property
@@ -140,7 +159,9 @@ class Growth:
         return self._generations[number]
 
     def files(self, number: int) -> list[tuple[str, GrownFile]]:
-        """Return `(path, description)` of each file in generation `number` and all before it, in order; empty for -1.
+        """Return `(path, description)` of each file in generation `number` and all before it.
+
+        They are in order. There are none for -1.
 
         Raises:
             SourceError: the generation does not exist.
@@ -148,11 +169,13 @@ class Growth:
         if number >= 0:
             self._check(number)
         return [
-            (self._path(file.name), file) for generation in self._generations[: number + 1] for file in generation.files
+            (self._path(file.name), file)
+            for generation in self._generations[: number + 1]
+            for file in generation.files
         ]
 
     def append(self, facts: Sequence[tuple[str, FileFacts]], complete: bool) -> None:
-        """Record new files as a generation (numbered list of files), unless another process has recorded one.
+        """Record new files as a generation, a list of files, unless another process has.
 
         Afterwards, `newest` is the number of the last recorded generation.
 
@@ -163,14 +186,20 @@ class Growth:
         Raises:
             SourceError: the generation cannot be written.
         """
-        files = [GrownFile(self._name(path), found.stamp.size, found.records, found.digest) for path, found in facts]
+        files = [
+            GrownFile(self._name(path), found.stamp.size, found.records, found.digest)
+            for path, found in facts
+        ]
         last = self._generations[-1] if self._generations else None
         self._log.add(following(last, tuple(files), complete))
         self.refresh()
 
     @property
     def complete(self) -> bool:
-        """True unless a conversion writes to one of the folders; SourceError if its plan cannot be read."""
+        """True unless a conversion writes to one of the folders.
+
+        Raise SourceError if its plan cannot be read.
+        """
         found = [finished_shards(folder, self.selection.storage) for folder in self._folders]
         return all(each is None or each.is_done for each in found)
 
@@ -179,15 +208,29 @@ class Growth:
 
         Raises:
             SourceError: a file of a generation does not exist any more.
-            SourceNotFoundError: a path matches no file, there is no generation yet, and no conversion is running.
+            SourceNotFoundError: a path matches no file, there is no generation yet, and no
+                conversion is running.
         """
-        conversions = {folder: finished_shards(folder, self.selection.storage) for folder in self._folders}
+        conversions = {
+            folder: finished_shards(folder, self.selection.storage) for folder in self._folders
+        }
         complete = all(each is None or each.is_done for each in conversions.values())
-        there = list(dict.fromkeys(path for each in self.selection.paths for path in self._expanded(each, complete)))
+        there = list(
+            dict.fromkeys(
+                path for each in self.selection.paths for path in self._expanded(each, complete)
+            )
+        )
         self._check_there(set(there))
         known = {path for path, _ in self.files(self.newest)}
-        finished = [_joined(folder, name) for folder, each in conversions.items() if each for name in each.names]
-        at_work = {folder for folder, each in conversions.items() if each is not None and not each.is_done}
+        finished = [
+            _joined(folder, name)
+            for folder, each in conversions.items()
+            if each
+            for name in each.names
+        ]
+        at_work = {
+            folder for folder, each in conversions.items() if each is not None and not each.is_done
+        }
         new = [path for path in there if path not in known and not path.endswith(_UNFINISHED)]
         wanted, own = set(new), set(finished)
         converted = [path for path in finished if path in wanted]
@@ -196,16 +239,24 @@ class Growth:
         return Listing(converted + settled, len(settled) < len(others), complete)
 
     def _folder_of(self, path: str) -> str:
-        """Return the folder of the source that contains the file at `path`; if there is none, the folder of the file."""
-        return next((folder for folder in self._folders if path.startswith(f"{folder}/")), folder_of(path))
+        """Return the folder of the source that contains the file at `path`.
+
+        If there is none, return the folder of the file.
+        """
+        return next(
+            (folder for folder in self._folders if path.startswith(f"{folder}/")), folder_of(path)
+        )
 
     def _expanded(self, path: str, complete: bool) -> list[str]:
         try:
-            found = expand(path, file_system_of(path, self.selection.storage), self.selection.patterns)
+            found = expand(
+                path, file_system_of(path, self.selection.storage), self.selection.patterns
+            )
         except SourceNotFoundError as error:
             if complete and self.newest < 0:
                 raise SourceNotFoundError(
-                    f"a growing source found no file: {error} Or first write a file there, or begin a conversion."
+                    f"a growing source found no file: {error} Or first write a file there, or "
+                    "begin a conversion."
                 ) from error
             return []
         return [_normal(each) for each in found if not each.endswith(self.selection.left_out)]
@@ -213,26 +264,35 @@ class Growth:
     def _check_there(self, there: set[str]) -> None:
         for path, _ in self.files(self.newest):
             if path not in there:
-                raise self.changed(path, "is not there any more, or not among the paths of the source")
+                raise self.changed(
+                    path, "is not there any more, or not among the paths of the source"
+                )
 
     def changed(self, path: str, how: str) -> SourceError:
-        """Return the error for a file that is not as a generation (stored list of files and sizes) describes it.
+        """Return the error for a file that differs from its generation (list of files, sizes).
 
         Args:
             path: path of the file.
             how: end of the sentence that begins with the path, such as "shrank".
         """
         number = next(
-            (each.number for each in self._generations for file in each.files if self._path(file.name) == path), 0
+            (
+                each.number
+                for each in self._generations
+                for file in each.files
+                if self._path(file.name) == path
+            ),
+            0,
         )
         return SourceError(
-            f"{shorten(path)} {how}, but generation {number} of the growing source contains it, and "
-            "files of a generation must not change. Restore the file and its path, and write new data under new "
-            f"names. Or remove {shorten(self._log.folder)}, and begin anew, without older checkpoints."
+            f"{shorten(path)} {how}, but generation {number} of the growing source contains it, "
+            "and files of a generation must not change. Restore the file and its path, and write "
+            f"new data under new names. Or remove {shorten(self._log.folder)}, and begin anew, "
+            "without older checkpoints."
         )
 
     def check(self, path: str, file: GrownFile, found: FileFacts) -> None:
-        """Raise SourceError if a file is not as a generation (stored list of files) describes it; else do nothing.
+        """Raise SourceError if a file is not as a generation (list of files) describes it.
 
         Args:
             path: path of the file.
@@ -241,13 +301,24 @@ class Growth:
         """
         if found.records < file.records:
             raise self.changed(path, f"shrank from {file.records} to {found.records} records")
-        if (found.stamp.size, found.records, found.digest) != (file.size, file.records, file.digest):
-            sizes = f" ({file.size} → {found.stamp.size} bytes)" if found.stamp.size != file.size else ""
+        if (found.stamp.size, found.records, found.digest) != (
+            file.size,
+            file.records,
+            file.digest,
+        ):
+            sizes = (
+                f" ({file.size} → {found.stamp.size} bytes)"
+                if found.stamp.size != file.size
+                else ""
+            )
             raise self.changed(path, f"was replaced or written to{sizes}")
 
     @property
     def folder(self) -> str | None:
-        """Folder in which generations are recorded; None if it does not exist, or this process cannot write to it."""
+        """Folder in which generations are recorded.
+
+        It is None if it does not exist, or this process cannot write to it.
+        """
         return self._log.written
 
     def _name(self, path: str) -> str:
@@ -272,7 +343,9 @@ def growth_of(
     storage: StorageOptions,
     settles: bool,
 ) -> Growth | None:
-    """Return the generations (numbered lists of files) of a source with these arguments; None if it does not grow.
+    """Return the generations (numbered lists of files) of a source with these arguments.
+
+    Return None if it does not grow.
 
     Args:
         paths: paths, globs or folders.
@@ -282,18 +355,21 @@ def growth_of(
         kind: JSON values, besides the files, on which the numbers of records in files depend.
         left_out: suffixes of files that are not read.
         storage: how files in a store are reached.
-        settles: True if an incomplete file may look complete: new files are then read only a second after their last
-            change.
+        settles: True if an incomplete file may look complete: new files are then read only a second
+            after their last change.
 
     Raises:
         TypeError: `growing` is neither a bool nor a path, or `generation` is not an integer.
-        ValueError: `generation` is negative; generations would be written to a store; or `growing` is the empty string.
+        ValueError: `generation` is negative; generations would be written to a store; or `growing`
+            is the empty string.
         SourceError: the generation does not exist.
     """
     if growing is False and generation is None:
         return None
     if generation is not None:
-        generation = whole_number("generation", generation, 0, None, "the number of a generation, such as 0")
+        generation = whole_number(
+            "generation", generation, 0, None, "the number of a generation, such as 0"
+        )
     folder = None if isinstance(growing, bool) else text_of(growing)
     if folder == "":
         raise ValueError(
@@ -302,8 +378,9 @@ def growth_of(
     texts = tuple(_normal(text_of(path)) for path in path_list(paths))
     if is_remote(folder or texts[0]):
         raise ValueError(
-            f"{shorten(folder or texts[0])} is a URL, but the generations of a growing source are written to a local "
-            "folder, or to a folder that all machines share. Pass the path of such a folder as growing=."
+            f"{shorten(folder or texts[0])} is a URL, but the generations of a growing source are "
+            "written to a local folder, or to a folder that all machines share. Pass the path of "
+            "such a folder as growing=."
         )
     growth = Growth(FileSelection(texts, tuple(patterns), left_out, storage, settles), kind, folder)
     if generation is not None:
@@ -313,7 +390,9 @@ def growth_of(
 
 
 def _home(path: str, storage: StorageOptions) -> str:
-    """Return the folder that is listed for a path: the path itself if it is a folder, else the folder of the glob or file.
+    """Return the folder that is listed for a path.
+
+    It is the path itself if that is a folder, else the folder of the glob or file.
 
     Args:
         path: a path, a glob or a folder.
@@ -333,12 +412,18 @@ def _normal(path: str) -> str:
 
 def _joined(folder: str, name: str) -> str:
     return (
-        name if folder == "." else os.path.normpath(f"{folder}/{name}") if not is_remote(folder) else f"{folder}/{name}"
+        name
+        if folder == "."
+        else os.path.normpath(f"{folder}/{name}")
+        if not is_remote(folder)
+        else f"{folder}/{name}"
     )
 
 
 def is_settled(path: str, seconds: float = SETTLED_SECONDS) -> bool:
-    """Return True if a file was not modified in the last `seconds` seconds; always True for a file in a store.
+    """Return True if a file was not modified in the last `seconds` seconds.
+
+    Return True for any file in a store.
 
     Args:
         path: path of the file.

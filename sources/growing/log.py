@@ -37,11 +37,14 @@ class GenerationLog:
 
     @property
     def written(self) -> str | None:
-        """Folder of the log of generations; None if it does not exist yet, or this process cannot write to it."""
+        """Folder of the log of generations.
+
+        It is None if it does not exist yet, or this process cannot write to it.
+        """
         return self.folder if os.access(self.folder, os.W_OK) else None
 
     def read(self, number: int) -> Generation | None:
-        """Return the generation (list of files) with this number, or None if it was not written to the log.
+        """Return the generation (list of files) with this number; None if it is not in the log.
 
         Raises:
             SourceError: the file cannot be read, or is damaged.
@@ -55,30 +58,38 @@ class GenerationLog:
         except (OSError, ValueError, TypeError, LookupError) as error:
             reason = getattr(error, "strerror", None) or shorten(error)  # without the path
             remedy = (
-                "Restore this file and its permissions, or use the release of headrace that wrote it. Or remove its folder: "
-                "then all files count as new, and older checkpoints cannot be restored"
+                "Restore this file and its permissions, or use the release of headrace that wrote "
+                "it. Or remove its folder: then all files count as new, and older checkpoints "
+                "cannot be restored"
             )
             remedy = remedy_for(error, remedy) if isinstance(error, OSError) else remedy
             raise SourceError(
-                f"{shorten(path)}: the list of files of generation {number} cannot be read: {reason}. {remedy}."
+                f"{shorten(path)}: the list of files of generation {number} cannot be read: "
+                f"{reason}. {remedy}."
             ) from error
 
     def add(self, generation: Generation) -> None:
-        """Write a generation (list of files) to the log, unless another process has written one with this number.
+        """Write a generation (list of files) to the log.
+
+        Do nothing if another process has written one with this number.
 
         Raises:
             SourceError: the file cannot be written.
         """
         try:
             os.makedirs(self.folder, exist_ok=True)
-            _write_first(self._path(generation.number), json.dumps(generation.to_json(), ensure_ascii=False).encode())
+            _write_first(
+                self._path(generation.number),
+                json.dumps(generation.to_json(), ensure_ascii=False).encode(),
+            )
         except FileExistsError:
             return
         except OSError as error:
             raise SourceError(
-                f"{shorten(self.folder)}: the list of the files of generation {generation.number} cannot be written: "
-                f"{shorten(error)}. {remedy_for(error, 'Make the folder writable')}, or pass the path of another folder as "
-                "growing=."
+                f"{shorten(self.folder)}: the list of the files of generation {generation.number} "
+                f"cannot be written: {shorten(error)}. "
+                f"{remedy_for(error, 'Make the folder writable')}, or pass the path of another "
+                "folder as growing=."
             ) from error
 
     def _path(self, number: int) -> str:

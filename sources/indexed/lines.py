@@ -35,7 +35,10 @@ def _fits(found: FoundRecords, size: int) -> bool:
 
 
 class LinesSource(IndexedSource[RecordT]):
-    """Base of sources whose records are lines. A subclass defines `index_kind` (`index_of_lines`), `patterns` and `_value`."""
+    """Base of sources whose records are lines.
+
+    A subclass defines `index_kind` (`index_of_lines`), `patterns` and `_value`.
+    """
 
     def _value(self, line: bytes, path: str, offset: int) -> RecordT:
         """Return the record of a line.
@@ -53,7 +56,9 @@ class LinesSource(IndexedSource[RecordT]):
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[RecordT]:
         offsets, lengths = self._ranges(index, places)
         lines = file.read_many(offsets, lengths)
-        return [self._value(line, file.path, offset) for line, offset in zip(lines, offsets.tolist())]
+        return [
+            self._value(line, file.path, offset) for line, offset in zip(lines, offsets.tolist())
+        ]
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
         offsets, lengths = index.arrays["ranges"][places].T

@@ -39,18 +39,21 @@ _AT_A_TIME = 1024
 
 
 class IndexedSource(FileSource[RecordT]):
-    """Base class of sources that find records through an index. Thread-safe, picklable, safe to fork.
+    """Base class of sources that find records through an index.
 
-    Records are numbered from the first file to the last. A subclass defines `index_kind`, `patterns`,
-    `_read` and `_ranges`.
+    Thread-safe, picklable, safe to fork.
+
+    Records are numbered from the first file to the last. A subclass defines `index_kind`,
+    `patterns`, `_read` and `_ranges`.
 
     Args:
         paths: a path, a glob, a directory, or a list of these.
         index_dir: folder for the indices. Default: beside the files.
-        max_open_files: maximum number of open files of this source. None (default): all sources of a process together keep
-            a quarter of the process's limit open (16 to 256).
+        max_open_files: maximum number of open files of this source. None (default): all sources of
+            a process together keep a quarter of the process's limit open (16 to 256).
         storage_options: how files in a store are reached and cached.
-        growing: True or a folder if files may be added later; see `docs/how-to/data-that-changes.md`.
+        growing: True or a folder if files may be added later; see
+            `docs/how-to/data-that-changes.md`.
         generation: number of the list of files to read, from 0; None: the newest.
     """
 
@@ -78,7 +81,10 @@ class IndexedSource(FileSource[RecordT]):
         self._begin(self._named(paths), self.patterns, self._storage, growing, generation)
 
     def _named(self, paths: Paths) -> Paths:
-        """Return `paths`, in which a subclass may replace the path of a list of files by the files in the list."""
+        """Return `paths`.
+
+        A subclass may replace the path of a list of files by the files in the list.
+        """
         return paths
 
     def _inspect_file(self, path: str) -> FileFacts:
@@ -87,7 +93,10 @@ class IndexedSource(FileSource[RecordT]):
         return FileFacts(index.count, index.stamp, index.digest)
 
     def _check_count(self, path: str, count: int) -> None:
-        """Raise SourceError if the user's arguments state another number of records than `count` for the file at `path`."""
+        """Raise SourceError if the user stated another number of records than `count` for a file.
+
+        `path` is the path of the file.
+        """
 
     def _inspect_all(self, paths: Sequence[str]) -> list[FileFacts]:
         return file_facts_of(paths, self.index_kind.name, self._inspect_file)
@@ -104,13 +113,18 @@ class IndexedSource(FileSource[RecordT]):
         self._identity = hex_digest(repr((files, self._described()))), digest
         if not facts or not self._ends[-1]:
             raise NoRecordsError(
-                f"the files {first_few(self._paths)} contain no records. Pass a file with at least one record."
+                f"the files {first_few(self._paths)} contain no records. Pass a file with at least "
+                "one record."
             )
         self._prepare()
 
     def _prepare(self) -> None:
         self._indices: dict[int, Index] = {}
-        paths, stamps, storage = self._paths, self._stamps, self._storage  # the pool must not hold this object
+        paths, stamps, storage = (
+            self._paths,
+            self._stamps,
+            self._storage,
+        )  # the pool must not hold this object
 
         def opened(number: int) -> OpenFile:
             return open_file(paths[number], storage, stamps[number])
@@ -131,7 +145,7 @@ class IndexedSource(FileSource[RecordT]):
         raise NotImplementedError
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        """Return two arrays `int64[n]`: offset and length, in the file, of the bytes of each record.
+        """Return two arrays `int64[n]`: offset and length, in the file, of each record's bytes.
 
         Args:
             index: index of the file.
@@ -140,13 +154,15 @@ class IndexedSource(FileSource[RecordT]):
         raise NotImplementedError
 
     def _described(self) -> Any:
-        """Return JSON values that the records depend on, besides the files; None if there are none."""
+        """Return JSON values that records depend on besides the files; None if there are none."""
         return None
 
     @property
     def facts(self) -> SourceFacts:
         # Of four threads, some wait for the disk while others make records.
-        return super().facts._replace(reads_ahead=4, lengths_by=self.lengths_by, record_bytes=lambda: self.record_bytes)
+        return super().facts._replace(
+            reads_ahead=4, lengths_by=self.lengths_by, record_bytes=lambda: self.record_bytes
+        )
 
     def file_place(self, key: int) -> FilePlace:
         number, place = part_of(key, self._ends)
@@ -157,15 +173,18 @@ class IndexedSource(FileSource[RecordT]):
 
     @property
     def record_bytes(self) -> npt.NDArray[np.int64]:
-        """Size of each record in its file, in bytes, `int64[records]`. Only the indices are read for it."""
+        """Size of each record in its file, in bytes, `int64[records]`.
+
+        Only the indices are read for it.
+        """
         indices = [self._index(number) for number in range(len(self._paths))]
         return np.concatenate([self._ranges(index, np.arange(index.count))[1] for index in indices])
 
     def lengths_by(self, name: str) -> npt.NDArray[np.int64]:
-        """Return the length of a field of each record, or the number in the field, `int64[records]`.
+        """Return the length of a field of each record, or the number in it, `int64[records]`.
 
-        See `headrace.lengths_of`. All records are read once. Then the lengths are stored beside each file,
-        like its index, and are found again only if the file was modified.
+        See `headrace.lengths_of`. All records are read once. Then the lengths are stored beside
+        each file, like its index, and are found again only if the file was modified.
 
         Args:
             name: name of the field; "audio/samples" is the field `samples` of the dict `audio`.
@@ -174,7 +193,9 @@ class IndexedSource(FileSource[RecordT]):
             LengthsError: a record has no such field, or the field has no length.
             SourceError: a file cannot be read.
         """
-        return np.concatenate(of_each(lambda number: self._lengths_in(number, name), range(len(self._paths))))
+        return np.concatenate(
+            of_each(lambda number: self._lengths_in(number, name), range(len(self._paths)))
+        )
 
     def _lengths_in(self, number: int, name: str) -> npt.NDArray[np.int64]:
         first = int(self._ends[number - 1]) if number else 0
@@ -184,12 +205,17 @@ class IndexedSource(FileSource[RecordT]):
             for start in range(0, index.count, _AT_A_TIME):
                 places = np.arange(start, min(start + _AT_A_TIME, index.count), dtype=np.int64)
                 records = map(self._fields, self._read(file, index, places))
-                found += [length_of_field(fields, name, first + key) for key, fields in enumerate(records, start)]
+                found += [
+                    length_of_field(fields, name, first + key)
+                    for key, fields in enumerate(records, start)
+                ]
             return FoundRecords(len(found), {"lengths": np.array(found, np.int64)})
 
         kind = lengths_kind(find, self.index_kind.name, name, self._described())
         stamp = self._stamps[number]
-        return index_of(self._paths[number], kind, self._index_dir, self._storage, stamp).arrays["lengths"]
+        return index_of(self._paths[number], kind, self._index_dir, self._storage, stamp).arrays[
+            "lengths"
+        ]
 
     def _fields(self, record: Any) -> Any:
         """Return a record as a mapping of its fields; a subclass may override it."""
@@ -219,6 +245,12 @@ class IndexedSource(FileSource[RecordT]):
     def _index(self, number: int) -> Index:
         index = self._indices.get(number)
         if index is None:
-            index = index_of(self._paths[number], self.index_kind, self._index_dir, self._storage, self._stamps[number])
+            index = index_of(
+                self._paths[number],
+                self.index_kind,
+                self._index_dir,
+                self._storage,
+                self._stamps[number],
+            )
             self._indices[number] = index
         return index

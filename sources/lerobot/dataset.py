@@ -31,7 +31,9 @@ class Feature(NamedTuple):
     shape: tuple[int, ...]
 
     def value_of(self, stored: Any) -> Any:
-        """Return a stored value as an array of the feature's dtype and shape, or as a NumPy scalar if the shape is (1,).
+        """Return a stored value as an array of the feature's dtype and shape.
+
+        It is a NumPy scalar if the shape is (1,).
 
         A value of a feature that is no number, such as a text, is returned unchanged.
         """
@@ -51,7 +53,10 @@ class Episodes(NamedTuple):
     files: Int64s
     """Chunk and number of the Parquet file: `[episodes, 2]`."""
     videos: Mapping[str, tuple[Int64s, npt.NDArray[np.float64]]]
-    """For each camera, chunk and number of the video file, and the time in it at which the episode begins, in seconds."""
+    """For each camera, chunk and number of the video file, and the episode's beginning.
+
+    The beginning is a time in the file in seconds.
+    """
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -81,8 +86,9 @@ class LeRobotFolder:
         version = str(info.get("codebase_version"))
         if not version.startswith("v3."):
             raise SourceError(
-                f"{shorten(self.path)} is a LeRobot dataset of version {short_repr(version)}; version v3.0 can be read. Use "
-                "LeRobot's scripts to convert the dataset: convert_dataset_v21_to_v30 takes version v2.1."
+                f"{shorten(self.path)} is a LeRobot dataset of version {short_repr(version)}; "
+                "version v3.0 can be read. Use LeRobot's scripts to convert the dataset: "
+                "convert_dataset_v21_to_v30 takes version v2.1."
             )
         try:
             self.fps = float(info["fps"])
@@ -115,7 +121,9 @@ class LeRobotFolder:
         """
         cameras = self.of_dtype("video")
         places = [
-            f"videos/{camera}/{what}" for camera in cameras for what in ("chunk_index", "file_index", "from_timestamp")
+            f"videos/{camera}/{what}"
+            for camera in cameras
+            for what in ("chunk_index", "file_index", "from_timestamp")
         ]
         columns = ["episode_index", "length", "data/chunk_index", "data/file_index", *places]
         table = self._table("episodes", columns)
@@ -127,9 +135,10 @@ class LeRobotFolder:
             files = np.stack([of["data/chunk_index"], of["data/file_index"]], axis=1)
             videos = {
                 camera: (
-                    np.stack([of[f"videos/{camera}/chunk_index"], of[f"videos/{camera}/file_index"]], axis=1).astype(
-                        np.int64
-                    ),
+                    np.stack(
+                        [of[f"videos/{camera}/chunk_index"], of[f"videos/{camera}/file_index"]],
+                        axis=1,
+                    ).astype(np.int64),
                     of[f"videos/{camera}/from_timestamp"].astype(np.float64),
                 )
                 for camera in cameras
@@ -142,27 +151,40 @@ class LeRobotFolder:
         table = self._table("tasks.parquet", None)
         names = [name for name in table if name != "task_index"]
         if "task_index" not in table or len(names) != 1:
-            raise self._damaged(name="tasks.parquet", why=f"it has the columns {first_few(list(table))}")
+            raise self._damaged(
+                name="tasks.parquet", why=f"it has the columns {first_few(list(table))}"
+            )
         return tuple(str(table[names[0]][place]) for place in np.argsort(table["task_index"]))
 
     def _table(self, name: str, columns: Sequence[str] | None) -> dict[str, npt.NDArray[Any]]:
         """Return the columns of a table of `meta`."""
         try:
             with ParquetDataSource(
-                f"{self.path}/meta/{name}", columns, storage_options=self._storage, partitioning=None
+                f"{self.path}/meta/{name}",
+                columns,
+                storage_options=self._storage,
+                partitioning=None,
             ) as source:
                 rows = source.__getitems__(np.arange(len(source)))
         except ValueError as error:
-            raise self._damaged(name=name, why=f"it lacks one of the columns {first_few(columns or (), 8)}") from error
+            raise self._damaged(
+                name=name, why=f"it lacks one of the columns {first_few(columns or (), 8)}"
+            ) from error
         return {column: np.array([row[column] for row in rows]) for column in rows[0]}
 
     def statistics(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
-        """Read the statistics of all frames, by feature and name ("mean", "std", "min", …). {} if the dataset has none."""
+        """Read the statistics of all frames, by feature and name ("mean", "std", …).
+
+        The result is {} if the dataset has none.
+        """
         try:
             found = self._json("stats.json")
         except SourceNotFoundError:
             return {}
-        return {name: {each: np.asarray(value) for each, value in values.items()} for name, values in found.items()}
+        return {
+            name: {each: np.asarray(value) for each, value in values.items()}
+            for name, values in found.items()
+        }
 
     def _json(self, name: str) -> dict[str, Any]:
         path = f"{self.path}/meta/{name}"
@@ -171,8 +193,9 @@ class LeRobotFolder:
                 data = file.read(0, file.size)
         except SourceNotFoundError as error:
             raise SourceNotFoundError(
-                f"{shorten(self.path)} is not the folder of a LeRobot dataset: it has no meta/{name}. Pass such a folder, or, "
-                "for a dataset of Hugging Face, the URL hf://datasets/user/name."
+                f"{shorten(self.path)} is not the folder of a LeRobot dataset: it has no "
+                f"meta/{name}. Pass such a folder, or, for a dataset of Hugging Face, the URL "
+                "hf://datasets/user/name."
             ) from error
         try:
             found = json.loads(data)
@@ -184,6 +207,6 @@ class LeRobotFolder:
 
     def _damaged(self, *, name: str, why: object) -> SourceError:
         return SourceError(
-            f"{shorten(f'{self.path}/meta/{name}')} is damaged: {shorten(why)}. Download the folder again, or write "
-            "the dataset again with LeRobot."
+            f"{shorten(f'{self.path}/meta/{name}')} is damaged: {shorten(why)}. Download the "
+            "folder again, or write the dataset again with LeRobot."
         )

@@ -1,4 +1,7 @@
-"""Source of the frames of a LeRobot dataset, with the frames around each of them. Pictures are decoded by operations."""
+"""Source of the frames of a LeRobot dataset, with the frames around each of them.
+
+Pictures are decoded by operations.
+"""
 
 from __future__ import annotations
 
@@ -29,33 +32,38 @@ _TOLERANCE_SECONDS = 1e-4
 
 
 class LeRobotSource(OnSource):
-    """Frames of a LeRobot dataset of version v3.0, as LeRobot's library stores it. Thread-safe, picklable, safe to fork.
+    """Frames of a LeRobot dataset of version v3.0, as LeRobot's library stores it.
 
-    A record is a dict of the dataset's features, and "task", the text of the task. Numbers are arrays of the feature's dtype
-    and shape, or NumPy scalars if the shape is (1,). Pictures are not decoded yet:
+    Thread-safe, picklable, safe to fork.
 
-    * A feature of dtype "video" is `{"path": file, "times": seconds}`. Pass `DecodeVideo(key=name)` for it.
+    A record is a dict of the dataset's features, and "task", the text of the task. Numbers are
+    arrays of the feature's dtype and shape, or NumPy scalars if the shape is (1,). Pictures are not
+    decoded yet:
+
+    * A feature of dtype "video" is `{"path": file, "times": seconds}`. Pass `DecodeVideo(key=name)`
+      for it.
     * A feature of dtype "image" is `{"bytes": …, "path": …}`. Pass `DecodeImage(key=name)` for it.
 
-    Features in `delta_timestamps` have the values of several frames, `[k, …]`, and a field `<name>_is_pad`, `bool[k]`: True
-    where the frame would be before or after the episode.
+    Features in `delta_timestamps` have the values of several frames, `[k, …]`, and a field
+    `<name>_is_pad`, `bool[k]`: True where the frame would be before or after the episode.
 
     Args:
         path: folder of the dataset, or its URL, such as "hf://datasets/lerobot/pusht".
-        delta_timestamps: for each of some features, a list of times in seconds from the frame's own time, such as
-            `{"action": [0, 0.1, 0.2]}`. They are multiples of `1 / fps`.
+        delta_timestamps: for each of some features, a list of times in seconds from the frame's own
+            time, such as `{"action": [0, 0.1, 0.2]}`. They are multiples of `1 / fps`.
         episodes: numbers of the episodes to read, from 0, in this order. Default: all.
-        pad: what stands in the place of frames outside of the episode. "edge" (default): the first or last frame. "zero":
-            zeros; None for texts; pictures are those of the first or last frame. False: nothing, because such frames
-            are left out.
-        storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`. `DecodeVideo` reads
-            videos with the default options.
+        pad: what stands in the place of frames outside of the episode. "edge" (default): the first
+            or last frame. "zero": zeros; None for texts; pictures are those of the first or last
+            frame. False: nothing, because such frames are left out.
+        storage_options: how files in a store are reached and cached; see
+            `docs/how-to/remote-files.md`. `DecodeVideo` reads videos with the default options.
 
     Raises:
         SourceNotFoundError: the folder, or a file of it, does not exist.
-        SourceError: the dataset has another version, or is damaged. When a record is read: its file cannot be read.
-        ValueError: a feature or episode does not exist; an episode comes twice; a list is empty; a time is not a multiple of
-            `1 / fps`; `pad` is unknown; or `pad=False` leaves no frame.
+        SourceError: the dataset has another version, or is damaged. When a record is read: its file
+            cannot be read.
+        ValueError: a feature or episode does not exist; an episode comes twice; a list is empty; a
+            time is not a multiple of `1 / fps`; `pad` is unknown; or `pad=False` leaves no frame.
         TypeError: an argument has a wrong type.
         MissingExtraError: pyarrow is not installed.
 
@@ -68,7 +76,8 @@ class LeRobotSource(OnSource):
         image_keys: names of the features that `DecodeImage` decodes.
 
     Example (needs files):
-        `LeRobotSource("pusht", delta_timestamps={"action": [0, 0.1]})[0]["action"]` has the shape (2, 2).
+        `LeRobotSource("pusht", delta_timestamps={"action": [0, 0.1]})[0]["action"]` has the shape
+        (2, 2).
     """
 
     def __init__(
@@ -87,21 +96,31 @@ class LeRobotSource(OnSource):
         wanted = {} if delta_timestamps is None else _offsets_of(delta_timestamps, folder)
         self._offsets = FrameOffsets(wanted, every.lengths[self.episodes], checked_pad(pad))
         self._videos = {
-            camera: (files[self.episodes], begins[self.episodes]) for camera, (files, begins) in every.videos.items()
+            camera: (files[self.episodes], begins[self.episodes])
+            for camera, (files, begins) in every.videos.items()
         }
         files, which = np.unique(every.files[self.episodes], axis=0, return_inverse=True)
         paths = [folder.data_file(*file) for file in files.tolist()]
-        self._starts, frames = _rows_of(every.files, every.lengths, files, self.episodes, which.reshape(-1))
+        self._starts, frames = _rows_of(
+            every.files, every.lengths, files, self.episodes, which.reshape(-1)
+        )
         stored = [name for name in folder.features if name not in self.video_keys]
         near = [name for name in stored if name in wanted]
-        self.source = self._frames = ParquetDataSource(paths, stored, storage_options=storage, partitioning=None)
+        self.source = self._frames = ParquetDataSource(
+            paths, stored, storage_options=storage, partitioning=None
+        )
         if len(self.source) != frames:
             raise SourceError(
-                f"the files {first_few(paths)} have {len(self.source)} frames, but meta/episodes of {shorten(folder.path)} "
-                f"says {frames}: they are not of one version. Download the whole folder again."
+                f"the files {first_few(paths)} have {len(self.source)} frames, but meta/episodes "
+                f"of {shorten(folder.path)} says {frames}: they are not of one version. Download "
+                "the whole folder again."
             )
         # Rows around a frame are read without its pictures.
-        self._near = ParquetDataSource(paths, near, storage_options=storage, partitioning=None) if near else None
+        self._near = (
+            ParquetDataSource(paths, near, storage_options=storage, partitioning=None)
+            if near
+            else None
+        )
 
     @property
     def fps(self) -> float:
@@ -129,7 +148,9 @@ class LeRobotSource(OnSource):
         return self._folder.of_dtype("image")
 
     def statistics(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
-        """Read `meta/stats.json`: for each feature "mean", "std", "min", "max" and others, over all episodes.
+        """Read `meta/stats.json`.
+
+        It has for each feature "mean", "std", "min", "max" and others, over all episodes.
 
         Returns:
             Arrays by feature and name; {} if the dataset has no statistics.
@@ -156,11 +177,17 @@ class LeRobotSource(OnSource):
         episodes, frames = self._offsets.places(keys)
         rows = self._starts[episodes] + frames
         records = [self._record(row) for row in self._read(rows)]
-        for record, episode, frame in zip(records, self.episodes[episodes].tolist(), frames.tolist()):
-            if (record.get("episode_index", episode), record.get("frame_index", frame)) != (episode, frame):
+        for record, episode, frame in zip(
+            records, self.episodes[episodes].tolist(), frames.tolist()
+        ):
+            if (record.get("episode_index", episode), record.get("frame_index", frame)) != (
+                episode,
+                frame,
+            ):
                 raise SourceError(
-                    f"frame {frame} of episode {episode} is not where meta/episodes of {shorten(self._folder.path)} says: the "
-                    "files are not of one version. Download the whole folder again."
+                    f"frame {frame} of episode {episode} is not where meta/episodes of "
+                    f"{shorten(self._folder.path)} says: the files are not of one version. "
+                    "Download the whole folder again."
                 )
         self._add_around(records, episodes, frames)
         self._add_videos(records, episodes, frames)
@@ -174,8 +201,13 @@ class LeRobotSource(OnSource):
         return record
 
     def _add_around(self, records: list[dict[str, Any]], episodes: Int64s, frames: Int64s) -> None:
-        """Replace fields of `delta_timestamps` by the values of all their frames, and add which are padding."""
-        around = {name: self._offsets.around(name, episodes, frames) for name in self._offsets.offsets}
+        """Replace fields of `delta_timestamps` by the values of all their frames.
+
+        Add which of them are padding.
+        """
+        around = {
+            name: self._offsets.around(name, episodes, frames) for name in self._offsets.offsets
+        }
         for name, (_, is_pad) in around.items():
             for record, padding in zip(records, is_pad):
                 record[f"{name}_is_pad"] = padding
@@ -184,7 +216,8 @@ class LeRobotSource(OnSource):
             return
         starts = self._starts[episodes][:, None]
         distinct, which = np.unique(
-            np.concatenate([(starts + near).ravel() for near in stored.values()]), return_inverse=True
+            np.concatenate([(starts + near).ravel() for near in stored.values()]),
+            return_inverse=True,
         )
         rows = self._read_near(distinct)
         for name, near in stored.items():
@@ -193,7 +226,9 @@ class LeRobotSource(OnSource):
             for record, chosen in zip(records, places):
                 stacked = stack_values([values[place] for place in chosen])
                 is_pad = record[f"{name}_is_pad"]
-                record[name] = stacked if name in self.image_keys else self._offsets.padded(stacked, is_pad)
+                record[name] = (
+                    stacked if name in self.image_keys else self._offsets.padded(stacked, is_pad)
+                )
 
     def _add_videos(self, records: list[dict[str, Any]], episodes: Int64s, frames: Int64s) -> None:
         for camera, (files, begins) in self._videos.items():
@@ -231,10 +266,20 @@ class LeRobotSource(OnSource):
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Fingerprint of the Parquet files, and a digest of the offsets, the episodes and the places of videos."""
-        videos = [(camera, files.tolist(), begins.tolist()) for camera, (files, begins) in self._videos.items()]
+        """Fingerprint of the Parquet files, and a digest of all else.
+
+        All else is the offsets, the episodes and the places of videos.
+        """
+        videos = [
+            (camera, files.tolist(), begins.tolist())
+            for camera, (files, begins) in self._videos.items()
+        ]
         windows = repr((offsets_digest(self._offsets), self.episodes.tolist(), videos))
-        return {**fingerprint_of(self.source), "kind": "LeRobotSource", "windows": hex_digest(windows, 12)}
+        return {
+            **fingerprint_of(self.source),
+            "kind": "LeRobotSource",
+            "windows": hex_digest(windows, 12),
+        }
 
     def close(self) -> None:
         """Close the Parquet files. A later read opens them again."""
@@ -243,7 +288,9 @@ class LeRobotSource(OnSource):
             self._near.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_read", "_read_near")}
+        return {
+            name: value for name, value in vars(self).items() if name not in ("_read", "_read_near")
+        }
 
     def __repr__(self) -> str:
         return f"LeRobotSource({len(self)} frames of {len(self.episodes)} episodes in {shorten(self._folder.path)})"
@@ -261,11 +308,18 @@ def _chosen(episodes: Any, count: int) -> Int64s:
     chosen = array_of(list(episodes) if isinstance(episodes, range) else episodes)
     if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
         raise TypeError(
-            f"episodes={short_repr(episodes)} is not a list of integers. Pass the numbers of episodes, such as [0, 1]."
+            f"episodes={short_repr(episodes)} is not a list of integers. Pass the numbers of "
+            "episodes, such as [0, 1]."
         )
-    if not chosen.size or len(np.unique(chosen)) < len(chosen) or chosen.min() < 0 or chosen.max() >= count:
+    if (
+        not chosen.size
+        or len(np.unique(chosen)) < len(chosen)
+        or chosen.min() < 0
+        or chosen.max() >= count
+    ):
         raise ValueError(
-            f"episodes={short_repr(episodes)} must be different numbers from 0 to {count - 1}, at least one. Pass such a list."
+            f"episodes={short_repr(episodes)} must be different numbers from 0 to {count - 1}, at "
+            "least one. Pass such a list."
         )
     return chosen.astype(np.int64)
 
@@ -292,15 +346,16 @@ def _offsets_of(delta_timestamps: Any, folder: LeRobotFolder) -> dict[str, Int64
         seconds = array_of(times)
         if seconds.ndim != 1 or (seconds.size and seconds.dtype.kind not in "iuf"):
             raise TypeError(
-                f"delta_timestamps[{short_repr(name)}]={short_repr(times)} is not a list of numbers. Pass seconds, such as "
-                "[-0.1, 0]."
+                f"delta_timestamps[{short_repr(name)}]={short_repr(times)} is not a list of "
+                "numbers. Pass seconds, such as [-0.1, 0]."
             )
         whole = np.rint(seconds * folder.fps)
         wrong = ~(np.abs(whole / folder.fps - seconds) <= _TOLERANCE_SECONDS)  # also if it is NaN
         if wrong.any():
             raise ValueError(
-                f"delta_timestamps[{short_repr(name)}] has {seconds[wrong][0]} s, which is not a multiple of the time of a "
-                f"frame, 1/{folder.fps:g} s. Pass n / {folder.fps:g}, where n is a whole number."
+                f"delta_timestamps[{short_repr(name)}] has {seconds[wrong][0]} s, which is not a "
+                f"multiple of the time of a frame, 1/{folder.fps:g} s. Pass n / {folder.fps:g}, "
+                "where n is a whole number."
             )
         frames[name] = whole.astype(np.int64)
     return checked_offsets("delta_timestamps", frames)
@@ -309,7 +364,7 @@ def _offsets_of(delta_timestamps: Any, folder: LeRobotFolder) -> dict[str, Int64
 def _rows_of(
     of_episode: Int64s, lengths: Int64s, files: Int64s, chosen: Int64s, which: npt.NDArray[np.intp]
 ) -> tuple[Int64s, int]:
-    """Return the row at which each chosen episode begins, `int64[n]`, and the number of rows of the files.
+    """Return the row at which each chosen episode begins, `int64[n]`, and the number of all rows.
 
     Args:
         of_episode: file of each episode of the dataset, `int64[episodes, 2]`.

@@ -30,8 +30,8 @@ Array = npt.NDArray[Any]
 class MixedSource:
     """Several sources as one source, from which a `MixSampler` reads.
 
-    With n parts, record i of part p has the key `i * n + p`. A `DataLoader` with a `MixSampler` makes a `MixedSource` of the
-    list or dict that is passed as `data_source`.
+    With n parts, record i of part p has the key `i * n + p`. A `DataLoader` with a `MixSampler`
+    makes a `MixedSource` of the list or dict that is passed as `data_source`.
 
     Args:
         parts: a dict of sources by name, or a list, whose names are "0", "1", …
@@ -40,7 +40,8 @@ class MixedSource:
         parts: the sources by name.
 
     Raises:
-        TypeError: `parts` is neither a dict nor a list, a name is not a string, or a part is not a source.
+        TypeError: `parts` is neither a dict nor a list, a name is not a string, or a part is not a
+            source.
         ValueError: there are no parts, or a part is empty.
 
     >>> source = MixedSource({"web": ["a", "b", "c"], "books": ["x", "y"]})
@@ -56,7 +57,9 @@ class MixedSource:
         self._sources = list(self.parts.values())
         count = len(self._sources)
         self._lengths = np.array([len(source) for source in self._sources], dtype=np.int64)
-        self._length = 1 + max((len(source) - 1) * count + part for part, source in enumerate(self._sources))
+        self._length = 1 + max(
+            (len(source) - 1) * count + part for part, source in enumerate(self._sources)
+        )
 
     @cached_property
     def _readers(self) -> list[Any]:
@@ -68,13 +71,16 @@ class MixedSource:
 
     @cached_property
     def _items(self) -> list[Any] | None:
-        """Sequences of the records of all parts, if each part is such a sequence in memory; else None."""
+        """Sequences of the records of all parts, if each is one in memory; else None."""
         items = [part.items for part in self._facts]
         return None if any(part is None for part in items) else items
 
     @cached_property
     def _lookups(self) -> list[Any] | None:
-        """For each part, the function that returns a record by its index, if all parts are in memory; else None."""
+        """For each part, the function that returns a record by its index.
+
+        It is None if not all parts are in memory.
+        """
         lookups = [part.lookup for part in self._facts]
         return None if None in lookups else lookups
 
@@ -82,12 +88,15 @@ class MixedSource:
     def columns(self) -> Any:
         """A tree of the columns of all parts, from which `Batch` reads.
 
-        None if a part has no columns, if the columns differ in structure, dtype or shape, or if one has texts.
+        None if a part has no columns, if the columns differ in structure, dtype or shape, or if one
+        has texts.
         """
         return _mixed_columns([part.columns() for part in self._facts])
 
     def by_key(self, lengths: Sequence[Array]) -> Array:
-        """Return one array with a number for each key, from one number for each record of each part; 0 for unused keys.
+        """Return one array with a number for each key, from those of each part's records.
+
+        Unused keys have 0.
 
         Args:
             lengths: for each part, an array with one number per record.
@@ -102,7 +111,10 @@ class MixedSource:
         return {name: len(source) for name, source in self.parts.items()}
 
     def __len__(self) -> int:
-        """Return the largest key plus one. If parts have unequal lengths, some smaller keys have no record."""
+        """Return the largest key plus one.
+
+        If parts have unequal lengths, some smaller keys have no record.
+        """
         return self._length
 
     def __getitem__(self, key: SupportsIndex) -> Any:
@@ -117,13 +129,16 @@ class MixedSource:
         Raises:
             RecordKeyError: a key has no record.
         """
-        indices, parts = np.divmod(check_keys(keys, self._length, "MixedSource"), len(self._sources))
+        indices, parts = np.divmod(
+            check_keys(keys, self._length, "MixedSource"), len(self._sources)
+        )
         return self.read(parts, indices)
 
     def read(self, parts: Int64s, indices: Int64s) -> Sequence[Any]:
         """Return records, given by part and index, in order.
 
-        Each part checks its own indices, and raises RecordKeyError for an index outside its records.
+        Each part checks its own indices, and raises RecordKeyError for an index outside its
+        records.
 
         Args:
             parts: `int64[n]`, index of the part of each record.
@@ -131,16 +146,28 @@ class MixedSource:
         """
         if self._lookups is not None and (indices < self._lengths[parts]).all():
             if self._items is not None:  # looking records up is faster than sorting keys
-                return list(map(operator.getitem, map(self._items.__getitem__, parts.tolist()), indices.tolist()))
+                return list(
+                    map(
+                        operator.getitem,
+                        map(self._items.__getitem__, parts.tolist()),
+                        indices.tolist(),
+                    )
+                )
             lookups = self._lookups
             return [lookups[part](index) for part, index in zip(parts.tolist(), indices.tolist())]
         groups = grouped(parts, indices)
         return in_order(
-            [self._readers[part](groups.indices[start:stop]) for part, start, stop in groups.slices], groups
+            [
+                self._readers[part](groups.indices[start:stop])
+                for part, start, stop in groups.slices
+            ],
+            groups,
         )
 
     async def read_in_loop(self, keys: Int64s) -> Sequence[Any]:
-        """Return the records of `keys`, in order, when it is awaited in the event loop. The parts are read at the same time.
+        """Return the records of `keys`, in order, when it is awaited in the event loop.
+
+        The parts are read at the same time.
 
         Only if all parts are asynchronous.
 
@@ -150,7 +177,9 @@ class MixedSource:
         """
         import asyncio  # 20 ms of the start of workers, most of which need none of it
 
-        indices, parts = np.divmod(check_keys(keys, self._length, "MixedSource"), len(self._sources))
+        indices, parts = np.divmod(
+            check_keys(keys, self._length, "MixedSource"), len(self._sources)
+        )
         groups, facts = grouped(parts, indices), cast(list[Any], self._facts)
         async with asyncio.TaskGroup() as group:
             reads = [
@@ -160,7 +189,7 @@ class MixedSource:
         return in_order([read.result() for read in reads], groups)
 
     def by_part(self, keys: Keys) -> dict[str, Int64s]:
-        """Split keys by part: return `{name: keys within the part}` for the parts that have some of the keys.
+        """Split keys by part: return `{name: keys within the part}` for parts that have some.
 
         Within a part, records keep the order of `keys`.
         """
@@ -177,14 +206,19 @@ class MixedSource:
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about all parts together. The event loop reads them only if all parts are asynchronous."""
+        """Facts about all parts together.
+
+        The event loop reads them only if all parts are asynchronous.
+        """
         parts, wanted = self._facts, [part.reads_ahead for part in self._facts]
         in_loop = [part.read_in_loop is not None for part in parts]
         return SourceFacts(
             array_keys=True,
             checks_keys=True,
             reads_ahead=True if any(each is True for each in wanted) else max(map(int, wanted)),
-            reads_singly=any(part.reads_singly and (all(in_loop) or not own) for part, own in zip(parts, in_loop)),
+            reads_singly=any(
+                part.reads_singly and (all(in_loop) or not own) for part, own in zip(parts, in_loop)
+            ),
             read_in_loop=self.read_in_loop if all(in_loop) else None,
             announce=self._announce if any(part.announce for part in parts) else None,
             columns=lambda: self.columns,
@@ -204,7 +238,10 @@ class MixedSource:
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """Fingerprints of all parts, by name."""
-        of_parts = {f"part {short_repr(name)}": fingerprint_of(source) for name, source in self.parts.items()}
+        of_parts = {
+            f"part {short_repr(name)}": fingerprint_of(source)
+            for name, source in self.parts.items()
+        }
         return {"kind": "MixedSource", **of_parts}
 
     def __reduce__(self) -> tuple[type[MixedSource], tuple[dict[str, Any]]]:
@@ -227,10 +264,13 @@ def _named(parts: Any) -> dict[str, Any]:
     wrong = [name for name in parts if not isinstance(name, str)]
     if wrong:
         raise TypeError(
-            f"the name {short_repr(wrong[0])} of a part of a mix is {a_kind_of(wrong[0])}. Use strings as names."
+            f"the name {short_repr(wrong[0])} of a part of a mix is {a_kind_of(wrong[0])}. Use "
+            "strings as names."
         )
     if not parts:
-        raise ValueError("the dict or list of the sources of a mix is empty. Pass at least one source.")
+        raise ValueError(
+            "the dict or list of the sources of a mix is empty. Pass at least one source."
+        )
     return dict(parts)
 
 
@@ -241,12 +281,16 @@ def _as_part(name: str, part: Any) -> DataSource[Any]:
     except (TypeError, ValueError) as error:
         raise type(error)(f"part {short_repr(name)} of the mix: {shorten(error, 400)}.") from None
     if not length:
-        raise ValueError(f"part {short_repr(name)} of the mix is empty. Leave it out, and its weight too.")
+        raise ValueError(
+            f"part {short_repr(name)} of the mix is empty. Leave it out, and its weight too."
+        )
     return source
 
 
 class MixedColumn:
-    """Column of a mix, with the part of an array's interface that `Batch` uses. Rows are found by the keys of the mix.
+    """Column of a mix, with the part of an array's interface that `Batch` uses.
+
+    Rows are found by the keys of the mix.
 
     Args:
         parts: the column of each part.
@@ -264,7 +308,7 @@ class MixedColumn:
         return int(self.shape[0])
 
     def rows_of(self, keys: Int64s) -> tuple[Array, Int64s]:
-        """Return the rows of `keys`, sorted by part, and for each key the position of its row among them."""
+        """Return the rows of `keys`, sorted by part, and for each key the position of its row."""
         groups = self._groups.of(keys)
         rows = np.empty((len(keys), *self.shape[1:]), self.dtype)
         for part, start, stop in groups.slices:
@@ -275,7 +319,8 @@ class MixedColumn:
 def _mixed_columns(columns: Sequence[Any]) -> Any:
     """Return one tree of the columns of all parts.
 
-    Return None if a part has no columns, if their structures, dtypes or shapes differ, or if one has texts or is itself a mix.
+    Return None if a part has no columns, if their structures, dtypes or shapes differ, or if one
+    has texts or is itself a mix.
 
     Args:
         columns: the tree of columns of each part, or None.
@@ -289,7 +334,9 @@ def _mixed_columns(columns: Sequence[Any]) -> Any:
     kinds = [[(leaf.dtype, leaf.shape[1:]) for leaf in some] for some in leaves]
     if any(other != structure for _, other in flat) or any(kind != kinds[0] for kind in kinds):
         return None
-    if not all(hasattr(leaf, "take") for some in leaves for leaf in some):  # of texts, or of a mix in a mix
+    if not all(
+        hasattr(leaf, "take") for some in leaves for leaf in some
+    ):  # of texts, or of a mix in a mix
         return None
     groups = LastResult(lambda keys: grouped(*reversed(np.divmod(keys, len(columns)))))
     return structure.unflatten([MixedColumn(parts, groups) for parts in zip(*leaves)])

@@ -1,1 +1,1 @@
-"""Omission of records: how users name the records to omit, and files that were rewritten without them."""
+"""Omission of records: how users name records to omit, and files rewritten without them."""

@@ -30,7 +30,7 @@ from .predicate import FileAndRow, selected_keys
 Int64s = npt.NDArray[np.int64]
 
 Omit: TypeAlias = Iterable[int] | PathLike | FileAndRow
-"""Type of the argument `omit=`: keys, the path of a file of keys, or a predicate of file and row."""
+"""Type of the argument `omit=`: keys, the path of a file of keys, or a predicate of file, row."""
 
 OmitOfParts: TypeAlias = Omit | Mapping[str, Omit]
 """Type of `omit=` for a mix: an `Omit`, or a dict of an `Omit` for each part by name."""
@@ -38,21 +38,23 @@ OmitOfParts: TypeAlias = Omit | Mapping[str, Omit]
 REMEDY = "Pass an array of record keys, the path of a file of keys, or a function of file and row"
 
 
-def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = None, argument: str = "omit") -> Int64s:
-    """Return the keys of the records that a user wants to omit, `int64[n]`, ascending, without duplicates.
+def keys_to_omit(
+    source: Any, omit: Any, storage_options: StorageOptionsLike = None, argument: str = "omit"
+) -> Int64s:
+    """Return the keys of records that a user omits, `int64[n]`, ascending, without duplicates.
 
     Args:
         source: the source of the records.
-        omit: an array, a list or a set of keys, in any order; the path of a file of keys; or a predicate
-            `(file, row)`, which is called for the rows of each file.
+        omit: an array, a list or a set of keys, in any order; the path of a file of keys; or a
+            predicate `(file, row)`, which is called for the rows of each file.
         storage_options: how a file of keys in a store is reached.
         argument: the user's name of `omit`, for messages.
 
     Raises:
         TypeError: `omit` has another type, or a key is not an integer.
         RecordKeyError: a key lies outside `[0, len(source))`.
-        SourceError: the file of keys cannot be read; or `omit` is a predicate, and the source does not
-            know the files of its records.
+        SourceError: the file of keys cannot be read; or `omit` is a predicate, and the source does
+            not know the files of its records.
 
     >>> keys_to_omit(range(10), [7, 3, 7]).tolist()
     [3, 7]
@@ -67,14 +69,17 @@ def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = N
             keys = keys_in_file(name, storage_options)
         except SourceNotFoundError:
             raise SourceNotFoundError(
-                f"{argument}={short_repr(name, TEXT)} does not name an existing file of keys. {REMEDY}."
+                f"{argument}={short_repr(name, TEXT)} does not name an existing file of keys. "
+                f"{REMEDY}."
             ) from None
         return checked(keys, len(source), shorten(name))
     return checked(_listed(omit, argument), len(source), argument)
 
 
 def checked(keys: Any, records: int, whose: str) -> Int64s:
-    """Return record keys as `int64[n]`, ascending and without duplicates, after a check of their type and range.
+    """Return record keys as `int64[n]`, ascending and without duplicates.
+
+    Check their type and range first.
 
     Args:
         keys: record keys.
@@ -105,7 +110,9 @@ def _listed(omit: Any, argument: str) -> Any:
     """
     if isinstance(omit, (np.ndarray, list, tuple, range)):
         return omit
-    if isinstance(omit, (set, frozenset)) or (isinstance(omit, Iterable) and not hasattr(omit, "keys")):
+    if isinstance(omit, (set, frozenset)) or (
+        isinstance(omit, Iterable) and not hasattr(omit, "keys")
+    ):
         return list(omit)
     raise TypeError(f"{argument}={short_repr(omit)} is {a_kind_of(omit)}. {REMEDY}.")
 
@@ -124,7 +131,11 @@ def keys_in_file(name: str, storage_options: StorageOptionsLike = None) -> Any:
     storage = storage_options_of(storage_options)
     if name.lower().endswith(".npy"):
         with local_copy(name, storage) as copy:
-            return np.array(map_npy(copy, name, "Save the keys as an array of integers with one axis by np.save"))
+            return np.array(
+                map_npy(
+                    copy, name, "Save the keys as an array of integers with one axis by np.save"
+                )
+            )
     with open_stream(name, "auto", storage) as stream:
         return list(_keys_of_lines(stream, name))
 

@@ -54,23 +54,31 @@ class FormerSource:
     fingerprint: Mapping[str, Any]
 
     def key_before(self, keys: Int64s) -> Int64s:
-        """Return the keys `int64[n]` that records had before files were rewritten, from their keys in the new files."""
-        return keys + np.searchsorted(self.omitted - np.arange(len(self.omitted)), keys, side="right")
+        """Return the keys `int64[n]` that records had before files were rewritten.
+
+        They are found from the keys in the new files.
+        """
+        return keys + np.searchsorted(
+            self.omitted - np.arange(len(self.omitted)), keys, side="right"
+        )
 
     def key_after(self, keys: Int64s) -> Int64s:
-        """Return the keys `int64[n]` of records in the new files, from the keys that they had before.
+        """Return the keys `int64[n]` of records in the new files, from the keys they had before.
 
         The records must be in the new files.
         """
         return keys - np.searchsorted(self.omitted, keys)
 
     def has(self, keys: Int64s) -> npt.NDArray[np.bool_]:
-        """Return `bool[n]`: for each key in the earlier source, True if its record is in the new files."""
-        left, right = np.searchsorted(self.omitted, keys), np.searchsorted(self.omitted, keys, "right")
+        """Return `bool[n]`: for each key in the earlier source, True if it is in the new files."""
+        left, right = (
+            np.searchsorted(self.omitted, keys),
+            np.searchsorted(self.omitted, keys, "right"),
+        )
         return np.equal(left, right)
 
     def combined_with(self, earlier: FormerSource) -> FormerSource:
-        """Combine two rewritings: return the earlier source, with the records that either rewriting omitted.
+        """Combine two rewritings: return the earlier source and the records that either omitted.
 
         Args:
             earlier: the source from which this one was rewritten.
@@ -87,15 +95,22 @@ class FormerSource:
         data = io.BytesIO()
         np.save(data, self.omitted)
         name = f"omitted-{number}.keys"
-        entry = {"records": self.records, "keys": len(self.omitted), "digest": digest_of(self.omitted), "file": name}
+        entry = {
+            "records": self.records,
+            "keys": len(self.omitted),
+            "digest": digest_of(self.omitted),
+            "file": name,
+        }
         return {**entry, "source": dict(self.fingerprint)}, name, data.getvalue()
 
 
 def former_sources(source: Any) -> list[FormerSource]:
-    """Return the sources from which `headrace.convert(…, omit=…)` wrote the files of a source, the latest first.
+    """Return the sources from which `headrace.convert(…, omit=…)` wrote the files of a source.
 
-    The list is empty if there is no manifest, if no records were omitted, or if the source does not read all files of
-    the folder in the order of the manifest.
+    The latest comes first.
+
+    The list is empty if there is no manifest, if no records were omitted, or if the source does not
+    read all files of the folder in the order of the manifest.
 
     Raises:
         SourceError: the manifest, or a file of keys, cannot be read.
@@ -106,14 +121,20 @@ def former_sources(source: Any) -> list[FormerSource]:
         if values is None:
             continue
         shards = [
-            (f"{folder}/{shard['name']}", shard["records"]) for shard in values.get("shards", ()) if shard["records"]
+            (f"{folder}/{shard['name']}", shard["records"])
+            for shard in values.get("shards", ())
+            if shard["records"]
         ]
-        return [_read(folder, entry) for entry in values.get("omitted", ())] if shards == files else []
+        return (
+            [_read(folder, entry) for entry in values.get("omitted", ())] if shards == files else []
+        )
     return []
 
 
 def _files_of(source: Any) -> list[tuple[str, int]]:
-    """Return `(file, number of records)` for each file of a source; an empty list if it does not know its files.
+    """Return `(file, number of records)` for each file of a source; empty if it has no list.
+
+    A source has no list if it does not know its files.
 
     Files without records are left out.
     """
@@ -131,7 +152,10 @@ def _folders(file: str) -> Iterator[str]:
 
 
 def _manifest_in(folder: str) -> Any:
-    """Return the content of the manifest of a conversion in a folder; None if there is none, or it is something else."""
+    """Return the content of the manifest of a conversion in a folder.
+
+    Return None if there is none, or it is something else.
+    """
     with suppress(SourceNotFoundError, FileNotFoundError, NotADirectoryError):
         with open_stream(f"{folder}/{MANIFEST}") as stream:
             try:
@@ -147,25 +171,33 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
         with open_stream(f"{folder}/{entry['file']}") as stream:
             keys = np.load(io.BytesIO(stream.read()), allow_pickle=False)
         if keys.dtype != np.int64 or keys.ndim != 1 or digest_of(keys) != entry["digest"]:
-            raise ValueError(f"it must be an int64 array with one axis and the digest {entry['digest']}")
+            raise ValueError(
+                f"it must be an int64 array with one axis and the digest {entry['digest']}"
+            )
         return FormerSource(int(entry["records"]), keys, dict(entry["source"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         otherwise = "Restore this file of the folder, or convert again with the same omit="
         raise SourceError(
             f"{shorten(folder)}: the list of keys that the conversion omitted cannot be read "
-            f"({shorten(error)}). {remedy_for(error, otherwise) if isinstance(error, OSError) else otherwise}."
+            f"({shorten(error)}). "
+            f"{remedy_for(error, otherwise) if isinstance(error, OSError) else otherwise}."
         ) from error
 
 
 class FormerKeys(ByOtherKeys):
-    """Source on files that were rewritten without some records. Each record has the key that it had before.
+    """Source on files that were rewritten without some records.
 
-    `len` and `fingerprint` equal the earlier source's, so a checkpoint of a run on it can be restored. Reading an omitted
-    record raises RecordKeyError. A `DataLoader` does not request omitted records. In a chain, call `omit()`.
+    Each record has the key that it had before.
+
+    `len` and `fingerprint` equal the earlier source's, so a checkpoint of a run on it can be
+    restored. Reading an omitted record raises RecordKeyError. A `DataLoader` does not request
+    omitted records. In a chain, call `omit()`.
 
     Args:
-        source: a source on all files that `headrace.convert(…, omit=…)` wrote, such as `ArrayRecordDataSource(folder)`.
-        former: the source from whose records the files were rewritten. None (default): it is read from the files' manifest.
+        source: a source on all files that `headrace.convert(…, omit=…)` wrote, such as
+            `ArrayRecordDataSource(folder)`.
+        former: the source from whose records the files were rewritten. None (default): it is read
+            from the files' manifest.
 
     Attributes:
         source: the source on the current files.
@@ -187,9 +219,10 @@ class FormerKeys(ByOtherKeys):
             found = former_sources(source)
             if not found:
                 raise SourceError(
-                    f"{type(source).__name__} does not read all files of a folder that headrace.convert(…, omit=…) "
-                    "wrote, in the order of its manifest.json. Make it from the folder, or from the manifest's "
-                    "shards in their order; or use it without FormerKeys if no records were omitted."
+                    f"{type(source).__name__} does not read all files of a folder that "
+                    "headrace.convert(…, omit=…) wrote, in the order of its manifest.json. Make it "
+                    "from the folder, or from the manifest's shards in their order; or use it "
+                    "without FormerKeys if no records were omitted."
                 )
             former = found[0]
         self.source, self._former = source, former
@@ -203,8 +236,9 @@ class FormerKeys(ByOtherKeys):
         there = self._former.has(checked)
         if not there.all():
             raise RecordKeyError(
-                f"record key {int(checked[~there][0])} was omitted when the files were written. Read only keys "
-                "that are not in omitted_keys, or pass this source to a DataLoader, which leaves them out."
+                f"record key {int(checked[~there][0])} was omitted when the files were written. "
+                "Read only keys that are not in omitted_keys, or pass this source to a DataLoader, "
+                "which leaves them out."
             )
         return self._former.key_after(checked)
 
@@ -213,7 +247,10 @@ class FormerKeys(ByOtherKeys):
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the records of the earlier source. Lengths and sizes of omitted records are 0."""
+        """Facts about the records of the earlier source.
+
+        Lengths and sizes of omitted records are 0.
+        """
         return super().facts._replace(omitted_keys=self.omitted_keys, file_place=self.file_place)
 
     def _chosen(self, numbers: Int64s) -> Int64s:
@@ -222,7 +259,7 @@ class FormerKeys(ByOtherKeys):
         return known
 
     def file_place(self, key: int) -> FilePlace | None:
-        """Return the place of the record `key` in the current files; None if the source does not know it.
+        """Return the place of the record `key` in the current files; None if it is not known.
 
         Raises:
             RecordKeyError: the record was omitted, or does not exist.
@@ -231,11 +268,13 @@ class FormerKeys(ByOtherKeys):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Fingerprint of the earlier source, so that a run can resume as if its files were unchanged."""
+        """Fingerprint of the earlier source: a run resumes as if its files were unchanged."""
         return dict(self._former.fingerprint)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"source": self.source, "_former": self._former, "omitted_keys": self.omitted_keys}
 
     def __repr__(self) -> str:
-        return f"FormerKeys({self.source!r}, without {len(self.omitted_keys)} of {len(self)} records)"
+        return (
+            f"FormerKeys({self.source!r}, without {len(self.omitted_keys)} of {len(self)} records)"
+        )

@@ -42,36 +42,46 @@ from .stored import Range, StoredShard
 
 
 class LitDataSource(ShardSource[LitDataChunk]):
-    """Samples of LitData chunks, which `litdata.optimize` has written. Thread-safe, picklable, safe to fork.
+    """Samples of LitData chunks, which `litdata.optimize` has written.
 
-    A record has the structure of the sample: a dict, list, tuple or single value. Integers, floats, truth values, texts
-    and `bytes` are Python values. NumPy arrays and PyTorch tensors are read-only NumPy arrays. JPEG images and other files
-    are `bytes`, for `DecodeImage` or `DecodeVideo`; images of Pillow are arrays `uint8[height, width, channels]`, without
-    the last axis for a single channel. Files are mapped into memory; of files in a store, only what is read is fetched. What
-    is compressed together, such as a chunk or 256 samples, is fetched and decompressed when one of its samples is read; some
-    of it is kept. `litdata` and PyTorch are not needed; chunks whose samples are dicts of plain values and lists need
-    pyarrow, and compressed ones zstd.
+    Thread-safe, picklable, safe to fork.
+
+    A record has the structure of the sample: a dict, list, tuple or single value. Integers, floats,
+    truth values, texts and `bytes` are Python values. NumPy arrays and PyTorch tensors are
+    read-only NumPy arrays. JPEG images and other files are `bytes`, for `DecodeImage` or
+    `DecodeVideo`; images of Pillow are arrays `uint8[height, width, channels]`, without the last
+    axis for a single channel. Files are mapped into memory; of files in a store, only what is read
+    is fetched. What is compressed together, such as a chunk or 256 samples, is fetched and
+    decompressed when one of its samples is read; some of it is kept. `litdata` and PyTorch are not
+    needed; chunks whose samples are dicts of plain values and lists need pyarrow, and compressed
+    ones zstd.
 
     Args:
-        folder: folder, here or in a store (`s3://…`), with an `index.json` and all chunks that it names.
-        columns: names of the fields to read, in this order, if samples are dicts. None (default): whole samples.
-        block_size: number of tokens in a record, if the samples are arrays of tokens that were written for LitData's
-            `TokensLoader`. Then a record is an array of `block_size` tokens, as in LitData: the tokens of a chunk are joined,
-            and what is left at its end is dropped. None (default): a record is a sample.
-        allow_pickle: True reads pickled objects, which can run code. False (default): a column of them is an error.
-        cache_bytes: maximum size of the decompressed data that a process keeps, in bytes (default 256 MiB). What was
-            read last is always kept.
-        storage_options: how chunks in a store are reached and cached; see `docs/how-to/remote-files.md`.
+        folder: folder, here or in a store (`s3://…`), with an `index.json` and all chunks that it
+            names.
+        columns: names of the fields to read, in this order, if samples are dicts. None (default):
+            whole samples.
+        block_size: number of tokens in a record, if the samples are arrays of tokens that were
+            written for LitData's `TokensLoader`. Then a record is an array of `block_size` tokens,
+            as in LitData: the tokens of a chunk are joined, and what is left at its end is dropped.
+            None (default): a record is a sample.
+        allow_pickle: True reads pickled objects, which can run code. False (default): a column of
+            them is an error.
+        cache_bytes: maximum size of the decompressed data that a process keeps, in bytes (default
+            256 MiB). What was read last is always kept.
+        storage_options: how chunks in a store are reached and cached; see
+            `docs/how-to/remote-files.md`.
 
     Raises:
         SourceNotFoundError: there is no `index.json`, or a chunk is missing.
-        SourceError: the index is not one of LitData; chunks are encrypted, or have another size than the index says; a
-            column has an unknown encoding, or has pickled objects without `allow_pickle`; or, when it is read, a chunk is
-            damaged.
+        SourceError: the index is not one of LitData; chunks are encrypted, or have another size
+            than the index says; a column has an unknown encoding, or has pickled objects without
+            `allow_pickle`; or, when it is read, a chunk is damaged.
         MissingExtraError: when a chunk is read, if the library that it needs is not installed.
         NoRecordsError: there are no samples, or no chunk has `block_size` tokens.
-        ValueError: `columns` is empty, has a name that is not a field, or is given for samples that are not dicts;
-            `block_size` is given, and samples are not tokens; or `block_size` or `cache_bytes` is less than 1.
+        ValueError: `columns` is empty, has a name that is not a field, or is given for samples that
+            are not dicts; `block_size` is given, and samples are not tokens; or `block_size` or
+            `cache_bytes` is less than 1.
         TypeError: `folder` is not a path.
 
     Example (needs chunks):
@@ -98,11 +108,14 @@ class LitDataSource(ShardSource[LitDataChunk]):
         counts = [_records(chunk, self._block) for chunk in chunks]
         if chunks and self._block is not None and not any(counts):
             raise NoRecordsError(
-                f"no file of {shorten(path)} has block_size={self._block} tokens. Pass a smaller block_size=."
+                f"no file of {shorten(path)} has block_size={self._block} tokens. Pass a smaller "
+                "block_size=."
             )
         self._open(path, chunks, counts)
         self._columns = self._chosen(columns)
-        self._only_tables = self._is_table(chunks[0]) and all(in_parallel(self._is_table, chunks[1:]))
+        self._only_tables = self._is_table(chunks[0]) and all(
+            in_parallel(self._is_table, chunks[1:])
+        )
         described = [(name_of(chunk.path), *chunk[1:3], chunk.bytes) for chunk in chunks]
         self._identity = hex_digest(repr((self._columns, self._block, self._format, described)))
         self._prepare()
@@ -113,8 +126,9 @@ class LitDataSource(ShardSource[LitDataChunk]):
         tree, chosen = self._format.tree, (columns,) if isinstance(columns, str) else tuple(columns)
         if tree.kind != "dict":
             raise ValueError(
-                f"columns={short_repr(columns)} is given, but the samples of {shorten(self._folder)} are not dicts. Leave "
-                "columns out, and choose values with a map."
+                f"columns={short_repr(columns)} is given, but the samples of "
+                f"{shorten(self._folder)} are not dicts. Leave columns out, and choose values with "
+                "a map."
             )
         check_columns(chosen, [*tree.names, *self._format.more_names], self._folder, self._folder)
         return chosen
@@ -129,13 +143,19 @@ class LitDataSource(ShardSource[LitDataChunk]):
         tree, encodings = self._format.tree, self._format.encodings
         numbers = list(range(len(encodings)))
         if self._columns is not None:
-            tree, numbers = chosen_fields(tree, [name for name in self._columns if name in tree.names])
+            tree, numbers = chosen_fields(
+                tree, [name for name in self._columns if name in tree.names]
+            )
         self._build = tree.build()
         names = self._format.tree.leaf_names()
         self._decoders = [
             (
                 number,
-                litdata_decoder(f"{shorten(self._folder)}: {names[number]}", encodings[number], self._allow_pickle),
+                litdata_decoder(
+                    f"{shorten(self._folder)}: {names[number]}",
+                    encodings[number],
+                    self._allow_pickle,
+                ),
             )
             for number in ([] if self._only_tables else numbers)
         ]
@@ -150,10 +170,16 @@ class LitDataSource(ShardSource[LitDataChunk]):
     def _ranges(self, number: int, data: StoredShard, places: Int64s) -> list[Range]:
         if is_framed(data):
             rows = samples_in_frame(data)
-            frames = [frame_of(data, first * rows)[1] for first in np.unique(places // rows).tolist()]
+            frames = [
+                frame_of(data, first * rows)[1] for first in np.unique(places // rows).tolist()
+            ]
             return [(frame.start, frame.start + frame.packed_bytes) for frame in frames]
         if self._block is None:
-            return [] if self._reads_parts(data) else data.ranges_of(places, self._shards[number].samples)
+            return (
+                []
+                if self._reads_parts(data)
+                else data.ranges_of(places, self._shards[number].samples)
+            )
         first, size = place_of(data, 0)[0], self._block_bytes
         return [(first + place * size, first + (place + 1) * size) for place in places.tolist()]
 
@@ -188,7 +214,10 @@ class LitDataSource(ShardSource[LitDataChunk]):
         index, row = batch_of_row(place)
         batch = self._part(number, index)
         names = batch.schema.names if self._columns is None else self._columns
-        return {name: batch.column(name)[row].as_py() if name in batch.schema.names else None for name in names}
+        return {
+            name: batch.column(name)[row].as_py() if name in batch.schema.names else None
+            for name in names
+        }
 
     @property
     def _block_bytes(self) -> int:
@@ -223,14 +252,22 @@ class LitDataSource(ShardSource[LitDataChunk]):
             table = data.opened(start, stop) if isinstance(data, StoredShard) else data[start:stop]
             return record_batch(table, part, shard.samples)
         frame = frame_of(data, part * samples_in_frame(data))[1]
-        found = np.frombuffer(_unpacked(data[frame.start : frame.start + frame.packed_bytes]), np.uint8)
+        found = np.frombuffer(
+            _unpacked(data[frame.start : frame.start + frame.packed_bytes]), np.uint8
+        )
         if len(found) != frame.bytes:
             damaged(f"frame {part} of the chunk has {len(found)} bytes, not {frame.bytes}")
         return found
 
     def _field_names(self) -> Sequence[str]:
         tree = self._format.tree
-        return self._columns if self._columns is not None else tree.names if tree.kind == "dict" else ()
+        return (
+            self._columns
+            if self._columns is not None
+            else tree.names
+            if tree.kind == "dict"
+            else ()
+        )
 
     @property
     def facts(self) -> SourceFacts:
@@ -242,7 +279,9 @@ class LitDataSource(ShardSource[LitDataChunk]):
         if self._block is not None:
             return np.full(len(self), self._block, np.int64)
         width = self._decoders[0][1](b"").dtype.itemsize
-        counts = in_parallel(lambda number: self._tokens_in(number, width), range(len(self._shards)))
+        counts = in_parallel(
+            lambda number: self._tokens_in(number, width), range(len(self._shards))
+        )
         return np.concatenate(counts)
 
     def _tokens_in(self, number: int, width: int) -> Int64s:
@@ -261,8 +300,8 @@ def _block_size(block_size: int | None, folder: str, is_tokens: bool) -> int | N
         return None
     if not is_tokens:
         raise ValueError(
-            f"block_size={short_repr(block_size)} is given, but the samples of {shorten(folder)} were not written for "
-            "LitData's TokensLoader. Leave block_size out."
+            f"block_size={short_repr(block_size)} is given, but the samples of {shorten(folder)} "
+            "were not written for LitData's TokensLoader. Leave block_size out."
         )
     return whole_number("block_size", block_size, 1, None, "a number of tokens, such as 2049")
 

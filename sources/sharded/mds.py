@@ -21,29 +21,38 @@ from .source import ShardSource, check_columns
 
 
 class MdsSource(ShardSource[MdsShard]):
-    """Samples of MDS shards, which MosaicML's `streaming.MDSWriter` has written. Thread-safe, picklable, safe to fork.
+    """Samples of MDS shards, which MosaicML's `streaming.MDSWriter` has written.
 
-    A record is a dict of column name to value. Images of the encodings "jpeg" and "png" are `bytes`, for
-    `DecodeImage`; "pil" is an array `uint8[height, width, channels]`, without the last axis for a single channel;
-    "ndarray" is a read-only array; numbers are NumPy scalars, but "int" and numbers stored as text ("str_int", …) are
-    Python numbers. Files are mapped into memory; of files in a store, only the samples that are read are fetched. A
-    compressed shard is fetched and decompressed as a whole when a sample of it is read; some decompressed shards are kept.
+    Thread-safe, picklable, safe to fork.
+
+    A record is a dict of column name to value. Images of the encodings "jpeg" and "png" are
+    `bytes`, for `DecodeImage`; "pil" is an array `uint8[height, width, channels]`, without the last
+    axis for a single channel; "ndarray" is a read-only array; numbers are NumPy scalars, but "int"
+    and numbers stored as text ("str_int", …) are Python numbers. Files are mapped into memory; of
+    files in a store, only the samples that are read are fetched. A compressed shard is fetched and
+    decompressed as a whole when a sample of it is read; some decompressed shards are kept.
 
     Args:
-        folder: folder, here or in a store (`s3://…`), with an `index.json` and all shards that it names.
+        folder: folder, here or in a store (`s3://…`), with an `index.json` and all shards that it
+            names.
         columns: names of the columns to read, in this order. None (default): all.
-        allow_pickle: True reads columns of pickled objects, which can run code. False (default): such a column is an error.
-        cache_bytes: maximum size of the decompressed shards that a process keeps, in bytes (default 256 MiB). The shard that
-            was read last is always kept.
-        storage_options: how shards in a store are reached and cached; see `docs/how-to/remote-files.md`.
+        allow_pickle: True reads columns of pickled objects, which can run code. False (default):
+            such a column is an error.
+        cache_bytes: maximum size of the decompressed shards that a process keeps, in bytes (default
+            256 MiB). The shard that was read last is always kept.
+        storage_options: how shards in a store are reached and cached; see
+            `docs/how-to/remote-files.md`.
 
     Raises:
         SourceNotFoundError: there is no `index.json`, or a shard is missing.
-        SourceError: the index is not one of MDS, version 2; a shard has another size than the index says; a column has an
-            unknown encoding, or has pickled objects without `allow_pickle`; or, when it is read, a shard is damaged.
-        MissingExtraError: when a compressed shard is read, if the library for its compression is not installed.
+        SourceError: the index is not one of MDS, version 2; a shard has another size than the index
+            says; a column has an unknown encoding, or has pickled objects without `allow_pickle`;
+            or, when it is read, a shard is damaged.
+        MissingExtraError: when a compressed shard is read, if the library for its compression is
+            not installed.
         NoRecordsError: there are no samples.
-        ValueError: a name in `columns` is not a column, `columns` is empty, or `cache_bytes` is less than 1.
+        ValueError: a name in `columns` is not a column, `columns` is empty, or `cache_bytes` is
+            less than 1.
         TypeError: `folder` is not a path.
 
     Example (needs shards):
@@ -96,9 +105,17 @@ class MdsSource(ShardSource[MdsShard]):
         return self._columns
 
 
-def _chosen(columns: Sequence[str] | None, shards: Sequence[MdsShard], folder: str) -> tuple[str, ...]:
+def _chosen(
+    columns: Sequence[str] | None, shards: Sequence[MdsShard], folder: str
+) -> tuple[str, ...]:
     """Return the names of the columns to read, after a check that each shard has them."""
-    chosen = shards[0].names if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
+    chosen = (
+        shards[0].names
+        if columns is None
+        else (columns,)
+        if isinstance(columns, str)
+        else tuple(columns)
+    )
     for shard in shards:
         check_columns(chosen, shard.names, folder, shard.path)
     return chosen
@@ -114,14 +131,17 @@ def _decompressed(shard: MdsShard, data: Bytes) -> bytes:
         return bz2.decompress(packed)
     if shard.compression == "br":
         return bytes(
-            optional_library("brotli", "MDS shards that are compressed with Brotli need brotli", "mds").decompress(
-                packed
-            )
+            optional_library(
+                "brotli", "MDS shards that are compressed with Brotli need brotli", "mds"
+            ).decompress(packed)
         )
     if shard.compression == "snappy":
         return bytes(
-            optional_library("snappy", "MDS shards that are compressed with Snappy need snappy", "mds").decompress(
-                packed
-            )
+            optional_library(
+                "snappy", "MDS shards that are compressed with Snappy need snappy", "mds"
+            ).decompress(packed)
         )
-    raise ValueError(f"the compression {short_repr(shard.compression)} is not one of zstd, gz, bz2, br and snappy")
+    raise ValueError(
+        f"the compression {short_repr(shard.compression)} is not one of zstd, gz, bz2, br and "
+        "snappy"
+    )

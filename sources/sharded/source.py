@@ -1,4 +1,7 @@
-"""What sources of shards share: finding the shard of a key, mapped files, decompressed parts that are kept, and errors."""
+"""The shared part of sources of shards.
+
+It finds the shard of a key, maps files, keeps decompressed parts, and makes errors.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,17 @@ _AT_A_TIME = 64
 """Number of records that are read at a time where all are read."""
 
 BLOCKS = 1 << 33
-"""Number of keys of each shard in the cache: the first one is for the whole shard, the others are for its parts."""
+"""Number of keys of each shard in the cache.
+
+The first one is for the whole shard, the others are for its parts.
+"""
 
 
 class ShardSource(ABC, Generic[ShardT]):
     """Base class of sources of shards, which an `index.json` lists.
 
-    A subclass sets its own attributes, calls `_open` and `_prepare`, and defines the abstract methods.
+    A subclass sets its own attributes, calls `_open` and `_prepare`, and defines the abstract
+    methods.
     """
 
     _folder: str
@@ -67,16 +74,25 @@ class ShardSource(ABC, Generic[ShardT]):
             NoRecordsError: there are no records.
         """
         if not sum(counts):
-            raise NoRecordsError(f"{shorten(folder)} has no samples. Pass a folder with at least one.")
+            raise NoRecordsError(
+                f"{shorten(folder)} has no samples. Pass a folder with at least one."
+            )
         self._folder, self._shards = folder, shards
         self._ends = np.cumsum(counts, dtype=np.int64)
 
     def _prepare(self) -> None:
-        """Create the attributes that are not pickled. Called by the constructor and after unpickling."""
+        """Create the attributes that are not pickled.
+
+        Called by the constructor and after unpickling.
+        """
         self._mapped: dict[int, Sliced] = {}
-        opened = partial(self._opened, self._shards, self._storage)  # functions of the class, not of the source
+        opened = partial(
+            self._opened, self._shards, self._storage
+        )  # functions of the class, not of the source
         self._stored: BlockCache[Any] = BlockCache(opened, self._cache_bytes)
-        self._plain = self._stored.get if is_remote(self._folder) else partial(_kept, self._mapped, opened)
+        self._plain = (
+            self._stored.get if is_remote(self._folder) else partial(_kept, self._mapped, opened)
+        )
         block_of = partial(self._block_of, self._shards, self._plain, opened)
         self._cache: BlockCache[Any] = BlockCache(block_of, self._cache_bytes)
         self._prepare_decoders()
@@ -96,16 +112,22 @@ class ShardSource(ABC, Generic[ShardT]):
         """
 
     def _ranges(self, number: int, data: StoredShard, places: Int64s) -> list[Range]:
-        """Return the ranges of a shard in a store that records lie in. Arguments as for `_read_shard`."""
+        """Return the ranges of a shard in a store that records lie in.
+
+        Arguments as for `_read_shard`.
+        """
         return data.ranges_of(places, self._shards[number].samples)
 
     def _reads_parts(self, data: StoredShard) -> bool:
-        """Return True if records are read by `_part`, which fetches the bytes that are not in its cache."""
+        """Return True if records are read by `_part`, which fetches bytes missing in its cache."""
         return False
 
     @classmethod
     def _head_bytes(cls, shard: ShardT, data: StoredShard) -> int:
-        """Return the number of bytes before the first sample of a shard. `data` has the bytes of the offsets in memory."""
+        """Return the number of bytes before the first sample of a shard.
+
+        `data` has the bytes of the offsets in memory.
+        """
         return 4 * (shard.samples + 2)
 
     @abstractmethod
@@ -140,14 +162,20 @@ class ShardSource(ABC, Generic[ShardT]):
 
     @classmethod
     def _block_of(
-        cls, shards: Sequence[ShardT], plain: Callable[[int], Sliced], opened: Callable[[int], Sliced], block: int
+        cls,
+        shards: Sequence[ShardT],
+        plain: Callable[[int], Sliced],
+        opened: Callable[[int], Sliced],
+        block: int,
     ) -> Any:
         number, part = divmod(block, BLOCKS)
         return cls._part_of(shards[number], plain(number), part - 1) if part else opened(number)
 
     @classmethod
     def _opened(cls, shards: Sequence[ShardT], storage: StorageOptions, number: int) -> Sliced:
-        """Return the bytes of a shard: decompressed, mapped into memory, or read from a store when they are needed.
+        """Return the bytes of a shard.
+
+        They are decompressed, mapped into memory, or read from a store when they are needed.
 
         Raises:
             ValueError: it does not have the size, or the number of samples, that the index says.
@@ -155,7 +183,9 @@ class ShardSource(ABC, Generic[ShardT]):
             SourceError: the file cannot be read from a store.
         """
         shard = shards[number]
-        data: Sliced = cls._stored_shard(shard, storage) if is_remote(shard.path) else map_readable(shard.path)
+        data: Sliced = (
+            cls._stored_shard(shard, storage) if is_remote(shard.path) else map_readable(shard.path)
+        )
         if shard.compression:
             data = np.frombuffer(cls._unpack(shard, data[:]), np.uint8)
         if not cls._has_size(shard, len(data)):
@@ -175,18 +205,27 @@ class ShardSource(ABC, Generic[ShardT]):
 
     def _data(self, number: int) -> Sliced:
         """Return the bytes of a shard: decompressed, mapped, or in a store."""
-        found: Sliced = self._cache.get(number * BLOCKS) if self._shards[number].compression else self._plain(number)
+        found: Sliced = (
+            self._cache.get(number * BLOCKS)
+            if self._shards[number].compression
+            else self._plain(number)
+        )
         return found
 
     def _part(self, number: int, part: int) -> Any:
-        """Return a part of a shard from the cache. The arguments are the numbers of the shard and of the part."""
+        """Return a part of a shard from the cache.
+
+        The arguments are the numbers of the shard and of the part.
+        """
         return self._cache.get(number * BLOCKS + 1 + part)
 
     def __len__(self) -> int:
         return int(self._ends[-1])
 
     def __getitem__(self, key: SupportsIndex) -> Any:
-        return self.__getitems__(np.array([check_key(key, len(self), type(self).__name__)], np.int64))[0]
+        return self.__getitems__(
+            np.array([check_key(key, len(self), type(self).__name__)], np.int64)
+        )[0]
 
     def __getitems__(self, keys: Keys) -> list[Any]:
         """Return the samples of `keys`, in order.
@@ -195,7 +234,9 @@ class ShardSource(ABC, Generic[ShardT]):
             RecordKeyError: a key lies outside `[0, len(self))`.
             SourceError: a shard cannot be read, or is damaged. The message names its file.
         """
-        return read_by_part(check_keys(keys, len(self), type(self).__name__), self._ends, self._read_part)
+        return read_by_part(
+            check_keys(keys, len(self), type(self).__name__), self._ends, self._read_part
+        )
 
     def _first(self, number: int) -> int:
         return int(self._ends[number - 1]) if number else 0
@@ -211,22 +252,31 @@ class ShardSource(ABC, Generic[ShardT]):
             for key in keys.tolist():  # noqa: B007 - the error names it
                 found.append(next(records))
             return found
-        except (MissingExtraError, MemoryError, SourceError):  # a SourceError of a store names the file and a remedy
+        except (
+            MissingExtraError,
+            MemoryError,
+            SourceError,
+        ):  # a SourceError of a store names the file and a remedy
             raise
         except Exception as error:  # damaged bytes make decoders, and pickle, raise anything
             at_key = f" at record key {key}" if key >= 0 else ""
             remedy = "Check the file and its permissions, or write it again"
             if isinstance(error, (ImportError, AttributeError)):  # of a pickle
                 remedy = (
-                    "Make the classes of its pickled objects importable; or, if samples are dicts, name only other columns in "
-                    "columns="
+                    "Make the classes of its pickled objects importable; or, if samples are dicts, "
+                    "name only other columns in columns="
                 )
             reason = error if type(error) is ValueError else f"{type(error).__name__}: {error}"
             path = shorten(self._shards[number].path)
-            raise SourceError(f"{path} cannot be read{at_key}: {shorten(reason)}. {remedy}.") from error
+            raise SourceError(
+                f"{path} cannot be read{at_key}: {shorten(reason)}. {remedy}."
+            ) from error
 
     def _fetched(self, number: int, data: StoredShard, places: Int64s) -> StoredShard:
-        """Return a shard with the bytes of some records in memory, or on their way if they are read by `_part`."""
+        """Return a shard with the bytes of some records in memory.
+
+        They may be on their way if `_part` reads them.
+        """
         ranges = self._ranges(number, data, places)
         if not self._reads_parts(data):
             return data.with_ranges(ranges)
@@ -270,7 +320,9 @@ class ShardSource(ABC, Generic[ShardT]):
         return shard.samples if shard.compression else 1
 
     def file_place(self, key: int) -> FilePlace:
-        number = int(self._ends.searchsorted(check_key(key, len(self), type(self).__name__), side="right"))
+        number = int(
+            self._ends.searchsorted(check_key(key, len(self), type(self).__name__), side="right")
+        )
         return FilePlace(self._shards[number].path, int(key) - self._first(number))
 
     def file_runs(self) -> Iterator[FileRun]:
@@ -292,26 +344,37 @@ class ShardSource(ABC, Generic[ShardT]):
         names = self._field_names()
         if name not in names:
             raise LengthsError(
-                f"{shorten(self._folder)} has no column {short_repr(name)} among those that are read. "
+                f"{shorten(self._folder)} has no column {short_repr(name)} among those that are "
+                "read. "
                 f"{f'Name one of {first_few(names, 8)}' if names else 'Pass lengths= as a function of a record'}."
             )
         starts = range(0, len(self), _AT_A_TIME)
-        values = (each[name] for start in starts for each in self.__getitems__(range(len(self))[start:][:_AT_A_TIME]))
+        values = (
+            each[name]
+            for start in starts
+            for each in self.__getitems__(range(len(self))[start:][:_AT_A_TIME])
+        )
         try:
             return np.fromiter(map(length_of_value, values, range(len(self))), np.int64, len(self))
         except LengthsError:
             raise LengthsError(
-                f"{shorten(self._folder)}: not all values of column {short_repr(name)} have a length. Name a column of whole "
-                "numbers of at least 0, texts, bytes or arrays."
+                f"{shorten(self._folder)}: not all values of column {short_repr(name)} have a "
+                "length. Name a column of whole numbers of at least 0, texts, bytes or arrays."
             ) from None
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of records, and a digest of the index and the columns. It does not depend on the folder."""
+        """Number of records, and a digest of the index and the columns.
+
+        It does not depend on the folder.
+        """
         return {"kind": type(self).__name__, "records": len(self), "files": self._identity}
 
     def close(self) -> None:
-        """Release the mapped and decompressed shards. The source stays usable: the next read maps them again."""
+        """Release the mapped and decompressed shards.
+
+        The source stays usable: the next read maps them again.
+        """
         self._mapped.clear()
         self._stored.forget()
         self._cache.forget()
@@ -347,9 +410,13 @@ def check_columns(chosen: Sequence[str], names: Sequence[str], folder: str, path
         ValueError: none is chosen, or one does not exist.
     """
     if not chosen:
-        raise ValueError(f"columns=[] is empty. Name at least one column of {shorten(folder)}: {first_few(names, 8)}.")
+        raise ValueError(
+            f"columns=[] is empty. Name at least one column of {shorten(folder)}: "
+            f"{first_few(names, 8)}."
+        )
     unknown = [short_repr(name) for name in chosen if name not in names]
     if unknown:
         raise ValueError(
-            f"{shorten(path)} has no column {first_few(unknown)}. Name some of its columns: {first_few(names, 8)}."
+            f"{shorten(path)} has no column {first_few(unknown)}. Name some of its columns: "
+            f"{first_few(names, 8)}."
         )

@@ -20,7 +20,10 @@ Range = tuple[int, int]
 """First byte of a range, and the byte after its last one."""
 
 _TAIL_BYTES = 12
-"""Size of the end of a file, which stays in memory when a part of it was read: the end of a LitData chunk tells its layout."""
+"""Size of the end of a file that stays in memory when a part of it was read.
+
+The end of a LitData chunk tells its layout.
+"""
 
 
 class StoredShard:
@@ -29,12 +32,17 @@ class StoredShard:
     Args:
         file: the open file.
         head: first bytes of the file, which stay in memory. Default: none.
-        fetched: bytes of ranges that were fetched together. Default: none. Other slices are fetched one by one.
+        fetched: bytes of ranges that were fetched together. Default: none. Other slices are fetched
+            one by one.
         tail: last bytes of the file, if they are known.
     """
 
     def __init__(
-        self, file: OpenFile, head: bytes = b"", fetched: Mapping[Range, bytes] | None = None, tail: bytes = b""
+        self,
+        file: OpenFile,
+        head: bytes = b"",
+        fetched: Mapping[Range, bytes] | None = None,
+        tail: bytes = b"",
     ) -> None:
         self.file, self._head, self._fetched, self._tail = file, head, fetched or {}, tail
 
@@ -54,7 +62,9 @@ class StoredShard:
             self._tail = self._tail or self.file.read(begin, _TAIL_BYTES)
             return np.frombuffer(self._tail[start - begin : stop - begin], np.uint8)
         data = self._fetched.get((start, stop))
-        return np.frombuffer(self.file.read(start, max(stop - start, 0)) if data is None else data, np.uint8)
+        return np.frombuffer(
+            self.file.read(start, max(stop - start, 0)) if data is None else data, np.uint8
+        )
 
     def ranges_of(self, places: npt.NDArray[np.int64], samples: int) -> list[Range]:
         """Return the ranges of samples that are stored one after the other.
@@ -71,9 +81,14 @@ class StoredShard:
         return StoredShard(self.file, self.file.read(0, min(size, len(self))))
 
     def with_ranges(self, ranges: Iterable[Range]) -> StoredShard:
-        """Return the shard with these ranges in memory. Those that are close together are fetched by one request."""
+        """Return the shard with these ranges in memory.
+
+        Those that are close together are fetched by one request.
+        """
         wanted = self._inside(ranges)
-        found = self.file.read_many([start for start, _ in wanted], [stop - start for start, stop in wanted])
+        found = self.file.read_many(
+            [start for start, _ in wanted], [stop - start for start, stop in wanted]
+        )
         return StoredShard(self.file, self._head, dict(zip(wanted, found)), self._tail)
 
     def prefetch(self, ranges: Iterable[Range]) -> None:

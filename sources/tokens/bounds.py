@@ -34,7 +34,9 @@ class Bounds(Protocol):
         ...
 
     def of(self, places: Int64s) -> tuple[Array, Array]:
-        """Return two arrays: for each of these documents, the index of its first token, and that after its last token.
+        """Return two arrays: for each of these documents, its first token and the end.
+
+        They have the index of its first token, and that after its last token.
 
         Args:
             places: `int64[n]`, indices of the documents in the file.
@@ -42,11 +44,17 @@ class Bounds(Protocol):
         ...
 
     def check(self, tokens: int) -> None:
-        """Raise SourceError if the bounds do not fit a file of `tokens` tokens; else do nothing. The message names the file."""
+        """Raise SourceError if the bounds do not fit a file of `tokens` tokens; else do nothing.
+
+        The message names the file.
+        """
         ...
 
     def sample(self) -> bytes:
-        """Return some of the bounds, where documents begin and end, as bytes. A digest of them helps to identify the file."""
+        """Return some of the bounds, where documents begin and end, as bytes.
+
+        A digest of them helps to identify the file.
+        """
         ...
 
 
@@ -68,7 +76,9 @@ class TokenFile(Protocol):
         ...
 
     def copy_of(self, path: str) -> AbstractContextManager[str]:
-        """Context manager that gives the path of a local copy of another file, such as a file of offsets.
+        """Give the path of a local copy of another file, such as a file of offsets.
+
+        A context manager.
 
         For a local file, it is the file's own path.
 
@@ -78,7 +88,9 @@ class TokenFile(Protocol):
         ...
 
     def index(self, kind: IndexKind, folder: str | None) -> Index:
-        """Return the stored index of the file. If there is none, it is made by one pass over the file, and stored.
+        """Return the stored index of the file.
+
+        If there is none, it is made by one pass over the file, and stored.
 
         Args:
             kind: description of the index, with the function that makes it.
@@ -88,10 +100,16 @@ class TokenFile(Protocol):
 
 
 class Split(Protocol):
-    """Protocol of a rule that finds where documents begin in a file of tokens. Picklable, without open files."""
+    """Protocol of a rule that finds where documents begin in a file of tokens.
+
+    Picklable, without open files.
+    """
 
     def beside(self, path: str) -> str | None:
-        """Return the path of the file that states where documents of the file `path` begin; None if no file does."""
+        """Return the path of the file that states where documents of the file `path` begin.
+
+        Return None if no file does.
+        """
         ...
 
     def open(self, file: TokenFile) -> tuple[Tokens, Bounds]:
@@ -126,24 +144,28 @@ class Offsets:
         offsets = self._offsets
         if not len(offsets):
             raise SourceError(
-                f"{shorten(self._name)}: there are no offsets. Document k is tokens[offsets[k]:offsets[k + 1]], so n "
-                "documents have n + 1 offsets. Pass or write all of them."
+                f"{shorten(self._name)}: there are no offsets. Document k is "
+                "tokens[offsets[k]:offsets[k + 1]], so n documents have n + 1 offsets. Pass or "
+                "write all of them."
             )
         place = first_descent(offsets)
         if place is not None:
             raise SourceError(
-                f"{shorten(self._name)}: offset {place} is {offsets[place]}, less than {offsets[place - 1]}, the "
-                "offset before it. Pass or write offsets in ascending order."
+                f"{shorten(self._name)}: offset {place} is {offsets[place]}, less than "
+                f"{offsets[place - 1]}, the offset before it. Pass or write offsets in ascending "
+                "order."
             )
         if offsets[0] < 0 or offsets[-1] > tokens:
             raise SourceError(
-                f"{shorten(self._name)}: the offsets go from {offsets[0]} to {offsets[-1]}, but there are "
-                f"{tokens} tokens. Pass or write offsets from 0 to {tokens}, counted in tokens, not in bytes."
+                f"{shorten(self._name)}: the offsets go from {offsets[0]} to {offsets[-1]}, but "
+                f"there are {tokens} tokens. Pass or write offsets from 0 to {tokens}, counted in "
+                "tokens, not in bytes."
             )
         if self._whole and offsets[-1] != tokens:
             raise SourceError(
                 f"{shorten(self._name)}: the documents end at token {offsets[-1]}, but there are "
-                f"{tokens} tokens, so the two files were not written together. Write both files again."
+                f"{tokens} tokens, so the two files were not written together. Write both files "
+                "again."
             )
 
     def sample(self) -> bytes:
@@ -151,7 +173,9 @@ class Offsets:
 
 
 class OffsetsBeside(NamedTuple):
-    """Rule that finds documents by the offsets in a file beside each file of tokens, as `TokenWriter` writes them.
+    """Rule that finds documents by the offsets in a file beside each file of tokens.
+
+    `TokenWriter` writes such files.
 
     Attributes:
         raw: dtype of raw files of tokens; None: all are `.npy` files.
@@ -170,9 +194,10 @@ class OffsetsBeside(NamedTuple):
         except SourceNotFoundError as error:
             name = shorten(name_of(path), 80)
             raise SourceError(  # the file itself was found
-                f"{shorten(file.path)}: it is unknown where its records begin, because {name} is missing, which "
-                "TokenWriter and headrace.convert write beside it. Copy it there. For tokens, TokenSource also takes offsets=, "
-                "end_of_text=, begin_of_text= or document_length=."
+                f"{shorten(file.path)}: it is unknown where its records begin, because {name} is "
+                "missing, which TokenWriter and headrace.convert write beside it. Copy it there. "
+                "For tokens, TokenSource also takes offsets=, end_of_text=, begin_of_text= or "
+                "document_length=."
             ) from error
 
 
@@ -199,7 +224,9 @@ class OffsetsGiven(NamedTuple):
 
 
 class OneLength(NamedTuple):
-    """Rule that divides a file into documents of one length. Tokens that remain at the end of a file are dropped.
+    """Rule that divides a file into documents of one length.
+
+    Tokens that remain at the end of a file are dropped.
 
     Attributes:
         length: number of tokens of each document.
@@ -218,7 +245,7 @@ class OneLength(NamedTuple):
 
 
 def first_descent(values: Array) -> int | None:
-    """Return the index of the first number that is less than its predecessor; None if the numbers ascend.
+    """Return the index of the first number that is less than its predecessor; None if all ascend.
 
     >>> first_descent(np.array([0, 3, 3, 2]))
     3
@@ -232,6 +259,6 @@ def first_descent(values: Array) -> int | None:
 
 
 def spread(count: int, most: int) -> Int64s:
-    """Return at most `most` of the numbers 0 to `count - 1`, evenly spread, with the first and the last."""
+    """Return at most `most` of the numbers 0 to `count - 1`, spread evenly, with first and last."""
     places = np.arange(min(count, most), dtype=np.int64)
     return places if count <= most else places * (count - 1) // (most - 1)

@@ -32,7 +32,8 @@ class DocumentFacts(NamedTuple):
         dtype: dtype of the tokens.
         documents: number of documents.
         tokens: number of tokens.
-        stamps: stamp (size and modification time) of the file of tokens, and of the file with its offsets if there is one.
+        stamps: stamp (size and modification time) of the file of tokens, and of the file with its
+            offsets if there is one.
         content: digest of parts of the content; None if it was not requested.
     """
 
@@ -56,13 +57,19 @@ class DocumentFile:
 
     Raises:
         SourceNotFoundError: a file is missing.
-        SourceError: a file is empty, cut off or of another kind, or does not have its expected stamp.
+        SourceError: a file is empty, cut off or of another kind, or does not have its expected
+            stamp.
     """
 
     path: str
 
     def __init__(
-        self, path: str, split: Split, storage: StorageOptions, stamps: Sequence[Stamp] = (), mapped: bool = True
+        self,
+        path: str,
+        split: Split,
+        storage: StorageOptions,
+        stamps: Sequence[Stamp] = (),
+        mapped: bool = True,
     ) -> None:
         self.path, self._storage, self._is_mapped = path, storage, mapped and not is_remote(path)
         beside = split.beside(path)
@@ -86,7 +93,7 @@ class DocumentFile:
         return DocumentFacts(self.path, dtype, documents, tokens, stamps, content)
 
     def counts(self) -> tuple[int, int, DType]:
-        """Check the documents, and return the number of documents, the number of tokens, and the dtype.
+        """Check the documents, and return their number, the number of tokens, and the dtype.
 
         Raises:
             SourceError: the documents do not fit the tokens.
@@ -95,13 +102,15 @@ class DocumentFile:
         return len(self._bounds), len(self._tokens), self._tokens.dtype
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if the file of tokens or the file of its offsets was modified; else do nothing."""
+        """Raise SourceError if the file of tokens or the file of its offsets was modified."""
         # Reading a mapped page that does not exist any more would end the process (SIGBUS).
         for path, stamp in self._stamps.items():
             check_open_file(path, stamp)
 
     def read(self, places: Int64s) -> list[Array]:
-        """Return the tokens of some documents, one read-only array for each. For a mapped file, the arrays are views.
+        """Return the tokens of some documents, one read-only array for each.
+
+        For a mapped file, the arrays are views.
 
         Args:
             places: `int64[n]`, indices of the documents in the file.
@@ -113,11 +122,16 @@ class DocumentFile:
         return self._tokens.pieces(*self._bounds.of(places))
 
     def prefetch(self, places: Int64s) -> None:
-        """Start to fetch documents, given by index, of a file in a store. Does nothing for a local file."""
+        """Start to fetch documents, given by index, of a file in a store.
+
+        Does nothing for a local file.
+        """
         self._tokens.prefetch(*self._bounds.of(places))
 
     def bounds(self, places: Int64s) -> tuple[Array, Array]:
-        """Return two arrays: for each of these documents, the index of its first token, and that after its last token.
+        """Return two arrays: for each of these documents, its first token and the end.
+
+        They have the index of its first token, and that after its last token.
 
         Args:
             places: `int64[n]`, indices of the documents in the file.
@@ -133,7 +147,9 @@ class DocumentFile:
         return (stops - starts).astype(np.int64, copy=False)
 
     def sample(self, pieces: int) -> bytes:
-        """Return the bytes of some documents' bounds (beginning and end), and of pieces of the tokens, for a digest.
+        """Return the bytes of some documents' bounds, and of pieces of the tokens, for a digest.
+
+        The bounds are beginning and end.
 
         Args:
             pieces: number of pieces.
@@ -156,7 +172,9 @@ class DocumentFile:
     def tokens(self, dtype: DType | None, may_be_empty: bool = False) -> Tokens:
         if self._is_mapped:
             return MappedTokens(self.path, dtype, may_be_empty)
-        return ReadTokens(open_file(self.path, self._storage, self._stamps.get(self.path)), dtype, may_be_empty)
+        return ReadTokens(
+            open_file(self.path, self._storage, self._stamps.get(self.path)), dtype, may_be_empty
+        )
 
     def copy_of(self, path: str) -> AbstractContextManager[str]:
         return local_copy(path, self._storage, self._stamps.get(path))

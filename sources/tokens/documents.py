@@ -1,9 +1,9 @@
-"""Base classes of sources of documents: slices of files of tokens or bytes that are mapped into memory.
+"""Base classes of sources of documents: slices of mapped files of tokens or bytes.
 
 A document is a read-only view of mapped memory, so nothing is copied, and all worker processes
 share the system's page cache. A source has paths, and opens a file on first use. No file
-descriptor stays open, so thousands of files are possible. If there are more than `MOST_MAPPED` files,
-or a file is in a store, documents are copies that are read from open files.
+descriptor stays open, so thousands of files are possible. If there are more than `MOST_MAPPED`
+files, or a file is in a store, documents are copies that are read from open files.
 """
 
 from __future__ import annotations
@@ -35,10 +35,13 @@ from .document_file import DocumentFacts, DocumentFile
 from .files import Array, DType
 
 _SAMPLED_PIECES = 8
-"""Number of pieces of all files together that are digested for the fingerprint. Each file has at least two."""
+"""Number of pieces of all files together that are digested for the fingerprint.
+
+Each file has at least two.
+"""
 
 _MAX_ALL_SAMPLED, _SAMPLED_FILES = 32768, 1024
-"""Up to how many files all are digested for the fingerprint; and how many of the files are, if there are more."""
+"""Maximum number of files that are all digested for the fingerprint; and number if more."""
 
 FoundT = TypeVar("FoundT")
 
@@ -46,8 +49,8 @@ FoundT = TypeVar("FoundT")
 class DocumentSource(FileSource[Any]):
     """Base class of sources of documents. Thread-safe, picklable, safe to fork.
 
-    A subclass defines `_records_of`, and its constructor calls `_read_from`. A document is a slice of a
-    file of tokens or bytes.
+    A subclass defines `_records_of`, and its constructor calls `_read_from`. A document is a slice
+    of a file of tokens or bytes.
     """
 
     _unit = "documents"
@@ -55,7 +58,7 @@ class DocumentSource(FileSource[Any]):
     _token_counts: Int64s
     """Number of tokens of each file. If a file is listed twice, it has two entries."""
     _stamps: tuple[Stamps, ...]
-    """Stamps of all files of tokens; and, as a second item, of their files of offsets if there are any."""
+    """Stamps of all files of tokens; and, as a second item, of any files of offsets."""
     _name: str | None = None
     """Name of the array in a record; None if a record is not a dict."""
     _split: Split
@@ -92,7 +95,8 @@ class DocumentSource(FileSource[Any]):
         Raises:
             TypeError: `name` is neither a string nor None.
             SourceNotFoundError: a path matches no file.
-            SourceError: a file cannot be read, there are no documents, or files have different dtypes.
+            SourceError: a file cannot be read, there are no documents, or files have different
+                dtypes.
         """
         if name is not None and not isinstance(name, str):
             raise TypeError(
@@ -123,11 +127,13 @@ class DocumentSource(FileSource[Any]):
         if other:
             raise _unlike(paths[other], _dtype_of(int(dtypes[other])), paths[0], self._dtype)
         if not self._ends[-1]:
-            raise NoRecordsError(f"the files {first_few(paths)} contain no {self._unit}. {self._why_none()}.")
+            raise NoRecordsError(
+                f"the files {first_few(paths)} contain no {self._unit}. {self._why_none()}."
+            )
         self._prepare()
 
     def _numbers(self) -> Int64s:
-        """Return `int64[files, 3]`: number of documents, number of tokens, and code of the dtype of each file.
+        """Return `int64[files, 3]`: number of documents, tokens, and dtype's code of each file.
 
         The stamps (sizes and modification times) of the files are stored in the source.
         """
@@ -143,7 +149,9 @@ class DocumentSource(FileSource[Any]):
             return numbers
         files = self._inspected(self._paths)
         self._stamps = tuple(map(Stamps.of, zip(*(file.stamps for file in files))))
-        return np.array([_numbers(file.documents, file.tokens, file.dtype) for file in files], np.int64)
+        return np.array(
+            [_numbers(file.documents, file.tokens, file.dtype) for file in files], np.int64
+        )
 
     def _counts(self, path: str) -> tuple[int, ...]:
         with closing(DocumentFile(path, self._split, self._storage)) as file:
@@ -154,10 +162,16 @@ class DocumentSource(FileSource[Any]):
         return (path,) if beside is None else (path, beside)
 
     def _check_paths(self, paths: Sequence[str]) -> None:
-        """Raise ValueError if the source cannot read these files together; a subclass may override it."""
+        """Raise ValueError if the source cannot read these files together.
+
+        A subclass may override it.
+        """
 
     def _why_none(self) -> str:
-        """Return the end of the error message for files without documents: the reason, if it is known, and a remedy."""
+        """Return the end of the error message for files without documents.
+
+        It has the reason, if it is known, and a remedy.
+        """
         return "Pass other files"
 
     def _prepare(self) -> None:
@@ -170,19 +184,24 @@ class DocumentSource(FileSource[Any]):
         mapped = len(paths) <= MOST_MAPPED and not self._is_in_store
 
         def opened(number: int) -> DocumentFile:
-            return DocumentFile(paths[number], split, storage, [column[number] for column in stamps], mapped)
+            return DocumentFile(
+                paths[number], split, storage, [column[number] for column in stamps], mapped
+            )
 
         self._pool: ReaderPool[DocumentFile] = ReaderPool(opened, None, mapped=mapped)
         self._digested = {}
 
     def at_generation(self, generation: int) -> Self:
-        """Return the same source with the files of another generation. A record has the same key in both.
+        """Return the same source with the files of another generation.
+
+        A record has the same key in both.
 
         Args:
             generation: number of the generation, from 0.
 
         Raises:
-            SourceError: the generation does not exist, a file was modified, or the source was made without `growing=`.
+            SourceError: the generation does not exist, a file was modified, or the source was made
+                without `growing=`.
         """
         other = super().at_generation(generation)
         other._digested = self._digested
@@ -222,12 +241,14 @@ class DocumentSource(FileSource[Any]):
         lengths.flags.writeable = False
         return lengths
 
-    def _of_files(self, ask: Callable[[DocumentFile], FoundT], numbers: Sequence[int]) -> list[FoundT]:
+    def _of_files(
+        self, ask: Callable[[DocumentFile], FoundT], numbers: Sequence[int]
+    ) -> list[FoundT]:
         return of_each(lambda number: self._of_file(number, ask), numbers)
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of documents and tokens, and a digest of dtype, name, some offsets and some tokens.
+        """Number of documents and tokens, and a digest of dtype, name, some offsets and tokens.
 
         For several files also a digest of their names and sizes.
 
@@ -238,35 +259,52 @@ class DocumentSource(FileSource[Any]):
         done, digest = self._digested.get(pieces, (0, None))
         if digest is None or not done <= count <= _MAX_ALL_SAMPLED:
             done, digest = 0, hashlib.sha256(f"{self._dtype.str} {self._name!r}".encode())
-        numbers = range(done, count) if count <= _MAX_ALL_SAMPLED else spread(count, _SAMPLED_FILES).tolist()
+        numbers = (
+            range(done, count)
+            if count <= _MAX_ALL_SAMPLED
+            else spread(count, _SAMPLED_FILES).tolist()
+        )
         digest = digest.copy()
         for sampled in self._of_files(lambda file: file.sample(pieces), numbers):
             digest.update(sampled)
         if count <= _MAX_ALL_SAMPLED:
             self._digested[pieces] = count, digest
         sums = {"records": len(self), "tokens": int(self._token_counts.sum())}
-        return {"kind": type(self).__name__, **sums, "content": digest.hexdigest()[:16], **self._names()}
+        return {
+            "kind": type(self).__name__,
+            **sums,
+            "content": digest.hexdigest()[:16],
+            **self._names(),
+        }
 
     def _names(self) -> dict[str, str]:
-        """Return `{"files": digest of the files' names and sizes}`; an empty dict if there is only one file."""
+        """Return `{"files": digest of the files' names and sizes}`; {} for only one file."""
         name = name_of if self._is_in_store else os.path.basename  # which takes a third of the time
         names = list(zip(map(name, self._paths), self._stamps[0].sizes))
         return {"files": hex_digest(repr(names))} if len(names) > 1 else {}
 
 
 class TokenDocuments(DocumentSource):
-    """Base class of sources of documents of tokens. A record is an array, or a dict with one array."""
+    """Base class of sources of documents of tokens.
+
+    A record is an array, or a dict with one array.
+    """
 
     @property
     def facts(self) -> SourceFacts:
         return super().facts._replace(lengths=lambda: self.lengths)
 
     def _records_of(self, documents: list[Array]) -> list[Any]:
-        return documents if self._name is None else [{self._name: document} for document in documents]
+        return (
+            documents if self._name is None else [{self._name: document} for document in documents]
+        )
 
     @property
     def lengths(self) -> Any:
-        """Number of tokens of each document, in the structure of a record: `{"tokens": int64[documents]}`, read-only."""
+        """Number of tokens of each document: `{"tokens": int64[documents]}`.
+
+        They are in the structure of a record, and read-only.
+        """
         return self._lengths if self._name is None else {self._name: self._lengths}
 
 
@@ -281,6 +319,6 @@ def _dtype_of(number: int) -> DType:
 
 def _unlike(path: str, dtype: DType, first: str, of_first: DType) -> SourceError:
     return SourceError(
-        f"{shorten(path)} has values of dtype {dtype}, but {shorten(first)} has {of_first}. Write all "
-        "files of a source with the same dtype, or make one source for each dtype."
+        f"{shorten(path)} has values of dtype {dtype}, but {shorten(first)} has {of_first}. Write "
+        "all files of a source with the same dtype, or make one source for each dtype."
     )

@@ -1,7 +1,7 @@
 """Find documents in files of bare tokens by a marker token that ends or begins each document.
 
-Each file is searched once. The result is stored beside it (`formats/index.py`), and is made again if
-the file was modified.
+Each file is searched once. The result is stored beside it (`formats/index.py`), and is made again
+if the file was modified.
 """
 
 from __future__ import annotations
@@ -59,20 +59,27 @@ class MarkedByToken(NamedTuple):
         said = f"{self.argument}, {dtype.str}"
         suffix = f".{'from' if self.begins else 'to'}-{self.token}{SUFFIX}"
         kind = IndexKind(f"documents by {said}", self._find, {"offsets": ("<i8", ())}, fits, suffix)
-        return tokens, Offsets(file.index(kind, self.index_dir).arrays["offsets"], file.path, whole=True)
+        return tokens, Offsets(
+            file.index(kind, self.index_dir).arrays["offsets"], file.path, whole=True
+        )
 
     def _find(self, file: OpenFile) -> FoundRecords:
         layout = layout_of(file, file.path, self.raw)
         size, at_once = layout.dtype.itemsize, _BYTES_AT_ONCE // layout.dtype.itemsize
         marks: list[Int64s] = []
         for first in range(0, layout.length, at_once):
-            data = file.read(layout.start + first * size, min(at_once, layout.length - first) * size)
+            data = file.read(
+                layout.start + first * size, min(at_once, layout.length - first) * size
+            )
             marks.append(np.flatnonzero(np.frombuffer(data, layout.dtype) == self.token) + first)
         found = np.concatenate([np.empty(0, np.int64), *marks])
         if not len(found) and layout.length:
             warn(
-                f"{shorten(file.path)}: {self.argument} is nowhere among its {layout.length} tokens, "
-                "so the file is one document. Pass the ID that your tokenizer has for this token."
+                f"{shorten(file.path)}: {self.argument} is nowhere among its {layout.length} "
+                "tokens, so the file is one document. Pass the ID that your tokenizer has for this "
+                "token."
             )
-        offsets = np.unique(np.concatenate([[0], found if self.begins else found + 1, [layout.length]]))
+        offsets = np.unique(
+            np.concatenate([[0], found if self.begins else found + 1, [layout.length]])
+        )
         return FoundRecords(len(offsets) - 1, {"offsets": offsets})

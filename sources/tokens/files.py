@@ -34,7 +34,9 @@ _HEADER_BYTES = 1 << 14
 
 # Matching takes 3 µs, parsing the header as Python 80 µs.
 _PLAIN_HEADER = re.compile(
-    MAGIC + rb"\x01\x00..{'descr': '([<>|][iu][1248])', 'fortran_order': False, 'shape': \((\d+),\), } *\n", re.DOTALL
+    MAGIC
+    + rb"\x01\x00..{'descr': '([<>|][iu][1248])', 'fortran_order': False, 'shape': \((\d+),\), } *\n",
+    re.DOTALL,
 )
 """Pattern of the header that NumPy writes for an integer array with one axis."""
 
@@ -65,7 +67,8 @@ def integer_dtype(dtype: Any) -> DType:
         found = np.dtype(object)
     if found.kind not in "iu":
         raise TypeError(
-            f"dtype={short_repr(dtype)} is not an integer type. Pass the type of the tokens, such as np.uint16."
+            f"dtype={short_repr(dtype)} is not an integer type. Pass the type of the tokens, such "
+            "as np.uint16."
         )
     return found
 
@@ -76,7 +79,8 @@ def map_npy(path: str, name: str, remedy: str) -> np.memmap[Any, Any]:
     Args:
         path: local path of the file.
         name: name of the file in messages.
-        remedy: what to save in place of a damaged file, as an imperative sentence without the period, for messages.
+        remedy: what to save in place of a damaged file, as an imperative sentence without the
+            period, for messages.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -88,13 +92,16 @@ def map_npy(path: str, name: str, remedy: str) -> np.memmap[Any, Any]:
         return found
     found.close()
     raise SourceError(
-        f"{shorten(name)} is an archive of arrays (.npz). Save each array with np.save, and pass these .npy files."
+        f"{shorten(name)} is an archive of arrays (.npz). Save each array with np.save, and pass "
+        "these .npy files."
     )
 
 
 @contextmanager
 def _npy_errors(name: str, remedy: str) -> Iterator[None]:
-    """Context manager that turns errors about the content of a `.npy` file into a SourceError that names the file `name`.
+    """Turn errors about the content of a `.npy` file into a SourceError with the file's `name`.
+
+    A context manager.
 
     FileNotFoundError, MemoryError and SourceError pass unchanged.
     """
@@ -105,12 +112,16 @@ def _npy_errors(name: str, remedy: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise SourceError(
-            f"{shorten(name)} cannot be read: {shorten(error)}. {remedy_for(error, 'Check the file and its permissions')}."
+            f"{shorten(name)} cannot be read: {shorten(error)}. "
+            f"{remedy_for(error, 'Check the file and its permissions')}."
         ) from error
     except MemoryError:
         raise
-    except Exception as error:  # besides ValueError, errors of Python's parser, which reads the header, and overflows
-        raise SourceError(f"{shorten(name)} cannot be read as .npy: {shorten(error)}. {remedy}.") from error
+    # besides ValueError, errors of Python's parser, which reads the header, and overflows
+    except Exception as error:
+        raise SourceError(
+            f"{shorten(name)} cannot be read as .npy: {shorten(error)}. {remedy}."
+        ) from error
 
 
 # NumPy uses Python's parser, which sometimes fails on two threads at once (3.11).
@@ -137,7 +148,11 @@ class ArrayLayout(NamedTuple):
 
 
 def layout_of(
-    file: OpenFile, name: str, dtype: DType | None, may_be_empty: bool = False, head: bytes | None = None
+    file: OpenFile,
+    name: str,
+    dtype: DType | None,
+    may_be_empty: bool = False,
+    head: bytes | None = None,
 ) -> ArrayLayout:
     """Find the integers in a `.npy` file or a raw file.
 
@@ -146,10 +161,12 @@ def layout_of(
         name: name of the file, for messages.
         dtype: dtype of a raw file. The dtype of a `.npy` file must be equal to it.
         may_be_empty: True: a raw file may be empty. Default False: an empty file is an error.
-        head: the beginning of the file, if the caller has read it. Default: it is read by this call.
+        head: the beginning of the file, if the caller has read it. Default: it is read by this
+            call.
 
     Raises:
-        SourceError: the file cannot be read, is cut off or of another kind; or it is raw, and `dtype` is None.
+        SourceError: the file cannot be read, is cut off or of another kind; or it is raw, and
+            `dtype` is None.
     """
     head = file.read(0, min(_HEADER_BYTES, file.size)) if head is None else head
     if not head.startswith(MAGIC):
@@ -157,24 +174,35 @@ def layout_of(
             return ArrayLayout(dtype, 0, 0)
         return _raw(file.size, name, dtype)
     plain = _plain_layout(head)
-    if plain is not None and dtype in (None, plain.dtype) and plain.start + plain.nbytes <= file.size:
+    if (
+        plain is not None
+        and dtype in (None, plain.dtype)
+        and plain.start + plain.nbytes <= file.size
+    ):
         return plain
     with _npy_errors(name, "Save an array of integers with one axis by np.save"):
         shape, found, start = _header(head)
         if found.hasobject or start + (shape[0] if shape else 1) * found.itemsize > file.size:
-            raise ValueError("it has Python objects" if found.hasobject else f"it is cut off after {file.size} bytes")
+            raise ValueError(
+                "it has Python objects"
+                if found.hasobject
+                else f"it is cut off after {file.size} bytes"
+            )
     if len(shape) != 1:
         raise SourceError(
-            f"{shorten(name)} contains an array of shape {shape}, but must have one axis. Save array.reshape(-1). If its rows "
-            "are documents of tokens, also pass their length to TokenSource as document_length=."
+            f"{shorten(name)} contains an array of shape {shape}, but must have one axis. Save "
+            "array.reshape(-1). If its rows are documents of tokens, also pass their length to "
+            "TokenSource as document_length=."
         )
     if found.kind not in "iu":
         raise SourceError(
-            f"{shorten(name)} has values of dtype {found}, but must have integers. Save an array of integers."
+            f"{shorten(name)} has values of dtype {found}, but must have integers. Save an array "
+            "of integers."
         )
     if dtype is not None and dtype != found:
         raise SourceError(
-            f"{shorten(name)} has values of dtype {found}, but dtype={dtype} was passed. Leave dtype= out for .npy files."
+            f"{shorten(name)} has values of dtype {found}, but dtype={dtype} was passed. Leave "
+            "dtype= out for .npy files."
         )
     return ArrayLayout(found, shape[0], start)
 
@@ -199,17 +227,19 @@ def _header(head: bytes) -> tuple[tuple[int, ...], DType, int]:
 
 def _raw(size: int, name: str, dtype: DType | None) -> ArrayLayout:
     if not size:
-        raise SourceError(f"{shorten(name)}: the file is empty (0 bytes). Remove the file, or write it again.")
+        raise SourceError(
+            f"{shorten(name)}: the file is empty (0 bytes). Remove the file, or write it again."
+        )
     if dtype is None:
         raise SourceError(
-            f"{shorten(name)} is not a .npy file. Save an array of integers with np.save; or, for a file of bare tokens, pass "
-            "dtype=, such as np.uint16, to TokenSource."
+            f"{shorten(name)} is not a .npy file. Save an array of integers with np.save; or, for "
+            "a file of bare tokens, pass dtype=, such as np.uint16, to TokenSource."
         )
     if size % dtype.itemsize:
         raise SourceError(
-            f"{shorten(name)} has {size} bytes, which is not a multiple of {dtype.itemsize}, the size "
-            f"of {dtype}. The file is cut off, or has another type. Write it again, or pass its type "
-            "as dtype= of TokenSource."
+            f"{shorten(name)} has {size} bytes, which is not a multiple of {dtype.itemsize}, the "
+            f"size of {dtype}. The file is cut off, or has another type. Write it again, or pass "
+            "its type as dtype= of TokenSource."
         )
     return ArrayLayout(dtype, size // dtype.itemsize, 0)
 
@@ -269,7 +299,10 @@ class ReadTokens:
         return self._length
 
     def pieces(self, starts: Array, stops: Array) -> list[Array]:
-        return [np.frombuffer(data, self.dtype) for data in self._file.read_many(*self._ranges(starts, stops))]
+        return [
+            np.frombuffer(data, self.dtype)
+            for data in self._file.read_many(*self._ranges(starts, stops))
+        ]
 
     def prefetch(self, starts: Array, stops: Array) -> None:
         """Start to fetch pieces of a file in a store.
@@ -291,7 +324,9 @@ Tokens: TypeAlias = MappedTokens | ReadTokens
 
 
 def integers_of(path: str, name: str) -> Array:
-    """Return the integers in a local `.npy` file, read-only. A small file is read, a large one mapped.
+    """Return the integers in a local `.npy` file, read-only.
+
+    A small file is read, a large one mapped.
 
     Args:
         path: path of the file.

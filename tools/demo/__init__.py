@@ -1,1 +1,1 @@
-"""The command `headrace demo`: compare a training that is killed and resumed with one that is not."""
+"""The command `headrace demo`: compare a training killed and resumed with one that is not."""

@@ -1,4 +1,7 @@
-"""The command `headrace demo`. It prints whether a killed and resumed training equals an undisturbed one."""
+"""The command `headrace demo`.
+
+It prints whether a killed and resumed training equals an undisturbed one.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ WORKERS = (2, 3)
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Run the command `headrace demo`. Return its exit status: 1 if anything differs between the two trainings, else 0.
+    """Run the command `headrace demo`.
+
+    Return its exit status: 1 if anything differs between the two trainings, else 0.
 
     Raises:
         MissingExtraError: jax is not installed.
@@ -40,7 +45,8 @@ def run_demo(options: argparse.Namespace) -> int:
         digits, kind = load_digits()
         count = int((~is_for_test(digits["number"])).sum())
         print(
-            f"{count:,} {kind}, {STEPS} steps of {BATCH_SIZE}: trained twice, each time in a process of its own",
+            f"{count:,} {kind}, {STEPS} steps of {BATCH_SIZE}: trained twice, each time in a "
+            "process of its own",
             flush=True,
         )
         folders = [Path(name, part) for part in ("undisturbed", "killed")]
@@ -58,7 +64,9 @@ def run_demo(options: argparse.Namespace) -> int:
     return 0 if same else 1
 
 
-def start(folder: Path, workers: int, workers_die_at: int = 0, trainer_dies_at: int = 0) -> Iterator[dict[str, Any]]:
+def start(
+    folder: Path, workers: int, workers_die_at: int = 0, trainer_dies_at: int = 0
+) -> Iterator[dict[str, Any]]:
     """Train in a new process. Yield the events that it reports until it ends or is killed.
 
     Args:
@@ -70,10 +78,17 @@ def start(folder: Path, workers: int, workers_die_at: int = 0, trainer_dies_at: 
     Raises:
         HeadraceError: the process ended in another way than planned.
     """
-    numbers = {"workers": workers, "workers-die-at": workers_die_at, "trainer-dies-at": trainer_dies_at}
+    numbers = {
+        "workers": workers,
+        "workers-die-at": workers_die_at,
+        "trainer-dies-at": trainer_dies_at,
+    }
     given = [f"--{name}={number}" for name, number in numbers.items()]
     command = [sys.executable, "-P", "-m", f"{__package__}.trainer", str(folder), *given]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}  # an accelerator may add up in another order each time
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+    }  # an accelerator may add up in another order each time
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         try:
@@ -83,7 +98,8 @@ def start(folder: Path, workers: int, workers_die_at: int = 0, trainer_dies_at: 
             raise
     if (process.returncode == 0) == bool(trainer_dies_at):
         raise HeadraceError(
-            f"the training process of the demo ended with status {process.returncode}. Read its output above."
+            f"the training process of the demo ended with status {process.returncode}. Read its "
+            "output above."
         )
 
 
@@ -103,30 +119,45 @@ def follow(what: str, ledger: TrainingLedger, events: Iterator[dict[str, Any]]) 
                 bar.update(step - bar.n)
                 if step:
                     bar.write(
-                        f"step {step}: a new process resumes from the last checkpoint, with {event['workers']} workers"
+                        f"step {step}: a new process resumes from the last checkpoint, with "
+                        f"{event['workers']} workers"
                     )
             elif event["event"] == "step":
                 ledger.losses[step], ledger.records[step] = event["loss"], event["records"]
                 bar.update(step - bar.n)
             elif event["event"] == "killed":
-                bar.write(f"step {step}: all {event['workers']} workers killed (SIGKILL); the training goes on")
+                bar.write(
+                    f"step {step}: all {event['workers']} workers killed (SIGKILL); the training "
+                    "goes on"
+                )
             else:
-                ledger.weights, ledger.right, ledger.tested = event["weights"], event["right"], event["tested"]
+                ledger.weights, ledger.right, ledger.tested = (
+                    event["weights"],
+                    event["right"],
+                    event["tested"],
+                )
     if what == "killed":
         print(f"step {max(ledger.losses)}: the training itself killed (SIGKILL)", flush=True)
 
 
 def compare(undisturbed: TrainingLedger, killed: TrainingLedger) -> bool:
-    """Print how the results of two trainings differ. Return True if their losses, records and weights are equal."""
+    """Print how the results of two trainings differ.
+
+    Return True if their losses, records and weights are equal.
+    """
     losses, records = undisturbed.differences(killed)
     same_weights = undisturbed.weights == killed.weights != ""
     print("Compared with the run that nothing happened to:")
     print(f"  losses    {len(losses)} of {STEPS} differ in any bit{_first(losses)}")
     print(
-        f"  records   {len(records)} of {STEPS} batches differ, by the numbers of their {BATCH_SIZE} records{_first(records)}"
+        f"  records   {len(records)} of {STEPS} batches differ, by the numbers of their "
+        f"{BATCH_SIZE} records{_first(records)}"
     )
     print(f"  weights   {'the same to the last bit' if same_weights else 'DIFFER'}")
-    print(f"  accuracy  {killed.right / max(killed.tested, 1):.1%} of {killed.tested} digits that it never saw")
+    print(
+        f"  accuracy  {killed.right / max(killed.tested, 1):.1%} of {killed.tested} digits that it "
+        "never saw"
+    )
     return same_weights and not losses and not records
 
 
@@ -135,12 +166,16 @@ def _first(steps: list[int]) -> str:
 
 
 def others(count: int) -> None:
-    """Print how many of `count` records would be lost or repeated by a loader in which each worker has its own order."""
-    lost = resumed_by_step_count(count, BATCH_SIZE, TRAINER_DIES_AT // SAVE_EVERY * SAVE_EVERY, WORKERS)
+    """Print how many of `count` records would be lost or repeated with an order in each worker."""
+    lost = resumed_by_step_count(
+        count, BATCH_SIZE, TRAINER_DIES_AT // SAVE_EVERY * SAVE_EVERY, WORKERS
+    )
     before, after = WORKERS
     print(
-        f"A loader whose workers ({before}, then {after}) each batch a part, and which resumes by skipping, in this epoch"
+        f"A loader whose workers ({before}, then {after}) each batch a part, and which resumes by "
+        "skipping, in this epoch"
     )
     print(
-        f"  gives {lost.twice} records twice, {lost.never} never, and reads {lost.read_again} again to find its place"
+        f"  gives {lost.twice} records twice, {lost.never} never, and reads {lost.read_again} "
+        "again to find its place"
     )

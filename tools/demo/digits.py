@@ -1,4 +1,4 @@
-"""Data of the demo: images of handwritten digits, or of drawn ones if scikit-learn is not installed."""
+"""Data of the demo: images of handwritten digits, or drawn ones without scikit-learn."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _DRAWN = 1797
 
 
 def load_digits() -> tuple[dict[str, Any], str]:
-    """Return the data of the demo, and a text that says what they are, such as "handwritten digits".
+    """Return the data of the demo, and a text that says what they are, e.g. "handwritten digits".
 
-    The data are columns "image" (8 × 8 pixels from 0 to 1), "label" and "number" (the index of the record).
-    The digits are handwritten, or drawn by this module if scikit-learn is not installed.
+    The data are columns "image" (8 × 8 pixels from 0 to 1), "label" and "number" (the index of the
+    record). The digits are handwritten, or drawn by this module if scikit-learn is not installed.
     """
     try:
         load = import_module("sklearn.datasets").load_digits
@@ -25,11 +25,18 @@ def load_digits() -> tuple[dict[str, Any], str]:
     else:
         images, labels, kind = load().images / 16, load().target, "handwritten digits"
     numbers = np.arange(len(labels), dtype=np.int32)
-    return {"image": images.astype(np.float32), "label": labels.astype(np.int32), "number": numbers}, kind
+    return {
+        "image": images.astype(np.float32),
+        "label": labels.astype(np.int32),
+        "number": numbers,
+    }, kind
 
 
 def _drawn() -> tuple[np.ndarray, np.ndarray]:
-    """Draw digits at random places and strengths, with noise. Return the images `[n, 8, 8]` and their labels."""
+    """Draw digits at random places and strengths, with noise.
+
+    Return the images `[n, 8, 8]` and their labels.
+    """
     rng = np.random.default_rng(0)
     rows = [[int(letter, 16) for letter in glyph] for glyph in _GLYPHS.split()]
     glyphs = np.array(rows)[:, :, None] >> np.arange(3, -1, -1) & 1

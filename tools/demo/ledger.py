@@ -11,7 +11,9 @@ import numpy as np
 
 @dataclass
 class TrainingLedger:
-    """Results of a training by step. If a step is repeated after a resume, its new results replace the earlier ones.
+    """Results of a training by step.
+
+    If a step is repeated after a resume, its new results replace the earlier ones.
 
     Attributes:
         losses: loss of each step, as a hexadecimal float.
@@ -55,11 +57,15 @@ class LostRecords:
     read_again: int
 
 
-def resumed_by_step_count(count: int, batch_size: int, step: int, workers: tuple[int, int]) -> LostRecords:
-    """Simulate a loader in which each worker batches a part of the records, and which resumes by skipping steps.
+def resumed_by_step_count(
+    count: int, batch_size: int, step: int, workers: tuple[int, int]
+) -> LostRecords:
+    """Simulate a loader in which each worker batches a part of the records.
 
-    It runs with the first number of workers up to the step, and then with the second. The result says how many records
-    it loses or repeats.
+    It resumes by skipping steps.
+
+    It runs with the first number of workers up to the step, and then with the second. The result
+    says how many records it loses or repeats.
 
     Args:
         count: number of records.
@@ -81,7 +87,9 @@ def resumed_by_step_count(count: int, batch_size: int, step: int, workers: tuple
 
 
 def _by_workers(count: int, batch_size: int, epoch: int, workers: int) -> list[list[int]]:
-    """Return the batches of an epoch, as lists of record indices, in the order in which a loader with workers delivers them.
+    """Return the batches of an epoch, as lists of record indices.
+
+    They are in the order in which a loader with workers delivers them.
 
     Each worker batches every n-th record of the shuffled order, and the workers' batches come in
     turn.
@@ -94,5 +102,13 @@ def _by_workers(count: int, batch_size: int, epoch: int, workers: int) -> list[l
     """
     order = np.random.default_rng((0, epoch)).permutation(count)
     parts = [order[worker::workers] for worker in range(workers)]
-    own = [[part[at : at + batch_size].tolist() for at in range(0, len(part), batch_size)] for part in parts]
-    return [batches[turn] for turn in range(max(map(len, own))) for batches in own if turn < len(batches)]
+    own = [
+        [part[at : at + batch_size].tolist() for at in range(0, len(part), batch_size)]
+        for part in parts
+    ]
+    return [
+        batches[turn]
+        for turn in range(max(map(len, own)))
+        for batches in own
+        if turn < len(batches)
+    ]

@@ -1,7 +1,9 @@
-"""The training of the demo, in its own process. It reads digits and a checkpoint, and prints one JSON line per event.
+"""The training of the demo, in its own process.
 
-It kills its own workers, and later itself, at given steps. If it is started a second time, it resumes from
-the checkpoint.
+It reads digits and a checkpoint, and prints one JSON line per event.
+
+It kills its own workers, and later itself, at given steps. If it is started a second time, it
+resumes from the checkpoint.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 def is_for_test(numbers: np.ndarray) -> np.ndarray:
-    """Return a boolean mask: True for records that are used for tests and not for training, i.e. every fifth record.
+    """Return a boolean mask that is True for every fifth record.
+
+    These records are used for tests and not for training.
 
     Args:
         numbers: indices of the records.
@@ -43,7 +47,9 @@ def is_for_test(numbers: np.ndarray) -> np.ndarray:
 
 
 def batches_of(digits: dict[str, np.ndarray], worker_count: int, folder: Path) -> IterDataset[Any]:
-    """Return the endless stream of training batches. Each epoch has its own shuffle, and each digit is shifted at random.
+    """Return the endless stream of training batches.
+
+    Each epoch has its own shuffle, and each digit is shifted at random.
 
     Args:
         digits: columns of the digits.
@@ -52,8 +58,18 @@ def batches_of(digits: dict[str, np.ndarray], worker_count: int, folder: Path) -
     """
     trained = ~is_for_test(digits["number"])
     training = MapDataset.source({name: column[trained] for name, column in digits.items()})
-    batches = training.shuffle(seed=0).repeat().random_map(_moved, seed=0).batch(BATCH_SIZE).to_iter_dataset()
-    return batches.mp_prefetch(worker_count, functools.partial(_note_worker, folder)) if worker_count else batches
+    batches = (
+        training.shuffle(seed=0)
+        .repeat()
+        .random_map(_moved, seed=0)
+        .batch(BATCH_SIZE)
+        .to_iter_dataset()
+    )
+    return (
+        batches.mp_prefetch(worker_count, functools.partial(_note_worker, folder))
+        if worker_count
+        else batches
+    )
 
 
 def _moved(record: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
@@ -61,14 +77,16 @@ def _moved(record: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _note_worker(folder: Path, index: int, count: int) -> None:
-    """Create a file in `folder` named after this process's id, so that the demo can kill the worker.
+    """Create a file in `folder` named after this process's id: the demo can kill the worker.
 
     Called in each new worker, with its index and the number of workers, which are not used.
     """
     (folder / f"worker-{os.getpid()}").touch()
 
 
-def train(folder: Path, worker_count: int, workers_die_at: int, trainer_dies_at: int) -> Iterator[dict[str, Any]]:
+def train(
+    folder: Path, worker_count: int, workers_die_at: int, trainer_dies_at: int
+) -> Iterator[dict[str, Any]]:
     """Train, and yield the events until the end; resume from the checkpoint if there is one.
 
     Args:
@@ -92,7 +110,12 @@ def train(folder: Path, worker_count: int, workers_die_at: int, trainer_dies_at:
             batch = next(batches)
             weights, loss = update(weights, batch)
             numbers = np.asarray(batch["number"]).tolist()
-            yield {"event": "step", "step": batches.step, "loss": float(loss).hex(), "records": numbers}
+            yield {
+                "event": "step",
+                "step": batches.step,
+                "loss": float(loss).hex(),
+                "records": numbers,
+            }
             if batches.step % SAVE_EVERY == 0:
                 _save(folder, jax.device_get(weights), batches.get_state())
             if batches.step == workers_die_at:
@@ -101,12 +124,17 @@ def train(folder: Path, worker_count: int, workers_die_at: int, trainer_dies_at:
                 os.kill(os.getpid(), _KILL)
     test = is_for_test(digits["number"])
     right = np.asarray(logits(weights, digits["image"][test])).argmax(1) == digits["label"][test]
-    digest = hashlib.sha256(b"".join(np.asarray(weights[name]).tobytes() for name in sorted(weights))).hexdigest()
+    digest = hashlib.sha256(
+        b"".join(np.asarray(weights[name]).tobytes() for name in sorted(weights))
+    ).hexdigest()
     yield {"event": "end", "weights": digest, "right": int(right.sum()), "tested": len(right)}
 
 
 def _kill_workers(folder: Path) -> int:
-    """Kill all workers that have created a file in `folder`, and remove the files. Return the number of workers."""
+    """Kill all workers that have created a file in `folder`, and remove the files.
+
+    Return the number of workers.
+    """
     notes = list(folder.glob("worker-*"))
     for note in notes:
         note.unlink()
@@ -122,18 +150,27 @@ def _save(folder: Path, weights: dict[str, Any], loader_state: bytes) -> None:
 
 
 def _restored(folder: Path) -> tuple[dict[str, np.ndarray], bytes]:
-    """Return weights and the loader's state from the checkpoint in `folder`; new weights and b"" if there is no checkpoint."""
+    """Return weights and the loader's state from the checkpoint in `folder`.
+
+    Return new weights and b"" if there is no checkpoint.
+    """
     if (folder / "checkpoint.npz").exists():
         weights = dict(np.load(folder / "checkpoint.npz"))
         return weights, weights.pop("loader_state").tobytes()
     rng = np.random.default_rng(0)
-    first, second = (rng.normal(0, (2 / shape[0]) ** 0.5, shape).astype(np.float32) for shape in ((64, 128), (128, 10)))
+    first, second = (
+        rng.normal(0, (2 / shape[0]) ** 0.5, shape).astype(np.float32)
+        for shape in ((64, 128), (128, 10))
+    )
     zeros = {"momentum_first": np.zeros_like(first), "momentum_second": np.zeros_like(second)}
     return {"first": first, "second": second, **zeros}, b""
 
 
 def _model(jax: Any) -> tuple[Any, Any]:
-    """Return two functions: a training step (gradient descent with momentum), and a network of two layers."""
+    """Return two functions: a training step, and a network of two layers.
+
+    The step is gradient descent with momentum.
+    """
 
     def logits(weights: Any, images: Any) -> Any:
         return jax.nn.relu(images.reshape(len(images), -1) @ weights["first"]) @ weights["second"]
@@ -160,7 +197,9 @@ def main() -> None:
     for name in ("workers", "workers-die-at", "trainer-dies-at"):
         parser.add_argument(f"--{name}", type=int, default=0)
     given = parser.parse_args()
-    logging.getLogger("headrace").setLevel(logging.ERROR)  # that a worker was killed is told by an event
+    logging.getLogger("headrace").setLevel(
+        logging.ERROR
+    )  # that a worker was killed is told by an event
     for event in train(given.folder, given.workers, given.workers_die_at, given.trainer_dies_at):
         print(json.dumps(event), flush=True)
 

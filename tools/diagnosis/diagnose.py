@@ -25,7 +25,9 @@ from .measuring import Lock, Look, closely, host_of, measured, tell_of_hangs
 
 Prepare: TypeAlias = Callable[[Any], None]
 
-WARM = 0.2  # share of the steps that are made before the measurement, to fill buffers and open files
+WARM = (
+    0.2  # share of the steps that are made before the measurement, to fill buffers and open files
+)
 # Chosen: a short pause of the machine then does not dominate a measurement.
 SHORTEST = 0.3
 """Smallest number of seconds of a measurement, unless the stream ends earlier."""
@@ -34,7 +36,9 @@ GRACE_SECONDS = 1.0
 LEAST, TASKS = 3, 4  # smallest numbers of steps, and of tasks of workers, in a measurement
 
 
-def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None, seconds: float = 30.0) -> Diagnosis:
+def diagnose(
+    loader: Any, *, steps: int = 100, step_seconds: float | None = None, seconds: float = 30.0
+) -> Diagnosis:
     """Find out why a step waits for its batch, and what would change that. `print` the result.
 
     Takes batches from the loader, with its own workers, and drops them: first as fast as they come;
@@ -68,11 +72,13 @@ def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None
         return Diagnosis.of(_run(loader, steps, 0.0, seconds, step_known=False))
     own = _seconds("step_seconds", step_seconds)
     fastest = _run(loader, steps, 0.0, seconds / 2, step_known=False)
-    return Diagnosis.of(_run(loader, steps, own, seconds / 2, step_known=True), possible=fastest.elapsed)
+    return Diagnosis.of(
+        _run(loader, steps, own, seconds / 2, step_known=True), possible=fastest.elapsed
+    )
 
 
 def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
-    """Measure how fast batches are made in one thread, without workers and without reading in advance.
+    """Measure how fast batches are made in one thread, without workers or reading in advance.
 
     In the result, `source.reads` is the number of concurrent reads that the loader itself would
     make.
@@ -93,13 +99,22 @@ def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
             reads.append(source_of(loop.pipeline, loop.execution).reads)
             init = loop.execution.worker_init_fn
             reading = ReadOptions(num_threads=0)
-            loop.execution = ExecutionOptions(read_options=reading, worker_init_fn=init, observe="each")
+            loop.execution = ExecutionOptions(
+                read_options=reading, worker_init_fn=init, observe="each"
+            )
 
     found = _run(loader, steps, 0.0, seconds, step_known=False, prepare=prepare)
     return replace(found, source=replace(found.source, reads=reads[0]))
 
 
-def _run(loader: Any, steps: int, own: float, seconds: float, step_known: bool, prepare: Prepare = closely) -> Measured:
+def _run(
+    loader: Any,
+    steps: int,
+    own: float,
+    seconds: float,
+    step_known: bool,
+    prepare: Prepare = closely,
+) -> Measured:
     def closely_and_soon(loop: Any) -> None:
         prepare(loop)
         tell_of_hangs(loop, seconds)
@@ -117,7 +132,9 @@ def _run(loader: Any, steps: int, own: float, seconds: float, step_known: bool, 
         threads = host_of(loop).execution.worker_kind == "thread"
         with lock.watched() if threads else contextlib.nullcontext():
             if threading.current_thread() is threading.main_thread():
-                UntilEnough(lambda: False, seconds + GRACE_SECONDS, ends_process=False).run(take_batches)
+                UntilEnough(lambda: False, seconds + GRACE_SECONDS, ends_process=False).run(
+                    take_batches
+                )
             else:  # nothing can interrupt it there
                 take_batches()
             try:
@@ -134,15 +151,16 @@ def _loop(loader: Any) -> Iterator[Any]:
         host_of(loop)
     except TypeError as error:
         raise TypeError(
-            f"diagnose({short_repr(loader)}): {a_kind_of(loader)} is not a loader of headrace, and does not take its batches "
-            "from one. Pass a DataLoader, a dataset, or one of these on devices, loader.to_device(…)."
+            f"diagnose({short_repr(loader)}): {a_kind_of(loader)} is not a loader of headrace, and "
+            "does not take its batches from one. Pass a DataLoader, a dataset, or one of these on "
+            "devices, loader.to_device(…)."
         ) from error
     with loop:
         yield loop
 
 
 class Looks:
-    """Observations of a loop, each with counts and times up to then: at its start, after warm-up, and now.
+    """Observations of a loop, with counts and times up to then: at start, after warm-up, and now.
 
     Args:
         loop: an iterator or a feeder.
@@ -161,7 +179,10 @@ class Looks:
         return int(self.loop.snapshot().steps)
 
     def have_enough(self) -> bool:
-        """Return True if, since warm-up, the loop made the wanted number of steps and four tasks, and if it ran for 0.3 s."""
+        """Return True if the loop made the wanted steps and four tasks since warm-up.
+
+        It must also have run for 0.3 s.
+        """
         if self.steps < self._next:
             return False
         look = Look.at_loop(self.loop)
@@ -173,39 +194,56 @@ class Looks:
         return look.tasks - self._looks[1].tasks >= TASKS and look.at > self._not_before
 
     def alike(self, other: Looks) -> bool:
-        """Return True if both loops have the same source, operations and number of workers, as two epochs of a loader do."""
+        """Return True if both loops have the same source, operations and worker count.
+
+        Two epochs of a loader do.
+        """
         return self._runs == other._runs
 
     @property
     def _runs(self) -> list[int]:
         host = host_of(self.loop)
-        return [id(host.pipeline.leaves[0].source), *map(id, host.pipeline.operations), host.execution.workers]
+        return [
+            id(host.pipeline.leaves[0].source),
+            *map(id, host.pipeline.operations),
+            host.execution.workers,
+        ]
 
     def whole(self) -> tuple[Look, Look]:
         return self._looks[0], Look.at_loop(self.loop)
 
     def best(self) -> tuple[Look, Look]:
-        """Return the two observations to measure between: the latest one that is at least three steps old, and one made now.
+        """Return the two observations to measure between.
+
+        They are the latest one that is at least three steps old, and one made now.
 
         Raises:
             ProgramError: the loop has made fewer than three steps.
         """
         after = Look.at_loop(self.loop)
         for before in reversed(self._looks):
-            if before.loop.steps + LEAST <= after.loop.steps and before.loop.elapsed < after.loop.elapsed:
+            if (
+                before.loop.steps + LEAST <= after.loop.steps
+                and before.loop.elapsed < after.loop.elapsed
+            ):
                 return before, after
         raise ProgramError(
-            f"only {after.loop.steps} step{'s were' if after.loop.steps != 1 else ' was'} measured, and at least {LEAST} "
-            f"are needed. Use a loader with more steps, or measure for more seconds (seconds=, or --seconds)."
+            f"only {after.loop.steps} step{'s were' if after.loop.steps != 1 else ' was'} "
+            f"measured, and at least {LEAST} are needed. Use a loader with more steps, or measure "
+            "for more seconds (seconds=, or --seconds)."
         )
 
 
 def _seconds(name: str, value: Any) -> float:
     if not isinstance(value, Real) or isinstance(value, bool):
-        raise TypeError(f"{name}={short_repr(value)} is {a_kind_of(value)}. Pass a number of seconds, such as 0.02.")
+        raise TypeError(
+            f"{name}={short_repr(value)} is {a_kind_of(value)}. Pass a number of seconds, such as "
+            "0.02."
+        )
     seconds = float(value)
     if not 0 < seconds < float("inf"):
         raise ValueError(
-            f"{name}={short_repr(value)} is not a finite number above 0. Pass a number of seconds, such as 0.02."
+            f"{name}={short_repr(value)} is not a finite number above 0. Pass a number of seconds, "
+            "such as 0.02."
         )
     return seconds

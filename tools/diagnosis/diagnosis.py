@@ -52,7 +52,8 @@ class Diagnosis:
 
         Args:
             measured: the measurement.
-            possible: seconds per step if batches are only taken, without the user's own work; 0 if unknown.
+            possible: seconds per step if batches are only taken, without the user's own work; 0 if
+                unknown.
         """
         finding = found(measured)
         return cls(finding, changes(measured, finding), measured, possible)
@@ -68,7 +69,11 @@ class Diagnosis:
         each = format_seconds(measured.elapsed)
         waits = f"Your step waits {format_share(measured.share_waited)} of its time"
         comes = f"Batches come {format_count(1 / measured.elapsed)} a second, one every {each}"
-        cause = _keeps_up(measured, self.possible) if finding.kind == "step" else _cause(measured, finding)
+        cause = (
+            _keeps_up(measured, self.possible)
+            if finding.kind == "step"
+            else _cause(measured, finding)
+        )
         return f"{waits if measured.step_known else comes}: {cause}{'; ' * bool(cure)}{cure}."
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,9 +99,7 @@ def _extent(measured: Measured) -> str:
     each = f"{rows:,.0f} records"
     if measured.rows and not 0.5 < records / max(rows, 1e-9) < 2:
         each = f"{rows:,.0f} rows of {format_count(records)} records"
-    text = (
-        f"Measured: {measured.steps} steps of {each} ({format_bytes(measured.nbytes)}), {format_count(rate)} a second, "
-    )
+    text = f"Measured: {measured.steps} steps of {each} ({format_bytes(measured.nbytes)}), {format_count(rate)} a second, "
     text += f"{format_count(rate * records)} records/s"
     alike, loops, cores = measured.loops_alike, measured.loops, measured.cores
     if loops > 1:
@@ -117,7 +120,10 @@ def _table(measured: Measured) -> Iterator[str]:
     if measured.starting:
         rows += [("  for workers to begin", measured.starting)]
     if fed is not None:
-        rows += [("  for the loader", read), *((f"  for {_FEEDING[name]}", each) for name, each in vars(fed).items())]
+        rows += [
+            ("  for the loader", read),
+            *((f"  for {_FEEDING[name]}", each) for name, each in vars(fed).items()),
+        ]
     elif measured.workers:
         rows += [("  for workers", read), ("  for the hand-over", measured.hand_over)]
     yield f"{'A step of ' + format_seconds(measured.elapsed):34} {'time':>10}   share"
@@ -126,7 +132,9 @@ def _table(measured: Measured) -> Iterator[str]:
     parts = sorted(measured.parts, key=lambda part: -part.seconds)[:MOST_PARTS]
     if parts:
         workers = f"{measured.workers} workers" if measured.workers > 1 else "One worker"
-        who = workers if measured.workers else "Your thread" if fed is None else "The feeder's thread"
+        who = (
+            workers if measured.workers else "Your thread" if fed is None else "The feeder's thread"
+        )
         yield f"{who + ' for it':34} {format_seconds(measured.work):>10}   share   each"
     for part in parts:
         yield _line(part.name, part.seconds, measured.work, _each(measured, part))
@@ -141,13 +149,22 @@ def _line(name: str, seconds: float, whole: float, each: str = "") -> str:
 
 def _keeps_up(measured: Measured, fastest: float) -> str:
     enough, own = enough_workers(measured), measured.own
-    fewer = f"; {enough} of the {measured.workers} workers would do" if 0 < enough < measured.workers else ""
-    faster = f", and batches could come every {format_seconds(fastest)}" if 0 < fastest < own else ""
+    fewer = (
+        f"; {enough} of the {measured.workers} workers would do"
+        if 0 < enough < measured.workers
+        else ""
+    )
+    faster = (
+        f", and batches could come every {format_seconds(fastest)}" if 0 < fastest < own else ""
+    )
     return f"batches are there when it asks{fewer}. It takes {format_seconds(own)} itself{faster}"
 
 
 def _cause(measured: Measured, finding: Finding) -> str:
-    """Return a text that says what the step waits for, and where that is done: in workers, a feeder or your thread."""
+    """Return a text that says what the step waits for, and where that is done.
+
+    It is done in workers, a feeder or your thread.
+    """
     if finding.kind in _FED:
         name, text = _FED[finding.kind]
         return text.format(format_seconds(getattr(measured.feeding, name)))
@@ -156,7 +173,9 @@ def _cause(measured: Measured, finding: Finding) -> str:
         took = format_seconds(measured.starting * measured.steps / measured.loops_alike)
         return f"its workers start again for {loops}, which takes {took}"
     workers = measured.workers
-    kind = {"process": "worker", "thread": "worker thread"}.get(measured.worker_kind, f"{measured.worker_kind} worker")
+    kind = {"process": "worker", "thread": "worker thread"}.get(
+        measured.worker_kind, f"{measured.worker_kind} worker"
+    )
     own = "in your own thread" if measured.feeding is None else "in the feeder's thread"
     return f"{_subject(measured, finding)} {f'on {workers} {kind}' + 's' * (workers > 1) if workers else own}"
 
@@ -178,15 +197,23 @@ def _subject(measured: Measured, finding: Finding) -> str:
         ]
         each = f"{' and '.join(after)} took {format_seconds(dropped.before / records)} for each"
         return f"`{dropped.name}` drops {format_share(dropped.share)} of the records, after {each},"
-    if kind in ("waiting source", "limited source") and measured.reads_ahead and measured.read_seconds:
+    if (
+        kind in ("waiting source", "limited source")
+        and measured.reads_ahead
+        and measured.read_seconds
+    ):
         seconds = measured.read_seconds / records
         each, alone = format_seconds(seconds), format_seconds(seconds / slowed(measured))
         many = f"{under_way(measured):,.0f} of {possible(measured):,} possible reads under way"
         if kind == "limited source":
-            return f"reads wait for one another, as each takes {each} with {many} and {alone} alone,"
+            return (
+                f"reads wait for one another, as each takes {each} with {many} and {alone} alone,"
+            )
         return f"reading waits for a disk or a store, and takes {each} a record, with {many},"
     if kind == "turns" and part is not None:
-        alone, among = (format_seconds(each / max(part.calls, 1)) for each in (measured.alone, part.seconds))
+        alone, among = (
+            format_seconds(each / max(part.calls, 1)) for each in (measured.alone, part.seconds)
+        )
         return f"calls of `{part.name}` wait for one another, as each takes {alone} alone and {among} among others,"
     if kind == "lock" and part is not None:
         return f"threads wait for one another, as `{part.name}` holds the interpreter's lock (GIL),"
@@ -195,7 +222,11 @@ def _subject(measured: Measured, finding: Finding) -> str:
         return f"many small calls, as of `{finding.stage}`, take {format_seconds(calls)} a record"
     if part is not None and finding.stage != "hand-over":
         return f"{name} {_sort(measured, kind)}takes {_each(measured, part)}"
-    seconds = measured.hand_over if finding.stage == "hand-over" else measured.seconds_of("between", "stacking")
+    seconds = (
+        measured.hand_over
+        if finding.stage == "hand-over"
+        else measured.seconds_of("between", "stacking")
+    )
     if kind == "hand-over":
         return f"the hand-over of a batch takes {format_seconds(part.seconds if part else seconds)}"
     stage = "making" if finding.stage == "between operations" else finding.stage
@@ -212,7 +243,12 @@ def _sort(measured: Measured, kind: str) -> str:
 
 
 def _each(measured: Measured, part: WorkPart) -> str:
-    if part.kind == "reading" and measured.reads_ahead and measured.read_seconds and measured.records:
+    if (
+        part.kind == "reading"
+        and measured.reads_ahead
+        and measured.read_seconds
+        and measured.records
+    ):
         return f"{format_seconds(measured.read_seconds / measured.records)} a record"
     if part.kind in ("batch", "stacking", "packing") or not measured.records:
         return f"{format_seconds(part.seconds)} a batch"
@@ -239,4 +275,7 @@ _FED = {
     "hosts": ("agreeing", "other hosts are {} later with each batch"),
     "transfer": ("transfer", "the transfer to the devices takes {} a batch"),
 }
-"""For each kind of finding in a device feeder: the attribute of `Feeding` that has its seconds, and its description."""
+"""For each kind of finding in a device feeder, its attribute of `Feeding` and description.
+
+The attribute has its seconds.
+"""

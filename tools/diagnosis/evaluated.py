@@ -1,7 +1,7 @@
-"""Find the time of each operation inside a source, if the source is itself a dataset with operations.
+"""Find the time of each operation inside a source that is a dataset with operations.
 
-Such a source is a part of a mix, or a zip. Its operations run while it is read, so their time counts as reading. Some
-records are read a second time, to find each operation's share of this time.
+Such a source is a part of a mix, or a zip. Its operations run while it is read, so their time
+counts as reading. Some records are read a second time, to find each operation's share of this time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ READING = "reading"
 
 
 class Clock:
-    """A clock that counts the time for the operation that is running, by its name, or for reading."""
+    """A clock that counts time for the operation that runs, by its name, or for reading."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -69,7 +69,10 @@ class Clocked(Node):
         return self.node.place(index)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        self.clock.begin(self.node.operation.name_in_stats if isinstance(self.node, Applied) else READING, len(indices))
+        self.clock.begin(
+            self.node.operation.name_in_stats if isinstance(self.node, Applied) else READING,
+            len(indices),
+        )
         try:
             return self.node.records(indices)
         finally:
@@ -79,8 +82,9 @@ class Clocked(Node):
 def read_apart(measured: Measured, leaf: Leaf) -> Measured:
     """Return the measurement with the operations inside the source as separate parts.
 
-    To find their shares of the time of reading, some records are read a second time. The measurement is
-    returned unchanged if there are no such operations, if the source has no random access, or if the second read fails.
+    To find their shares of the time of reading, some records are read a second time. The
+    measurement is returned unchanged if there are no such operations, if the source has no random
+    access, or if the second read fails.
 
     Args:
         measured: measurement of a loop.
@@ -90,12 +94,16 @@ def read_apart(measured: Measured, leaf: Leaf) -> Measured:
         return measured
     try:
         return _read_again(measured, leaf, 2 if measured.source.random > PROBE_SECONDS else PROBED)
-    except Exception:  # of the user's operations, which the loop that was measured has told of, or none was called here
+    # of the user's operations, which the loop that was measured has told of, or none was called
+    # here
+    except Exception:
         return measured
 
 
 def _read_again(measured: Measured, leaf: Leaf, count: int) -> Measured:
-    """Read records again with a clock, and split the measured time of reading between the source and its operations.
+    """Read records again with a clock.
+
+    Split the measured time of reading between the source and its operations.
 
     The split has the shares of the second reading.
 
@@ -111,7 +119,12 @@ def _read_again(measured: Measured, leaf: Leaf, count: int) -> Measured:
     seconds = {name: each for name, each in clock.seconds.items() if name in clock.records}
     scale, records = reading / sum(seconds.values()), measured.records / count
     parts = [
-        WorkPart(name, "reading" if name == READING else "record", each * scale, clock.records[name] * records)
+        WorkPart(
+            name,
+            "reading" if name == READING else "record",
+            each * scale,
+            clock.records[name] * records,
+        )
         for name, each in seconds.items()
     ]
     moved = sum(part.seconds for part in parts if part.kind == "record")
@@ -135,7 +148,10 @@ def _nodes(source: Any) -> Iterator[Node]:
 
 
 def _clocked(source: Any, clock: Clock) -> Any:
-    """Return a copy of a mix or dataset in which a clock times every node; any other source is returned unchanged."""
+    """Return a copy of a mix or dataset in which a clock times every node.
+
+    Any other source is returned unchanged.
+    """
     if isinstance(source, MixedSource):
         return MixedSource({name: _clocked(part, clock) for name, part in source.parts.items()})
     if isinstance(source, (Evaluated, MapDataset)):
@@ -144,7 +160,10 @@ def _clocked(source: Any, clock: Clock) -> Any:
 
 
 def _timed(value: Any, clock: Clock) -> Any:
-    """Return a copy of a node, or of a tuple of nodes, in which a clock times every node; any other value unchanged."""
+    """Return a copy of a node, or of a tuple of nodes, in which a clock times every node.
+
+    Any other value is returned unchanged.
+    """
     if isinstance(value, Node):
         fields = {name: _timed(field, clock) for name, field in (fields_of(value) or {}).items()}
         return Clocked(dataclasses.replace(value, **fields), clock)

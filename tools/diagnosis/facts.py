@@ -1,4 +1,6 @@
-"""Collect facts about a pipeline for a verdict, and time its source in the sampler's order and in the order of keys.
+"""Collect facts about a pipeline for a verdict.
+
+Time its source in the sampler's order and in the order of keys.
 
 Only `timed` reads records.
 """
@@ -79,18 +81,24 @@ def with_sampler(source: SourceInUse, pipeline: Pipeline) -> SourceInUse:
         return time.perf_counter() - began
 
     try:
-        one, many = (min(seconds(number, count) for number in range(TRIES)) for count in (1, PROBED))
+        one, many = (
+            min(seconds(number, count) for number in range(TRIES)) for count in (1, PROBED)
+        )
     except Exception:  # of the user's sampler: the loop that was measured has told of it
         return source
-    return replace(source, sampler=max(many - one, 0.0) / (PROBED - 1))  # a call for any number of keys costs something
+    return replace(
+        source, sampler=max(many - one, 0.0) / (PROBED - 1)
+    )  # a call for any number of keys costs something
 
 
 def timed(source: SourceInUse, pipeline: Pipeline) -> SourceInUse:
-    """Return the facts about a source with the times to read a record in the sampler's order and in the order of keys.
+    """Return the facts about a source and the times of a read.
 
-    Also with the share of that time in which the processor was at work. Reads are made at several positions, and the
-    best time is used. The facts are unchanged if the source has no random access or fails, or if there are fewer than
-    32 positions.
+    These are for a record in the sampler's order and in the order of keys.
+
+    Also with the share of that time in which the processor was at work. Reads are made at several
+    positions, and the best time is used. The facts are unchanged if the source has no random access
+    or fails, or if there are fewer than 32 positions.
     """
     leaf = pipeline.leaves[0]
     if leaf.in_order or leaf.total < 2 * PROBED:
@@ -103,13 +111,16 @@ def timed(source: SourceInUse, pipeline: Pipeline) -> SourceInUse:
             first = max(min(int(keys[0]), len(leaf.source) - count), 0)
             consecutive.append(_took(leaf, np.arange(first, first + count, dtype=np.int64)).seconds)
             random.append(_took(leaf, keys))
-    except Exception:  # of the user's source: the loop that was measured has told of it, or went without these records
+    # of the user's source: the loop that was measured has told of it, or went without these records
+    except Exception:
         return source
     return replace(
         source,
         random=min(random).seconds,
         consecutive=min(consecutive),
-        at_work=min(min(took.needed / took.seconds, 1.0) if took.seconds else 1.0 for took in random),
+        at_work=min(
+            min(took.needed / took.seconds, 1.0) if took.seconds else 1.0 for took in random
+        ),
         processor=min(took.processor for took in random),
     )
 
@@ -119,7 +130,8 @@ class _Took(NamedTuple):
 
     Attributes:
         seconds: seconds of the read.
-        needed: part of these in which this process used a processor, or was ready to but other programs used it.
+        needed: part of these in which this process used a processor, or was ready to but other
+            programs used it.
         processor: part of these in which this process used a processor.
     """
 
@@ -140,7 +152,8 @@ def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
 def _took(leaf: Leaf, keys: NDArray[np.int64]) -> _Took:
     """Read the records with these keys from a source, and return the cost of one record.
 
-    If the source reads records one by one, `seconds` is the median, because some may take far longer.
+    If the source reads records one by one, `seconds` is the median, because some may take far
+    longer.
     """
     read = reader_of(leaf.source)
     began, kept, worked = time.perf_counter(), kept_seconds(), time.process_time()

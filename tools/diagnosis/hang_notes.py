@@ -6,7 +6,10 @@ import logging
 from types import TracebackType
 
 SHARE, LEAST_SECONDS = 0.5, 0.5
-"""A task that takes longer than this share of the measuring time, and than this number of seconds, counts as hanging."""
+"""Share of the measuring time, and number of seconds, beyond which a task hangs.
+
+A task that takes longer than both counts as hanging.
+"""
 
 
 class HangNotes(logging.Handler):
@@ -22,7 +25,10 @@ class HangNotes(logging.Handler):
         self._logger = logging.getLogger("headrace")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Store the text of a warning about a task that takes too long. All other records are ignored."""
+        """Store the text of a warning about a task that takes too long.
+
+        All other records are ignored.
+        """
         if isinstance(what := vars(record).get("hanging"), str):
             self.sentence = f" Hanging: {what}."
 
@@ -31,6 +37,9 @@ class HangNotes(logging.Handler):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._logger.removeHandler(self)

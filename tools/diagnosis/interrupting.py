@@ -1,4 +1,7 @@
-"""Run a function until enough is known about it, or for a limited time. Then interrupt it as Ctrl-C does."""
+"""Run a function until enough is known about it, or for a limited time.
+
+Then interrupt it as Ctrl-C does.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ from ...errors import ProgramError
 
 LOOK_SECONDS = 0.05  # between two checks of the loops. Chosen: a few steps of most programs
 AGAIN_SECONDS = 3.0  # if the program is still running after this, it is interrupted another time
-PATIENCE_SECONDS = 60.0  # if the program is still running after this, it is ended. Chosen: time to save a checkpoint
+# if the program is still running after this, it is ended. Chosen: time to save a checkpoint
+PATIENCE_SECONDS = 60.0
 _GOES_ON = (
-    "headrace: the program still runs {seconds:g} s after it was interrupted as by Ctrl-C. Let KeyboardInterrupt end it, or "
-    "name a loader in it: PROGRAM.py:name.\n"
+    "headrace: the program still runs {seconds:g} s after it was interrupted as by Ctrl-C. Let "
+    "KeyboardInterrupt end it, or name a loader in it: PROGRAM.py:name.\n"
 )
 
 
@@ -33,10 +37,13 @@ class UntilEnough:
     Args:
         have_enough: function that returns True when enough is known.
         seconds: largest number of seconds for the program.
-        ends_process: True: if the program ignores the interrupt for a minute, this process is ended.
+        ends_process: True: if the program ignores the interrupt for a minute, this process is
+            ended.
     """
 
-    def __init__(self, have_enough: Callable[[], bool], seconds: float, ends_process: bool = True) -> None:
+    def __init__(
+        self, have_enough: Callable[[], bool], seconds: float, ends_process: bool = True
+    ) -> None:
         self._ends_process = ends_process
         self._have_enough = have_enough
         self._late = time.monotonic() + seconds
@@ -45,13 +52,16 @@ class UntilEnough:
         self._ended = threading.Event()
 
     def run(self, program: Callable[[], None]) -> bool:
-        """Run the program. It must be called on the main thread, whose handler of SIGINT is replaced meanwhile.
+        """Run the program.
 
-        Exceptions of the program are raised, also the KeyboardInterrupt of the user's Ctrl-C; but not a ProgramError
-        after the interrupt.
+        It must be called on the main thread, whose handler of SIGINT is replaced meanwhile.
+
+        Exceptions of the program are raised, also the KeyboardInterrupt of the user's Ctrl-C; but
+        not a ProgramError after the interrupt.
 
         Returns:
-            True if the program was interrupted because enough was known or its time was over; False if it ended by
+            True if the program was interrupted because enough was known or its time was over; False
+            if it ended by
                 itself.
         """
         thread = threading.Thread(target=self._look, name="headrace-bench", daemon=True)
@@ -65,7 +75,9 @@ class UntilEnough:
                 self._inside = False
         except Enough:
             return True
-        except ProgramError:  # it caught the interrupt, and says by its exit status that it was stopped
+        except (
+            ProgramError
+        ):  # it caught the interrupt, and says by its exit status that it was stopped
             if not self._enough:
                 raise
         finally:
@@ -89,7 +101,9 @@ class UntilEnough:
                 return
         if not self._ends_process:
             return
-        os.write(2, _GOES_ON.format(seconds=PATIENCE_SECONDS).encode())  # what Python writes to may be elsewhere
+        os.write(
+            2, _GOES_ON.format(seconds=PATIENCE_SECONDS).encode()
+        )  # what Python writes to may be elsewhere
         os._exit(2)
 
     def _interrupted(self, number: int, frame: Any) -> None:

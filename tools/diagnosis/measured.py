@@ -1,4 +1,6 @@
-"""Measurement of a loop, before it is judged: plain numbers per step, in seconds unless stated otherwise.
+"""Measurement of a loop, before it is judged: plain numbers per step in seconds.
+
+Other units are stated.
 
 The numbers may come from a run, a test or a file.
 """
@@ -8,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-PartKind: TypeAlias = Literal["sampler", "reading", "record", "batch", "stacking", "between", "packing"]
+PartKind: TypeAlias = Literal[
+    "sampler", "reading", "record", "batch", "stacking", "between", "packing"
+]
 """Kinds of work.
 
 "sampler": finding record keys. "reading": reading records. "record": an operation on single
@@ -24,7 +28,9 @@ HANDED = 25e-6
 
 @dataclass(frozen=True)
 class WorkPart:
-    """A part of the work of one step, done by the workers or, without workers, by the thread of the user or of a feeder.
+    """A part of the work of one step.
+
+    The workers do it or, without workers, the thread of the user or of a feeder.
 
     Attributes:
         name: name of the operation, or description of other work.
@@ -67,7 +73,7 @@ class Rare:
 
 @dataclass(frozen=True)
 class Feeding:
-    """Seconds per step that the user of a device feeder waits, without the wait for the batch on the host.
+    """Seconds per step that a device feeder's user waits, without those for the host's batch.
 
     Attributes:
         transforming: seconds in which `transform` ran.
@@ -106,8 +112,8 @@ class SourceInUse:
         whole_batches: True if one call reads all records of a batch.
         sampler: seconds in which the sampler finds one key; 0 if unknown.
         random: seconds to read a record in the sampler's order; 0 if unknown.
-        processor: seconds of a processor to read a record. Some records are read again to measure it; it is at most the
-            time that the loop can have spent on reading. 0 if unknown.
+        processor: seconds of a processor to read a record. Some records are read again to measure
+            it; it is at most the time that the loop can have spent on reading. 0 if unknown.
         consecutive: seconds to read a record together with its neighbours; 0 if unknown.
         at_work: share of the reading time in which the processor worked; otherwise it waited for a
             disk or network.
@@ -141,7 +147,8 @@ class Dropped:
     Attributes:
         name: name of the filter; of several filters, the last one.
         share: share of the records that it and the filters before it drop.
-        before: seconds of the work on a step's records before the filter, with reading and without other filters.
+        before: seconds of the work on a step's records before the filter, with reading and without
+            other filters.
         operations: part of these that was spent in operations.
         after: names of these operations.
     """
@@ -177,18 +184,19 @@ class Measured:
             fast as they came.
         source: facts about the source.
         feeding: waits in a device feeder; None without a feeder.
-        start: seconds that workers took to start up before the first batch. Of the other values, only
-            `starting` includes them.
+        start: seconds that workers took to start up before the first batch. Of the other values,
+            only `starting` includes them.
         loops: number of loops of the program. The measured one took most of the time.
         hangs: sentence about the last task that took too long; "" if none did.
         decision: sentence that says why the user's thread makes the batches although workers were
             asked for; "" if it does not.
-        loops_alike: number of loops over the same loader. If there are several, `steps` is the sum over all
-            of them, and `elapsed`, `waited`, `unready` and `starting` are means over all these steps.
+        loops_alike: number of loops over the same loader. If there are several, `steps` is the sum
+            over all of them, and `elapsed`, `waited`, `unready` and `starting` are means over all
+            these steps.
         starting: part of `unready` in which the workers of several loops over the same loader had
             not started up.
-        alone: seconds of the largest operation when it was run a second time with nothing else at work; 0
-            if unknown.
+        alone: seconds of the largest operation when it was run a second time with nothing else at
+            work; 0 if unknown.
         read_seconds: seconds of all reads of records together, including those made in advance.
         rows: number of rows in the element of a step; 0 if it is `records`.
         dropped: records that a filter drops; None if there is no filter, or if it is unknown.
@@ -243,7 +251,11 @@ class Measured:
         Args:
             workers: a number of workers; None for the measured one.
         """
-        return 1 if self.worker_kind == "thread" else max(self.workers if workers is None else workers, 1)
+        return (
+            1
+            if self.worker_kind == "thread"
+            else max(self.workers if workers is None else workers, 1)
+        )
 
     @property
     def reads_ahead(self) -> bool:
@@ -257,7 +269,11 @@ class Measured:
     @property
     def processor(self) -> float:
         packing = self.seconds_of("packing")
-        return (self.work - self.seconds_of("reading") - packing) * self.at_work + self.reading_processor + packing
+        return (
+            (self.work - self.seconds_of("reading") - packing) * self.at_work
+            + self.reading_processor
+            + packing
+        )
 
     @property
     def reading_processor(self) -> float:
@@ -267,12 +283,15 @@ class Measured:
 
     @property
     def reads_memory_slowly(self) -> bool:
-        """True if reading is slower than memory can be, because of the sampler or of mapped files."""
+        """True if reading is slower than memory can be, due to the sampler or mapped files."""
         return self.source.in_memory and self.seconds_of("reading") > SLOW_MEMORY * self.records
 
     @property
     def hand_over(self) -> float:
-        """Seconds in `next` after the workers had finished a batch, to receive it; with a feeder, its `hand_over`."""
+        """Seconds in `next` after the workers had finished a batch, to receive it.
+
+        With a feeder, its `hand_over`.
+        """
         fed = self.feeding
         if fed is not None:
             return fed.hand_over

@@ -30,8 +30,10 @@ from .work import Work, grown, slow_reads
 MUCH_READING = 0.25  # if reading takes a smaller share of the work, the source is not timed
 MUCH_SAMPLING = 0.1  # if the sampler takes a smaller share of the work, its time counts as reading
 UNEVEN = 1.3
-"""If reads take on average this many times as long as a usual read, records with far longer reads are searched for."""
-WAITS = 0.5  # if processors work for more than this share of the operations' time, operations wait for processors only
+"""Ratio of the average read to a usual read that starts a search for slow records."""
+# if processors work for more than this share of the operations' time, operations wait for
+# processors only
+WAITS = 0.5
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ def host_of(loop: Any) -> DataLoaderIterator:
     found = host_iterator(loop)
     if found is None:
         raise TypeError(
-            f"{a_kind_of(loop)} is not a loop over a headrace loader. Pass a DataLoader, a dataset, or one of these on "
-            "devices, loader.to_device(…)."
+            f"{a_kind_of(loop)} is not a loop over a headrace loader. Pass a DataLoader, a "
+            "dataset, or one of these on devices, loader.to_device(…)."
         )
     return found
 
@@ -86,22 +88,26 @@ def closely(loop: Any) -> None:
 
 
 def tell_of_hangs(loop: Any, seconds: float) -> None:
-    """Make a loop that is about to begin report tasks that take too long. Does nothing for a feeder.
+    """Make a loop that is about to begin report tasks that take too long.
+
+    Does nothing for a feeder.
 
     Args:
         loop: an iterator or a feeder.
-        seconds: measuring time. A task is reported if it takes half of it, but at least half a second; or as long as
-            the loop's own `hang_seconds`, if that is less.
+        seconds: measuring time. A task is reported if it takes half of it, but at least half a
+            second; or as long as the loop's own `hang_seconds`, if that is less.
     """
     if isinstance(loop, DataLoaderIterator):
         soon = max(SHARE * seconds, LEAST_SECONDS)
         known = loop.execution.hang_seconds
-        loop.execution = replace(loop.execution, hang_seconds=soon if known is None else min(soon, known))
+        loop.execution = replace(
+            loop.execution, hang_seconds=soon if known is None else min(soon, known)
+        )
 
 
 @dataclass
 class Lock:
-    """Measures how long threads wait for Python's lock (GIL): how late a thread returns from short sleeps.
+    """Measures how long threads wait for Python's lock (GIL): the delay after short sleeps.
 
     Attributes:
         late: delay of each sleep, in seconds.
@@ -155,8 +161,13 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
     tasks[:1] = [task.asked_later(start) for task in tasks[:1]]
     waited = after.loop.waited - before.loop.waited - start
     fed, former = after.loop.feeding, before.loop.feeding
-    unready = fed.reading - former.reading - start if fed and former else _unready_share(tasks) * waited
-    reads, ends = [stage for stage in stages if stage.reads], [stage for stage in stages if stage.ends]
+    unready = (
+        fed.reading - former.reading - start if fed and former else _unready_share(tasks) * waited
+    )
+    reads, ends = (
+        [stage for stage in stages if stage.reads],
+        [stage for stage in stages if stage.ends],
+    )
     elements = grown(before.host, after.host, "rows", *ends) or steps
     work = Work(pipeline, before.host, after.host, tasks, elements)
     joined = ends and not ends[-1].reads and pipeline.stages[ends[-1].number].groups
@@ -175,7 +186,9 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
         worker_kind=execution.worker_kind or "process",
         cores=usable_processors(),
         step_known=step_known,
-        feeding=Feeding(*((now - then) / steps for now, then in zip(fed[2:], former[2:]))) if fed and former else None,
+        feeding=Feeding(*((now - then) / steps for now, then in zip(fed[2:], former[2:])))
+        if fed and former
+        else None,
         start=start,
         read_seconds=grown(before.host, after.host, "under_way", *reads) / elements,
         rows=grown(before.host, after.host, "inputs", ends[-1]) / elements if joined else 0.0,
@@ -187,7 +200,12 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
     if found.rare is None and slowed(found) > UNEVEN:
         found = replace(found, rare=slow_reads(found, pipeline.leaves[0], tasks))
     largest = max(found.parts, key=lambda part: part.seconds, default=None)
-    if largest and largest.kind in ("record", "batch") and found.workers > 1 and found.at_work <= WAITS:
+    if (
+        largest
+        and largest.kind in ("record", "batch")
+        and found.workers > 1
+        and found.at_work <= WAITS
+    ):
         found = replace(found, alone=work.alone(largest))
     inside = found.processor if found.worker_kind != "process" or not found.workers else 0.0
     here = (after.processor - before.processor) / steps - inside - found.hand_over
@@ -195,7 +213,9 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
 
 
 def of_all_loops(longest: Measured, looks: Sequence[tuple[Look, Look]]) -> Measured:
-    """Return the measurement of the longest of several loops over one loader, with the mean step time of all loops.
+    """Return the measurement of the longest of several loops over one loader.
+
+    Its step time is the mean of all loops.
 
     Args:
         longest: measurement of the longest loop.
@@ -214,7 +234,9 @@ def of_all_loops(longest: Measured, looks: Sequence[tuple[Look, Look]]) -> Measu
         unready=starting + more * (waited - starting),
         start=0.0,
         starting=starting,
-        own_processor=min(longest.own_processor, elapsed - waited),  # without what it takes to make workers
+        own_processor=min(
+            longest.own_processor, elapsed - waited
+        ),  # without what it takes to make workers
         loops_alike=len(looks),
     )
 
@@ -225,13 +247,17 @@ def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions
         return replace(loop, source=source)
     source = timed(source, pipeline)
     others = loop.work - loop.seconds_of("reading") + (loop.own if loop.workers == 0 else 0.0)
-    room = max(loop.places() * loop.elapsed - others, 0.0)  # in which places may have read: alone, it may take longer
+    room = max(
+        loop.places() * loop.elapsed - others, 0.0
+    )  # in which places may have read: alone, it may take longer
     source = replace(source, processor=min(source.processor, room / max(loop.records, 1e-9)))
     return read_apart(replace(loop, source=source), pipeline.leaves[0])
 
 
 def _with_sampler(loop: Measured) -> Measured:
-    """Return the measurement with the sampler's work as a separate part, if it is at least a tenth of the work.
+    """Return the measurement with the sampler's work as a separate part.
+
+    Do so if it is at least a tenth of the work.
 
     Otherwise it stays a part of reading.
     """
@@ -240,13 +266,17 @@ def _with_sampler(loop: Measured) -> Measured:
         return loop
     apart = 0.0 if loop.reads_ahead else seconds
     parts = [
-        replace(part, seconds=max(part.seconds - apart, 0.0)) if part.kind == "reading" else part for part in loop.parts
+        replace(part, seconds=max(part.seconds - apart, 0.0)) if part.kind == "reading" else part
+        for part in loop.parts
     ]
     return replace(loop, parts=(WorkPart("the sampler", "sampler", seconds), *parts))
 
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
-    """Return the number of workers: with "auto" the current number, in a cluster the number that did tasks."""
+    """Return the number of workers.
+
+    With "auto" it is the current number, in a cluster the number that did tasks.
+    """
     if isinstance(execution.worker_count, Auto) or host.decision:
         return host.worker_count
     if isinstance(execution.worker_count, str) and host.workers is not None:
@@ -257,7 +287,8 @@ def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
 def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
     """Return the seconds that the user waited for the first batch while workers were starting up.
 
-    The result is 0 if the first batch came before the first observation, or if the times of its task are not known.
+    The result is 0 if the first batch came before the first observation, or if the times of its
+    task are not known.
 
     Args:
         before: first observation of the loop.
@@ -271,7 +302,7 @@ def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
 
 
 def _unready_share(tasks: Sequence[TaskEvent]) -> float:
-    """Return the share of the waiting for results of tasks in which workers had not yet finished them.
+    """Return the share of the wait for tasks' results in which workers had not finished them.
 
     The rest is hand-over. If nothing was waited for, the result is 1.
     """

@@ -11,7 +11,9 @@ _PILLOW = "PIL"
 
 
 def uses_pillow(function: Callable[..., Any] | None) -> bool:
-    """Return True if the code of a function refers to Pillow: by its import, or by one of its modules or objects.
+    """Return True if the code of a function refers to Pillow.
+
+    It may name its import, or one of its modules or objects.
 
     >>> def decoded(path):
     ...     from PIL import Image
@@ -39,5 +41,9 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _is_of_pillow(value: Any) -> bool:
-    module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    module = (
+        value.__name__
+        if isinstance(value, types.ModuleType)
+        else getattr(value, "__module__", None)
+    )
     return str(module).partition(".")[0] == _PILLOW

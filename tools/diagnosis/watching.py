@@ -21,13 +21,16 @@ from .hang_notes import HangNotes
 from .interrupting import UntilEnough
 from .measuring import Lock, closely, host_of, measured, of_all_loops, tell_of_hangs
 
-SHORT_LOOPS = 3  # if no loop makes enough steps, more than this number of loops over one loader are measured
+SHORT_LOOPS = (
+    3  # if no loop makes enough steps, more than this number of loops over one loader are measured
+)
 
 
 class Loops:
     """The loops that a program has begun, kept until the program ends.
 
-    Most have ended by then. A loop that the program left open keeps its workers until it is closed here.
+    Most have ended by then. A loop that the program left open keeps its workers until it is closed
+    here.
 
     Args:
         steps: number of steps to measure.
@@ -40,7 +43,9 @@ class Loops:
         self._all: list[Looks] = []
 
     def begins(self, loop: Any) -> None:
-        """Add a loop when it begins, and set its options to time every task and to report tasks that take too long.
+        """Add a loop when it begins.
+
+        Set its options to time every task and to report tasks that take too long.
 
         Called on the thread of the loop.
         """
@@ -54,17 +59,24 @@ class Loops:
         return any(each.steps for each in self._all)
 
     def have_enough(self) -> bool:
-        """Return True if enough steps were measured, in one loop or in several short loops over one loader.
+        """Return True if enough steps were measured, in one or several loops over a loader.
 
         If the program is not expected to make steps, the first step is enough.
         """
-        if (not self._expected and self.stepped()) or any(each.have_enough() for each in self._all[:]):
+        if (not self._expected and self.stepped()) or any(
+            each.have_enough() for each in self._all[:]
+        ):
             return True
-        alike = [each for each in self._all if each.alike(self._all[-1])]  # short loops over one loader
+        alike = [
+            each for each in self._all if each.alike(self._all[-1])
+        ]  # short loops over one loader
         return len(alike) > SHORT_LOOPS and sum(each.steps for each in alike) >= self._steps
 
     def close(self) -> None:
-        """Close all loops, after the program has ended, so that none of them reads while the source is measured."""
+        """Close all loops after the program has ended.
+
+        None of them must read while the source is measured.
+        """
         for each in self._all:
             with suppress(InUseError):  # a thread of the program goes on
                 each.loop.close()
@@ -72,14 +84,21 @@ class Loops:
     def of_users(self) -> list[Looks]:
         """Return the observations of the loops that delivered at least one batch to the program.
 
-        A loader's loop from which a device feeder reads is left out, because the feeder's loop is observed.
+        A loader's loop from which a device feeder reads is left out, because the feeder's loop is
+        observed.
         """
-        inner = {id(host_of(each.loop)) for each in self._all if each.loop is not host_of(each.loop)}
+        inner = {
+            id(host_of(each.loop)) for each in self._all if each.loop is not host_of(each.loop)
+        }
         return [each for each in self._all if id(each.loop) not in inner and each.steps]
 
 
 def diagnosed_program(
-    program: Program, arguments: Sequence[str], steps: int, seconds: float, step_seconds: float | None = None
+    program: Program,
+    arguments: Sequence[str],
+    steps: int,
+    seconds: float,
+    step_seconds: float | None = None,
 ) -> Diagnosis:
     """Run a program, and return the diagnosis of its steps.
 
@@ -107,8 +126,12 @@ def diagnosed_program(
                 raise ProgramError(no_step)
             known = loaders_in(vars(own))
             if len(known) == 1:
-                return diagnose(vars(own)[known[0]], steps=steps, step_seconds=step_seconds, seconds=seconds)
-            raise ProgramError(_NO_LOOP.format(program=program.path, name=known[-1] if known else "name"))
+                return diagnose(
+                    vars(own)[known[0]], steps=steps, step_seconds=step_seconds, seconds=seconds
+                )
+            raise ProgramError(
+                _NO_LOOP.format(program=program.path, name=known[-1] if known else "name")
+            )
     if step_seconds is not None:
         raise ProgramError(_OWN_STEPS.format(program=program.path, seconds=step_seconds))
     users = loops.of_users()
@@ -121,13 +144,13 @@ def diagnosed_program(
 
 
 _NO_STEP = (
-    "{program} took no batch from a loader of headrace in {seconds:g} s; pass a larger --seconds, or name a loader: "
-    "{program}:name."
+    "{program} took no batch from a loader of headrace in {seconds:g} s; pass a larger --seconds, "
+    "or name a loader: {program}:name."
 )
 
 _NO_LOOP = (
-    "{program} ran to its end and took no batch from a loader of headrace; pass the name of a loader in it, or of a function "
-    "that makes one: {program}:{name}."
+    "{program} ran to its end and took no batch from a loader of headrace; pass the name of a "
+    "loader in it, or of a function that makes one: {program}:{name}."
 )
 
 _OWN_STEPS = (

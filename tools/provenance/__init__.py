@@ -1,1 +1,1 @@
-"""The records of a step, and the difference of two streams: the commands `trace`, `find` and `diff`."""
+"""The records of a step, and the difference of two streams: commands `trace`, `find`, `diff`."""

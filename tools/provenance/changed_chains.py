@@ -1,4 +1,4 @@
-"""Find what differs between the datasets of two loaders, where the datasets are chains of operations.
+"""Find what differs between the datasets of two loaders, as chains of operations.
 
 In: the sources of two loaders. Out: for each dataset that differs, the kind of difference and a
 description.
@@ -24,7 +24,7 @@ _WITH_OPERATION = Applied, Packed, BudgetBatched
 
 
 def changed_chains(one: Any, two: Any) -> Iterator[tuple[str, str]]:
-    """Yield (kind of difference, description) for each dataset that two loaders have in common and that differs.
+    """Yield (kind of difference, description) for each shared dataset that differs.
 
     Args:
         one: source of one loader: a mix, whose datasets are compared by name, or a single dataset.
@@ -38,22 +38,37 @@ def changed_chains(one: Any, two: Any) -> Iterator[tuple[str, str]]:
 
 def _nodes(source: Any) -> dict[str, Node]:
     parts = source.parts if isinstance(source, MixedSource) else {"": source}
-    return {name: part.root_node for name, part in parts.items() if isinstance(part, (Evaluated, MapDataset))}
+    return {
+        name: part.root_node
+        for name, part in parts.items()
+        if isinstance(part, (Evaluated, MapDataset))
+    }
 
 
 def _lowest_change(one: Node, two: Node) -> tuple[str, str] | None:
-    """Return (kind, description) of the first difference of two chains, beginning at their sources; None if they are equal."""
+    """Return (kind, description) of the first difference of two chains, from their sources on.
+
+    Return None if they are equal.
+    """
     alike = type(one) is type(two) and len(one.inputs) == len(two.inputs)
     below = next(filter(None, map(_lowest_change, one.inputs, two.inputs)), None) if alike else None
     if below is not None or (alike and described(one.parameters) == described(two.parameters)):
         return below
     orders: list[Any] = [node.index_map for node in (one, two) if isinstance(node, Reordered)]
     if len(orders) == 1:
-        words = (_describe_node(node) if isinstance(node, Reordered) else "none" for node in (one, two))
+        words = (
+            _describe_node(node) if isinstance(node, Reordered) else "none" for node in (one, two)
+        )
         return "order", " → ".join(words)
-    kind = "operation" if isinstance(one, _WITH_OPERATION) or isinstance(two, _WITH_OPERATION) else "source"
+    kind = (
+        "operation"
+        if isinstance(one, _WITH_OPERATION) or isinstance(two, _WITH_OPERATION)
+        else "source"
+    )
     if orders:
-        maps = [dataclasses.replace(each, seed=0) if hasattr(each, "seed") else each for each in orders]
+        maps = [
+            dataclasses.replace(each, seed=0) if hasattr(each, "seed") else each for each in orders
+        ]
         kind = "seed" if maps[0] == maps[1] else "order"
     elif isinstance(one, Chosen) and isinstance(two, Chosen):
         kind = "weights"

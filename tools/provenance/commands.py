@@ -41,7 +41,9 @@ def print_trace(options: argparse.Namespace) -> int:
 
 
 def print_omitted(options: argparse.Namespace) -> int:
-    """Run the command `headrace find --omitted`. Return its exit status: 1 if an omitted record is read, else 0.
+    """Run the command `headrace find --omitted`.
+
+    Return its exit status: 1 if an omitted record is read, else 0.
 
     Args:
         options: parsed arguments of the command line.
@@ -83,7 +85,7 @@ def print_diff(options: argparse.Namespace) -> int:
 
 @contextmanager
 def loader_of(program: Program, options: argparse.Namespace) -> Iterator[Any]:
-    """Return a context with the loader of a program or, with the option `--run`, the iterator of its first loop.
+    """Return a context with the loader of a program or, with `--run`, its first loop's iterator.
 
     Output of the program goes to standard error until the loader or the loop is there.
 

@@ -1,6 +1,7 @@
 """Find the first step at which two streams differ, and the reasons.
 
-Each stream is a loader or a checkpoint. Nothing is run: descriptions are compared, and orders are computed.
+Each stream is a loader or a checkpoint. Nothing is run: descriptions are compared, and orders are
+computed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .streams import Described, states_of
 
 # Chosen: if records are balanced differently, the first positions mostly differ already.
 MOST_DEALT = 1 << 16
-"""Largest number of a shard's positions that are compared if records are balanced among shards by cost."""
+"""Largest number of a shard's positions compared if records are balanced among shards by cost."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,11 @@ class Reason:
     """A reason why two streams differ.
 
     Attributes:
-        what: "source", "operation", "batch size", "order", "seed", "weights", "epochs", "shards", "balance",
-            "records" or "left out".
+        what: "source", "operation", "batch size", "order", "seed", "weights", "epochs", "shards",
+            "balance", "records" or "left out".
         told: description of the difference, "first stream → second stream".
-        step: first step that differs for this reason; None if it is unknown, for example if an operation decides it.
+        step: first step that differs for this reason; None if it is unknown, for example if an
+            operation decides it.
     """
 
     what: str
@@ -50,18 +52,26 @@ class Reason:
 
 @dataclass(frozen=True)
 class Difference:
-    """Result of `headrace.diff`. It is False in a condition if the streams are the same. `print` it for a description.
+    """Result of `headrace.diff`. It is False in a condition if the streams are the same.
+
+    `print` it for a description.
 
     Attributes:
-        reasons: the reasons why the streams differ, in the order of their steps; those of unknown steps last.
+        reasons: the reasons why the streams differ, in the order of their steps; those of unknown
+            steps last.
     """
 
     reasons: tuple[Reason, ...]
 
     @property
     def step(self) -> int | None:
-        """Smallest known step of the reasons; None if none is known. A reason of unknown step may begin earlier."""
-        return min((reason.step for reason in self.reasons if reason.step is not None), default=None)
+        """Smallest known step of the reasons; None if none is known.
+
+        A reason of unknown step may begin earlier.
+        """
+        return min(
+            (reason.step for reason in self.reasons if reason.step is not None), default=None
+        )
 
     def __bool__(self) -> bool:
         return bool(self.reasons)
@@ -75,7 +85,10 @@ class Difference:
             return "The streams are the same."
         first = "" if self.step is None else f" from step {self.step:,} on"
         kinds = first_few(list(dict.fromkeys(reason.what for reason in self.reasons)), 8)
-        steps = ("some step" if reason.step is None else f"step {reason.step:,}" for reason in self.reasons)
+        steps = (
+            "some step" if reason.step is None else f"step {reason.step:,}"
+            for reason in self.reasons
+        )
         lines = (f"  {reason.told} (from {step} on)" for reason, step in zip(self.reasons, steps))
         return "\n".join([f"The streams differ{first}: {kinds}.", *lines])
 
@@ -83,8 +96,9 @@ class Difference:
 def diff(one: Any, two: Any) -> Difference:
     """Find the first step at which two streams differ, and the reasons.
 
-    Sources, orders, weights, operations, batch sizes, shards and skipped steps are compared as checkpoints identify
-    them: a function by its name and the plain values in its closure, not by its code. Records are not read.
+    Sources, orders, weights, operations, batch sizes, shards and skipped steps are compared as
+    checkpoints identify them: a function by its name and the plain values in its closure, not by
+    its code. Records are not read.
 
     Args:
         one: a `DataLoader`, `MapDataset` or `IterDataset`; or a checkpoint: a path, or results of
@@ -106,13 +120,25 @@ def diff(one: Any, two: Any) -> Difference:
     (500, ['weights'])
     """
     one, two = _Side.of(one), _Side.of(two)
-    records = records_differences([(side.identity, side.orders) for side in (one, two)], [one.pipeline, two.pipeline])
+    records = records_differences(
+        [(side.identity, side.orders) for side in (one, two)], [one.pipeline, two.pipeline]
+    )
     # what follows from records that were appended or left out is told of no source and order
     orders = (_of_source, _of_order) if records is None else () if records else (_of_source,)
-    compared = (*orders, _of_operations, _of_batches, _of_deal, _of_loops, _of_left_out, _of_history)
+    compared = (
+        *orders,
+        _of_operations,
+        _of_batches,
+        _of_deal,
+        _of_loops,
+        _of_left_out,
+        _of_history,
+    )
     found = [reason for compare in compared for reason in compare(one, two)]
     found += [Reason("records", each.told, _first_step(one, two, each)) for each in records or ()]
-    return Difference(tuple(sorted(found, key=lambda reason: (reason.step is None, reason.step or 0))))
+    return Difference(
+        tuple(sorted(found, key=lambda reason: (reason.step is None, reason.step or 0)))
+    )
 
 
 @dataclass(frozen=True)
@@ -147,9 +173,14 @@ class _Side:
             states = states_of(given)
             if not states:
                 raise CheckpointError(
-                    "there is no state to compare: the list is empty. Pass what get_state() returned."
+                    "there is no state to compare: the list is empty. Pass what get_state() "
+                    "returned."
                 )
-            identity, skipped, shards = states[0].identity, states[0].kept.skipped, states[0].shard[1]
+            identity, skipped, shards = (
+                states[0].identity,
+                states[0].kept.skipped,
+                states[0].shard[1],
+            )
         else:
             described = Described.of(given)
             pipeline, skipped = described.pipeline, described.skipped
@@ -158,7 +189,10 @@ class _Side:
         return cls(pipeline, states, identity, skipped, known, list(identity.sizes))
 
     def labelled(self, what: str) -> dict[str, Any]:
-        """Return a part of the stream's description, such as "sampler" or "source", as plain values."""
+        """Return a part of the stream's description as plain values.
+
+        Such a part is "sampler" or "source".
+        """
         values: dict[str, Any] = self.identity.labelled[what]
         return values
 
@@ -170,8 +204,13 @@ class _Side:
         return list(map(self.states[0].order, range(len(self.identity.orders))))
 
     def order(self, beside: Collection[str]) -> SavedOrder:
-        """Return all that decides the order of the stream as one order, without the values named in `beside`."""
-        described = {name: value for name, value in self.labelled("sampler").items() if name not in beside}
+        """Return all that decides the order of the stream as one order.
+
+        Leave out the values named in `beside`.
+        """
+        described = {
+            name: value for name, value in self.labelled("sampler").items() if name not in beside
+        }
         orders = self.orders
         changes = tuple(change for order in orders for change in order.changes)
         return SavedOrder(described, changes, orders[0].ended if len(orders) == 1 else ())
@@ -182,13 +221,20 @@ class _Side:
 
     @property
     def deal(self) -> tuple[Any, int, int]:
-        """Division of records among shards: the balance by cost (or None), number of shards, size of its blocks (or 0)."""
-        lineage = self.pipeline.leaves[0].lineage if self.pipeline else self.states[0].history.shards[0]
+        """Division of records among shards.
+
+        It has the balance by cost (or None), number of shards, and size of its blocks (or 0).
+        """
+        lineage = (
+            self.pipeline.leaves[0].lineage if self.pipeline else self.states[0].history.shards[0]
+        )
         size = 0 if lineage.blocks is None else lineage.blocks.size
         return self.identity.order.get("balance"), self.shards or 1, size
 
     def step_of(self, found: OrderDifference, shards: int) -> int | None:
-        """Return the step with the position at which two orders differ; None if it is unknown without running the pipeline.
+        """Return the step with the position at which two orders differ.
+
+        Return None if it is unknown without running the pipeline.
 
         Args:
             found: the difference.
@@ -204,18 +250,23 @@ class _Side:
         else:  # every step has as many records if the position is that of as many
             (first, *_), whole = (
                 self.states,
-                len(self.states[0].history.shards) == 1 and not self.states[0].history.shards[0].layers,
+                len(self.states[0].history.shards) == 1
+                and not self.states[0].history.shards[0].layers,
             )
             aligned = whole and first.cursor.positions[0] == first.step * prod(self.sizes)
         return found.position // (prod(self.sizes) * shards) if aligned else None
 
 
 def _first_other(one: Sequence[Any], two: Sequence[Any]) -> int:
-    return next((at for at, pair in enumerate(zip(one, two)) if pair[0] != pair[1]), min(len(one), len(two)))
+    return next(
+        (at for at, pair in enumerate(zip(one, two)) if pair[0] != pair[1]), min(len(one), len(two))
+    )
 
 
 def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
-    """Describe the differences of two fingerprints, a text for each. If their kinds differ, only that is described.
+    """Describe the differences of two fingerprints, a text for each.
+
+    If their kinds differ, only that is described.
 
     Args:
         what: name of the subject, with which each text begins.
@@ -223,20 +274,29 @@ def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[st
         two: fingerprint in the other stream.
     """
     kinds = [{"kind": each.get("kind")} for each in (one, two)]
-    return list(differences({what: kinds[0]}, {what: kinds[1]}) or differences({what: one}, {what: two}))
+    return list(
+        differences({what: kinds[0]}, {what: kinds[1]}) or differences({what: one}, {what: two})
+    )
 
 
 def _first_step(one: _Side, two: _Side, found: OrderDifference) -> int | None:
     shards = max(one.shards or 1, two.shards or 1)
-    return min((step for side in (one, two) if (step := side.step_of(found, shards)) is not None), default=None)
+    return min(
+        (step for side in (one, two) if (step := side.step_of(found, shards)) is not None),
+        default=None,
+    )
 
 
 def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
     told = _differences("source", one.labelled("source"), two.labelled("source"))
     chains = []
-    if told and one.pipeline and two.pipeline:  # descriptions know datasets below the order by a digest
+    if (
+        told and one.pipeline and two.pipeline
+    ):  # descriptions know datasets below the order by a digest
         for leaf, other in zip(one.pipeline.leaves, two.pipeline.leaves):
-            chains += [Reason(what, words, 0) for what, words in changed_chains(leaf.source, other.source)]
+            chains += [
+                Reason(what, words, 0) for what, words in changed_chains(leaf.source, other.source)
+            ]
     yield from chains
     if left := [each for each in told if not (chains and ": chain " in each)]:
         yield Reason("source", first_few(left), 0)
@@ -258,31 +318,46 @@ def _of_operations(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_batches(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Yield reasons if batch sizes or numbers of shards differ, which together decide the global batches."""
+    """Yield reasons if batch sizes or numbers of shards differ, which decide the global batches."""
     shards = [one.shards or two.shards or 1, two.shards or one.shards or 1]
     if len(one.sizes) == len(two.sizes) and one.sizes != two.sizes:
         yield Reason("batch size", f"batch sizes: {one.sizes} → {two.sizes}", 0)
     if shards[0] != shards[1]:
         alike = prod(one.sizes) * shards[0] == prod(two.sizes) * shards[1]
         same = "; the batches of all together are the same" * alike
-        yield Reason("shards", f"shards: {shards[0]} → {shards[1]}, of which each has other records{same}", 0)
+        yield Reason(
+            "shards", f"shards: {shards[0]} → {shards[1]}, of which each has other records{same}", 0
+        )
 
 
 def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
     told = [side.order(beside=("epoch", "balance")) for side in (one, two)]
     if told[0][:2] == told[1][:2]:
         return
-    changes = [{"kind": each.described.get("kind"), "changes": [*map(list, each.changes)]} for each in told]
-    words = _differences("order", *(dict(each.described) for each in told)) or _differences("order", *changes)
+    changes = [
+        {"kind": each.described.get("kind"), "changes": [*map(list, each.changes)]} for each in told
+    ]
+    words = _differences("order", *(dict(each.described) for each in told)) or _differences(
+        "order", *changes
+    )
     pipelines = [side.pipeline for side in (one, two)]
-    draws = any(operation.needs_seed for pipeline in pipelines if pipeline for operation in pipeline.operations)
+    draws = any(
+        operation.needs_seed
+        for pipeline in pipelines
+        if pipeline
+        for operation in pipeline.operations
+    )
     if draws and told[0].described.get("seed") != told[1].described.get("seed"):
         yield Reason("seed", first_few(words), 0)
         return
     found = first_difference(told[0], told[1], pipelines)
     if found is None:
         return
-    at = f"{'row' if found.of_rows else 'position'} {found.position:,}: " if found.position is not None else ""
+    at = (
+        f"{'row' if found.of_rows else 'position'} {found.position:,}: "
+        if found.position is not None
+        else ""
+    )
     there = f"; {at}{found.told}" if found.told else ""
     yield Reason(
         "weights" if found.why else _kind(words),
@@ -292,25 +367,39 @@ def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_deal(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Yield a reason if records are balanced differently among shards by cost. Other comparisons ignore the balance."""
+    """Yield a reason if records are balanced differently among shards by cost.
+
+    Other comparisons ignore the balance.
+    """
     known = [side.deal for side in (one, two)]
     if known[0] == known[1] or (known[0][0] == known[1][0] and known[0][1] != known[1][1]):
         return
     told = " → ".join(
-        "none" if deal is None else f"costs {deal.get('costs')} in blocks of {size}" for deal, _, size in known
+        "none" if deal is None else f"costs {deal.get('costs')} in blocks of {size}"
+        for deal, _, size in known
     )
     if max(one.shards or 1, two.shards or 1) == 1:
-        yield Reason("balance", f"balance: {told}; the same on one shard, and on several each has other records", None)
+        yield Reason(
+            "balance",
+            f"balance: {told}; the same on one shard, and on several each has other records",
+            None,
+        )
         return
     step = _first_dealt_otherwise(one.pipeline, two.pipeline)
-    first = "the first records of each shard are the same" if step == ENDLESS else "each shard has other records of it"
+    first = (
+        "the first records of each shard are the same"
+        if step == ENDLESS
+        else "each shard has other records of it"
+    )
     yield Reason(
-        "balance", f"balance: {told}; the order is compared before, and {first}", None if step == ENDLESS else step
+        "balance",
+        f"balance: {told}; the order is compared before, and {first}",
+        None if step == ENDLESS else step,
     )
 
 
 def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | None:
-    """Return the first step at which a shard gets other positions in one pipeline than in the other.
+    """Return the first step at which a shard has other positions in one pipeline than the other.
 
     `ENDLESS` means that no compared position differs; None, that it is unknown.
     """
@@ -324,46 +413,71 @@ def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | 
 
 
 def _kind(words: Sequence[str]) -> str:
-    """Return the kind of a reason ("order", "weights", "epochs" or "seed"), from the texts that describe the difference."""
+    """Return the kind of a reason ("order", "weights", "epochs" or "seed").
+
+    It is found from the texts that describe the difference.
+    """
     kinds = dict.fromkeys(("weights", "ramp", "changes", "joins"), "weights") | {"seed": "seed"}
     kinds |= dict.fromkeys(("epochs", "when_exhausted"), "epochs")
-    return next((kind for word, kind in kinds.items() if any(f"order: {word}" in text for text in words)), "order")
+    return next(
+        (kind for word, kind in kinds.items() if any(f"order: {word}" in text for text in words)),
+        "order",
+    )
 
 
 def _of_loops(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Yield a reason if only one of two runs loops over `loader.epochs()`, where a batch ends with each epoch.
+    """Yield a reason if only one of two runs loops over `loader.epochs()`.
+
+    There a batch ends with each epoch.
 
     Only states show this.
     """
     if one.states and two.states and one.in_epochs != two.in_epochs:
         records = one.identity.order.get("records")
-        step = records // (prod(one.sizes) * one.states[0].shard[1]) if isinstance(records, int) else None
+        step = (
+            records // (prod(one.sizes) * one.states[0].shard[1])
+            if isinstance(records, int)
+            else None
+        )
         yield Reason("epochs", f"a loop per epoch: {one.in_epochs} → {two.in_epochs}", step)
 
 
 def _of_left_out(one: _Side, two: _Side) -> Iterator[Reason]:
     steps = [side.skipped.steps for side in (one, two)]
     edges = sorted({edge for each in steps for pair in each for edge in pair})
-    first = next((edge for edge in edges if len({within(each, edge) is None for each in steps}) > 1), None)
+    first = next(
+        (edge for edge in edges if len({within(each, edge) is None for each in steps}) > 1), None
+    )
     if first is not None:
-        yield Reason("left out", "steps left out: {} → {}".format(*([*map(list, each)] for each in steps)), first)
+        yield Reason(
+            "left out",
+            "steps left out: {} → {}".format(*([*map(list, each)] for each in steps)),
+            first,
+        )
 
 
 def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Yield reasons if shards or batch sizes changed differently in the runs before the two checkpoints."""
+    """Yield reasons if shards or batch sizes changed differently before the two checkpoints."""
     layers = [side.states[0].history.shards[0].layers for side in (one, two) if side.states]
     if len(layers) == 2 and layers[0] != layers[1]:
         same = _first_other(*layers)
         told = " → ".join(_describe_layers(each[same:]) for each in layers)
         longer, before = (layers[0], two) if len(layers[0]) > same else (layers[1], one)
-        yield Reason("shards", f"what former runs had read: {told}", _step_after(longer[: same + 1], before))
+        yield Reason(
+            "shards", f"what former runs had read: {told}", _step_after(longer[: same + 1], before)
+        )
     for side, other, name in ((one, two, "first"), (two, one, "second")):
         if side.states and (changed := _size_changed(side, other)) is not None:
-            yield Reason("batch size", f"batch size: that of the {name} changed on the way", changed)
+            yield Reason(
+                "batch size", f"batch size: that of the {name} changed on the way", changed
+            )
 
 
 def _describe_layers(layers: Sequence[Any]) -> str:
-    """Describe where the first run of a history stopped: number of shards, smallest position; "nothing" if there is no run."""
+    """Describe where the first run of a history stopped.
+
+    It gives number of shards and smallest position; "nothing" if there is no run.
+    """
     first = next((layer for layer in layers if isinstance(layer[0], int)), None)
     if first is None:
         return "nothing"
@@ -371,7 +485,9 @@ def _describe_layers(layers: Sequence[Any]) -> str:
 
 
 def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
-    """Return how many steps the runs of a history made, if they had the batches and shards of `before`; else None.
+    """Return how many steps the runs of a history made with the shards of `before`.
+
+    Return None if they did not have the batches and shards of `before`.
 
     Args:
         layers: for each run, the local position that each shard reached.
@@ -390,9 +506,17 @@ def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
 
 
 def _size_changed(side: _Side, other: _Side) -> int | None:
-    """Return the step at which the run of `side` changed from the batch size of `other` to its own; None if it did not."""
+    """Return the step at which the run of `side` changed from the batch size of `other` to its own.
+
+    Return None if it did not.
+    """
     state, unit, before = side.states[0], prod(side.sizes), prod(other.sizes)
-    if unit == before or len(side.sizes) != len(other.sizes) or state.history.shards[0].layers or side.in_epochs:
+    if (
+        unit == before
+        or len(side.sizes) != len(other.sizes)
+        or state.history.shards[0].layers
+        or side.in_epochs
+    ):
         return None
     steps, rest = divmod(state.cursor.positions[0] - unit * state.step, before - unit)
     return steps if not rest and 0 < steps <= state.step else None

@@ -56,15 +56,24 @@ class StartPoint:
             step: number of the step.
 
         Raises:
-            TraceError: the step was skipped, or is before `mark` and also before a change of shards or of the batch
-                size.
+            TraceError: the step was skipped, or is before `mark` and also before a change of shards
+                or of the batch size.
         """
         if within(mark.kept.skipped.steps, step) is not None:
-            raise TraceError(f"step {step} is skipped by skip(), so it has no records. Pass another step.")
+            raise TraceError(
+                f"step {step} is skipped by skip(), so it has no records. Pass another step."
+            )
         pipeline, at = mark.pipeline, mark.cursor
         if pipeline.aligned:
-            return cls(pipeline, Cursor((_position(mark, step),), (0,) * len(at.skips), at.notes), step, True)
-        if cursor_after(pipeline, pipeline.top, mark.step) == at:  # the run did not change on its way
+            return cls(
+                pipeline,
+                Cursor((_position(mark, step),), (0,) * len(at.skips), at.notes),
+                step,
+                True,
+            )
+        if (
+            cursor_after(pipeline, pipeline.top, mark.step) == at
+        ):  # the run did not change on its way
             jump = cursor_after(pipeline, pipeline.top, step)
             if jump is not None:
                 return cls(pipeline, jump, step, True)
@@ -102,14 +111,16 @@ def _position(mark: StreamPosition, step: int) -> int:
 
 def _too_early(mark: StreamPosition, step: int) -> TraceError:
     return TraceError(
-        f"step {step} is before the checkpoint, at step {mark.step}, and the number of shards or the "
-        "batch size changed between them. Pass a checkpoint from before that change, or none for steps "
-        "of the first run."
+        f"step {step} is before the checkpoint, at step {mark.step}, and the number of shards or "
+        "the batch size changed between them. Pass a checkpoint from before that change, or none "
+        "for steps of the first run."
     )
 
 
 def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
-    """Return the place in the stream after the first rows of a section of a pipeline; None if only running it would tell.
+    """Return the place in the stream after the first rows of a section of a pipeline.
+
+    Return None if only running it would tell.
 
     That is so, for example, if an operation drops or adds elements, or errors are skipped.
 
@@ -122,12 +133,25 @@ def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
         return None
     if part.stage is None:
         join = pipeline.joins[part.join or 0]
-        cursors = [cursor_after(pipeline, one, count) for one, count in zip(join.inputs, join.rule.taken(rows))]
+        cursors = [
+            cursor_after(pipeline, one, count)
+            for one, count in zip(join.inputs, join.rule.taken(rows))
+        ]
         known = [cursor for cursor in cursors if cursor is not None]
-        return cursor_of_join(known, join.rule.after(join.rule.start, rows)) if len(known) == len(cursors) else None
+        return (
+            cursor_of_join(known, join.rule.after(join.rule.start, rows))
+            if len(known) == len(cursors)
+            else None
+        )
     stage = pipeline.stages[part.stage]
     others = [operation for operation in stage.operations if not operation.one_to_one]
-    window = 1 if not others else others[0].takes if len(others) == 1 and others[0].keeps_elements else None
+    window = (
+        1
+        if not others
+        else others[0].takes
+        if len(others) == 1 and others[0].keeps_elements
+        else None
+    )
     if window is None:
         return None
     units, skip = divmod(rows, window)
@@ -178,7 +202,8 @@ class Search:
     Attributes:
         described: description of the loader.
         mark: the position.
-        epoch: number of the epoch, if the run loops over `loader.epochs()`; None for `iter(loader)`.
+        epoch: number of the epoch, if the run loops over `loader.epochs()`; None for
+            `iter(loader)`.
     """
 
     described: Described
@@ -186,8 +211,10 @@ class Search:
     epoch: int | None
 
     @classmethod
-    def at(cls, described: Described, states: Sequence[LoaderState], epochs: bool, strict: bool) -> Search:
-        """Return a search in a stream, from the states of a run; without states, from the beginning.
+    def at(
+        cls, described: Described, states: Sequence[LoaderState], epochs: bool, strict: bool
+    ) -> Search:
+        """Return a search in a stream from a run's states; without states, from the beginning.
 
         Args:
             described: the stream, on a shard.
@@ -223,13 +250,13 @@ class Search:
             end = place.step + passed
             if search.epoch is None or not search.has_epoch(search.epoch + 1):
                 raise TraceError(
-                    f"step {step} is after the end of the stream, which has {step - left + end} elements. Pass a "
-                    "smaller step."
+                    f"step {step} is after the end of the stream, which has {step - left + end} "
+                    "elements. Pass a smaller step."
                 )
             search, left = search.at_epoch(search.epoch + 1), left - end
 
     def _in_epoch_of(self, step: int) -> tuple[Search, int]:
-        """Return the search in the epoch that contains a step, and the number of the step in that epoch.
+        """Return the search in the epoch that contains a step, and the step's number in that epoch.
 
         If the run does not loop over `loader.epochs()`, it is this search and the step itself.
 
@@ -243,7 +270,9 @@ class Search:
         if not pipeline.aligned:
             return (self, step) if step >= mark.step else (self.at_epoch(0), step)
         delivered = pipeline.stages[0].outputs(mark.cursor.positions[0])
-        first = mark.step - delivered  # step of the current epoch; all are of one length, but maybe that one
+        first = (
+            mark.step - delivered
+        )  # step of the current epoch; all are of one length, but maybe that one
         after = first + pipeline.stages[0].outputs(pipeline.leaf.total)
         if first <= step < after:
             return replace(self, mark=replaced(mark, step=delivered)), step - first
@@ -251,15 +280,16 @@ class Search:
         length = whole.stages[0].outputs(whole.leaf.total)
         if step < first and (first != self.epoch * length or pipeline.leaf.lineage.layers):
             raise TraceError(
-                f"step {step} is before the epoch of the checkpoint, which begins with step {first}, and the "
-                "number of shards or the batch size changed between them. Pass a checkpoint from before that "
-                "change."
+                f"step {step} is before the epoch of the checkpoint, which begins with step "
+                f"{first}, and the number of shards or the batch size changed between them. Pass a "
+                "checkpoint from before that change."
             )
         begin, epoch = (0, 0) if step < first else (after, self.epoch + 1)
         epochs, left = divmod(step - begin, length)
         if not self.has_epoch(epoch + epochs):
             raise TraceError(
-                f"step {step} is after the end of the stream, which has no epoch {epoch + epochs}. Pass a smaller step."
+                f"step {step} is after the end of the stream, which has no epoch {epoch + epochs}. "
+                "Pass a smaller step."
             )
         return self.at_epoch(epoch + epochs), left
 
@@ -273,7 +303,9 @@ class Search:
 
 
 def _run_to(place: StartPoint, step: int) -> tuple[Table | None, int]:
-    """Run the pipeline from a place to a step. Return the step's records as a table, and the number of elements before it.
+    """Run the pipeline from a place to a step.
+
+    Return the step's records as a table, and the number of elements before it.
 
     The table is None if the stream ends before the step.
     """
@@ -300,4 +332,8 @@ def _records(table: Table, leaves: Sequence[Leaf]) -> Iterator[FoundRecord]:
         for each in used:
             each = each.named(leaf.name)
             each = replaced(each, row=row) if row >= 0 else each
-            yield FoundRecord(replaced(each, segment=segment, tokens=tokens) if segment else each, number, position)
+            yield FoundRecord(
+                replaced(each, segment=segment, tokens=tokens) if segment else each,
+                number,
+                position,
+            )

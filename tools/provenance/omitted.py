@@ -1,7 +1,8 @@
 """Check that omitted records are not read.
 
 The result lists the positions at which an omitted record comes; normally there are none. The
-records at all positions are computed in the same way as by the loader's workers, and compared with the omitted keys.
+records at all positions are computed in the same way as by the loader's workers, and compared with
+the omitted keys.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class ReadRecord:
 
 @dataclass(frozen=True)
 class OmittedSearch:
-    """Result of a search for omitted records among the positions of a stream. `print` it for a table.
+    """Result of a search for omitted records among the positions of a stream.
+
+    `print` it for a table.
 
     In a condition, the result is True if the stream has an omitted record at one of the positions.
 
@@ -62,8 +65,8 @@ class OmittedSearch:
         keys: number of omitted records that were searched for.
         since: first step of the search.
         positions: number of positions that were checked, on all shards together.
-        whole: True if all positions until the end of the stream were checked. False if the search ended
-            earlier, after the next whole epoch.
+        whole: True if all positions until the end of the stream were checked. False if the search
+            ended earlier, after the next whole epoch.
         count: number of positions that have an omitted record.
         found: the omitted records at the first of these positions, at most 20.
     """
@@ -90,7 +93,8 @@ class OmittedSearch:
         said = f"{self.count:,} are read" if self.count else "none is read"
         yield f"{self.keys:,} records looked for at {self.positions:,} positions, from step {self.since:,} {until}: {said}."
         rows = (
-            {name: "" if value is None else str(value) for name, value in vars(each).items()} for each in self.found
+            {name: "" if value is None else str(value) for name, value in vars(each).items()}
+            for each in self.found
         )
         yield from columns(list(rows))
         if self.count > len(self.found):
@@ -108,10 +112,11 @@ def find_omitted(
 ) -> OmittedSearch:
     """Check whether a record that should be omitted was read or will be read, from a step on.
 
-    It checks each position of the order from that step to the checkpoint (if that is later), and as many further ones
-    as two epochs have, or fewer if the stream ends. So the next epoch is complete. It reads no record, and takes about
-    0.1 s per million positions. A record that an operation drops counts as read. Later positions are not checked: there, a
-    `WeightedSampler` may draw a record for the first time.
+    It checks each position of the order from that step to the checkpoint (if that is later), and as
+    many further ones as two epochs have, or fewer if the stream ends. So the next epoch is
+    complete. It reads no record, and takes about 0.1 s per million positions. A record that an
+    operation drops counts as read. Later positions are not checked: there, a `WeightedSampler` may
+    draw a record for the first time.
 
     Args:
         loader: a `DataLoader`, `MapDataset` or `IterDataset`, one of these on devices, or an
@@ -126,9 +131,11 @@ def find_omitted(
         strict: False: accept states of another source, sampler or other operations.
 
     Raises:
-        TraceError: the loader omits nothing, plans batches, or has a source without random access; the step was
-            skipped, or is from before a change of shards; or records of joined streams are unknown until they are read.
-        CheckpointError: `checkpoint` is not a checkpoint, cannot be read, or belongs to another pipeline.
+        TraceError: the loader omits nothing, plans batches, or has a source without random access;
+            the step was skipped, or is from before a change of shards; or records of joined streams
+            are unknown until they are read.
+        CheckpointError: `checkpoint` is not a checkpoint, cannot be read, or belongs to another
+            pipeline.
         TypeError: `loader` is not a loader, or `since` or `shards` is not an integer.
         ValueError: `since` is negative, or `shards` is less than 1.
         TypeError, RecordKeyError, SourceError: `keys` do not fit the source.
@@ -157,11 +164,15 @@ def find_omitted(
             whole, looked = whole and ended, looked + positions
             hits += found
     hits.sort(key=lambda hit: hit.position)
-    return OmittedSearch(sum(map(len, wanted.values())), since, looked, whole, len(hits), tuple(hits[:MOST_TOLD]))
+    return OmittedSearch(
+        sum(map(len, wanted.values())), since, looked, whole, len(hits), tuple(hits[:MOST_TOLD])
+    )
 
 
 def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
-    """Return, for each source of a pipeline by index, the sorted keys to search for, in the form that the source uses.
+    """Return, for each source of a pipeline by index, the sorted keys to search for.
+
+    They are in the form that the source uses.
 
     Args:
         pipeline: pipeline of the loader.
@@ -175,17 +186,20 @@ def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
     if keys is not None and pipeline.joins:
         if not isinstance(keys, Mapping) or not keys.keys() <= {*names}:
             raise TraceError(
-                f"keys={short_repr(keys)} must be a dict by the names of the joined datasets: {first_few(names, 8)}. Pass "
-                f"keys={{{short_repr(names[0])}: […], …}} to headrace.find_omitted."
+                f"keys={short_repr(keys)} must be a dict by the names of the joined datasets: "
+                f"{first_few(names, 8)}. Pass keys={{{short_repr(names[0])}: […], …}} to "
+                "headrace.find_omitted."
             )
         by_leaf = {number: keys.get(name, ()) for number, name in enumerate(names)}
     else:
         by_leaf = dict.fromkeys(range(len(names)), keys)
-    found = {number: _wanted_of(pipeline.leaves[number], of_leaf) for number, of_leaf in by_leaf.items()}
+    found = {
+        number: _wanted_of(pipeline.leaves[number], of_leaf) for number, of_leaf in by_leaf.items()
+    }
     if not any(map(len, found.values())):
         raise TraceError(
-            "there is no record to search for: the loader omits none, or keys= is empty. Pass the keys to search for, "
-            "keys= (or --keys FILE)."
+            "there is no record to search for: the loader omits none, or keys= is empty. Pass the "
+            "keys to search for, keys= (or --keys FILE)."
         )
     return {number: of_leaf for number, of_leaf in found.items() if len(of_leaf)}
 
@@ -198,17 +212,21 @@ def _wanted_of(leaf: Leaf, keys: OmitOfParts | None) -> Int64s:
         return np.empty(0, np.int64)
     if leaf.in_order or leaf.of_several:
         raise TraceError(
-            "find_omitted cannot search sources without random access, or batches and packed rows that are planned "
-            "from lengths. Use trace() for the records of a step."
+            "find_omitted cannot search sources without random access, or batches and packed rows "
+            "that are planned from lengths. Use trace() for the records of a step."
         )
     if keys is not None:
         found = keys_by_part(order, leaf.source, keys, "keys")
     places = {name: place for place, name in enumerate(parts)}
-    wanted = [of_part.astype(np.int64) * len(parts) + places[name] for name, of_part in found.items()]
+    wanted = [
+        of_part.astype(np.int64) * len(parts) + places[name] for name, of_part in found.items()
+    ]
     return np.sort(np.concatenate([np.empty(0, np.int64), *wanted]))
 
 
-def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> tuple[bool, int, list[ReadRecord]]:
+def _in_leaf(
+    mark: StreamPosition, since: int, number: int, wanted: Int64s
+) -> tuple[bool, int, list[ReadRecord]]:
     """Search for records among the positions of one source that a shard reads.
 
     Args:
@@ -238,21 +256,30 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
     for rest in those_within(place.cursor.unfinished):  # what shards of earlier runs had begun
         if pipeline.joins:
             raise TraceError(
-                "the checkpoint is of another number of shards, and was saved while joined datasets held records back (for "
-                "a Pack, window_shuffle, a batch that a FlatMap splits or the like), so these are unknown until they are read. "
-                "Pass a checkpoint of another step."
+                "the checkpoint is of another number of shards, and was saved while joined "
+                "datasets held records back (for a Pack, window_shuffle, a batch that a FlatMap "
+                "splits or the like), so these are unknown until they are read. Pass a checkpoint "
+                "of another step."
             )
-        former, begun = pipeline.every_leaf[pipeline.read_by(0, pipeline.former_of(rest))], rest.cursor.positions[0]
+        former, begun = (
+            pipeline.every_leaf[pipeline.read_by(0, pipeline.former_of(rest))],
+            rest.cursor.positions[0],
+        )
         found = _among(former, begun, min(former.total, begun + unit), wanted)
         hits += [
-            dataclasses.replace(_read_record(former, None, position, key), shard=leaf.shard.shard_index)
+            dataclasses.replace(
+                _read_record(former, None, position, key), shard=leaf.shard.shard_index
+            )
             for _, position, key in found
         ]
     return stop == leaf.total, max(stop - first, 0), hits
 
 
 def _among(leaf: Leaf, start: int, stop: int, wanted: Int64s) -> Iterator[tuple[int, int, int]]:
-    """Yield (position of this shard, position over all shards, key) of wanted records at positions `[start, stop)`."""
+    """Yield (position of this shard, position over all shards, key)  of wanted records.
+
+    Their positions are in `[start, stop)`.
+    """
     for first in range(start, stop, leaf.block_size):
         positions = leaf.positions(first, min(first + leaf.block_size, stop))
         keys = leaf.record_keys(positions)

@@ -1,4 +1,6 @@
-"""Find the first position at which two orders differ, from what checkpoints say about them and, if available, their samplers.
+"""Find the first position at which two orders differ.
+
+Use what checkpoints say about them and, if available, their samplers.
 
 Positions are compared in blocks, from the first position at which the descriptions allow a
 difference.
@@ -28,7 +30,11 @@ from ...samplers.mix.weights import in_units
 from ...samplers.protocol import ENDLESS
 from ...sources.mixed.source import MixedSource
 
-MOST = 1 << 24  # largest number of positions that are compared, in a second. Different orders mostly differ early
+MOST = (
+    1 << 24
+    # largest number of positions that are compared, in a second. Different orders mostly differ
+    # early
+)
 
 _BLOCK = 1 << 16
 
@@ -41,8 +47,8 @@ class OrderDifference(NamedTuple):
     Attributes:
         position: first position that differs, counted over all shards; None if none of the compared
             positions differs; 0 if nothing could be compared.
-        told: text about the difference: the record of each order at this position; or which order is longer; or how
-            many records are the same. "" if nothing could be compared.
+        told: text about the difference: the record of each order at this position; or which order
+            is longer; or how many records are the same. "" if nothing could be compared.
         why: description of the weights there; "" if the weights do not differ.
         of_rows: True if the position is the index of a row of a join, on one shard.
     """
@@ -73,12 +79,18 @@ class Order:
 
     @classmethod
     def of_mix(cls, order: MixOrder, length: int, of_rows: bool = False) -> Order:
-        stages = [(start, tuple(zip(order.names, in_units(weights, ONE)))) for start, weights in order.stages]
+        stages = [
+            (start, tuple(zip(order.names, in_units(weights, ONE))))
+            for start, weights in order.stages
+        ]
         return cls(order.names, order.places, length, tuple(stages), of_rows)
 
     @classmethod
     def of_sampler(cls, sampler: Any, names: tuple[str, ...] = ("",)) -> Order:
-        """Return the order of a sampler. For the sampler of a mix, `names` are the names of its parts."""
+        """Return the order of a sampler.
+
+        For the sampler of a mix, `names` are the names of its parts.
+        """
 
         def places(positions: Numbers) -> tuple[Numbers, Numbers]:
             keys, parts = np.divmod(sampler.record_keys(positions), len(names))
@@ -89,11 +101,15 @@ class Order:
     def describe(self, position: int) -> str:
         parts, keys = self.places(np.array([position], dtype=np.int64))
         name = self.names[int(parts[0])]
-        what = "element" if self.stages else "record"  # of a mix, as the part counts them in its own order
+        what = (
+            "element" if self.stages else "record"
+        )  # of a mix, as the part counts them in its own order
         return f"{what} {int(keys[0])}{f' of {name}' if name else ''}"
 
     def shares(self, position: int) -> dict[str, float]:
-        weights = next((weights for start, weights in reversed(self.stages) if start <= position), ())
+        weights = next(
+            (weights for start, weights in reversed(self.stages) if start <= position), ()
+        )
         whole = sum(weight for _, weight in weights) or 1
         return {name: weight / whole for name, weight in weights}
 
@@ -101,18 +117,25 @@ class Order:
 def first_difference(
     saved: SavedOrder, present: SavedOrder, pipelines: Sequence[Pipeline | None]
 ) -> OrderDifference | None:
-    """Return the first difference of two orders; None if both are mixes that are known to be the same.
+    """Return the first difference of two orders; None if both are mixes known to be the same.
 
-    The fingerprints may differ although the orders are the same. If no compared position differs, the
-    `position` of the result is None. If nothing can be compared, it is 0.
+    The fingerprints may differ although the orders are the same. If no compared position differs,
+    the `position` of the result is None. If nothing can be compared, it is 0.
 
     Args:
-        saved: order of one stream. If streams are joined, its description has all samplers and joins.
+        saved: order of one stream. If streams are joined, its description has all samplers and
+            joins.
         present: order of the other stream.
-        pipelines: the pipelines of the two streams; None for a stream of which only a checkpoint is known.
+        pipelines: the pipelines of the two streams; None for a stream of which only a checkpoint is
+            known.
     """
     told = (saved, present)
-    for orders in (_of_mixes(*told), _of_joins(*told), list(map(_of_pipeline, pipelines)), list(map(_of_index, told))):
+    for orders in (
+        _of_mixes(*told),
+        _of_joins(*told),
+        list(map(_of_pipeline, pipelines)),
+        list(map(_of_index, told)),
+    ):
         one, two = orders
         if one is not None and two is not None:
             return compared(one, two)
@@ -120,7 +143,7 @@ def first_difference(
 
 
 def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderDifference | None:
-    """Compare two orders at up to `most` positions from `start` on, and return their first difference.
+    """Compare two orders at up to `most` positions from `start` on; return the first difference.
 
     Returns None if both are mixes with the same weights at all positions and the same length: these
     need no comparison. If no compared position differs, the `position` of the result is None.
@@ -130,14 +153,21 @@ def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderD
     if one.stages != two.stages:
         pairs = zip_longest(one.stages, two.stages)
         # the first position at which one of the stages of two mixes is not that of the other
-        start = int(min(stage[0] for pair in pairs if pair[0] != pair[1] for stage in pair if stage))
+        start = int(
+            min(stage[0] for pair in pairs if pair[0] != pair[1] for stage in pair if stage)
+        )
     end = min(one.length, two.length)
     names = list(dict.fromkeys((*one.names, *two.names)))
-    numbers = [np.array([names.index(name) for name in order.names], dtype=np.int64) for order in (one, two)]
+    numbers = [
+        np.array([names.index(name) for name in order.names], dtype=np.int64)
+        for order in (one, two)
+    ]
     for first in range(start, min(end, start + most), _BLOCK):
         positions = np.arange(first, min(first + _BLOCK, end, start + most), dtype=np.int64)
         (parts, keys), (other_parts, other_keys) = one.places(positions), two.places(positions)
-        differ = np.flatnonzero((numbers[0][parts] != numbers[1][other_parts]) | (keys != other_keys))
+        differ = np.flatnonzero(
+            (numbers[0][parts] != numbers[1][other_parts]) | (keys != other_keys)
+        )
         if len(differ):
             position = first + int(differ[0])
             told = f"{one.describe(position)} → {two.describe(position)}"
@@ -149,7 +179,7 @@ def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderD
 
 
 def _changed_shares(one: Order, two: Order, position: int) -> str:
-    """Describe the weights of a mix that differ between two orders at a position; "" if none differ."""
+    """Describe weights of a mix that differ between two orders at a position; "" if none do."""
     before, now = one.shares(position), two.shares(position)
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     words = [f"{name} {before.get(name, 0):.4g} → {now.get(name, 0):.4g}" for name in changed]
@@ -159,8 +189,8 @@ def _changed_shares(one: Order, two: Order, position: int) -> str:
 def _of_mixes(*told: SavedOrder) -> list[Order | None]:
     """Return the orders of two mixes.
 
-    Return two Nones if one of them is no mix, if the order of records inside a part differs, or if a saved order is
-    damaged.
+    Return two Nones if one of them is no mix, if the order of records inside a part differs, or if
+    a saved order is damaged.
     """
     if not all(each.is_mix for each in told):
         return [None, None]
@@ -174,14 +204,17 @@ def _of_mixes(*told: SavedOrder) -> list[Order | None]:
 
 
 def _parts(mix: SavedOrder) -> dict[str, Any]:
-    return {key: (described, of_part(mix.changes, key)) for key, described in parts_in(mix.described).items()}
+    return {
+        key: (described, of_part(mix.changes, key))
+        for key, described in parts_in(mix.described).items()
+    }
 
 
 def _of_joins(*told: SavedOrder) -> list[Order | None]:
     """Return the orders of two joined streams, from the fingerprints of their samplers.
 
-    Returns two Nones if they differ in anything but the proportions of a mix, or if the last join of the pipeline
-    is no mix.
+    Returns two Nones if they differ in anything but the proportions of a mix, or if the last join
+    of the pipeline is no mix.
     """
     joins = [each.described.get("joins") or [{}] for each in told]
     rest = [
@@ -190,7 +223,10 @@ def _of_joins(*told: SavedOrder) -> list[Order | None]:
     ]
     if rest[0] != rest[1] or joins[0][-1].get("kind") != "mix":
         return [None, None]
-    return [Order.of_mix(MixOrder.from_values(join[-1]["order"]), ENDLESS, of_rows=True) for join in joins]
+    return [
+        Order.of_mix(MixOrder.from_values(join[-1]["order"]), ENDLESS, of_rows=True)
+        for join in joins
+    ]
 
 
 def _of_pipeline(pipeline: Pipeline | None) -> Order | None:
@@ -202,13 +238,19 @@ def _of_pipeline(pipeline: Pipeline | None) -> Order | None:
 
 
 def _of_index(told: SavedOrder) -> Order | None:
-    """Return the order of an `IndexSampler` from its fingerprint; None for another sampler, or if its records changed."""
+    """Return the order of an `IndexSampler` from its fingerprint.
+
+    Return None for another sampler, or if its records changed.
+    """
     order = None if told.changes or OMITTED in told.described else index_order_of(told.described)
     return None if order is None else Order.of_sampler(order)
 
 
 def rows_in_step(pipeline: Pipeline | None) -> int | None:
-    """Return how many rows of the last join (mix, zip and others) make one element; None if there is none or it varies."""
+    """Return how many rows of the last join (mix, zip and others) make one element.
+
+    Return None if there is none or it varies.
+    """
     part, rows = pipeline.top if pipeline else None, 1
     while pipeline and part and part.stage is not None:
         stage = pipeline.stages[part.stage]

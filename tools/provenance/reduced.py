@@ -1,8 +1,8 @@
 """Reduce a pipeline to the operations that decide which records are in an element.
 
 Maps and batches after the last filter, flat map or `Pack` are replaced by operations that do
-nothing. If there is no filter, flat map or `Pack`, and errors are not skipped, nothing is read at all, except
-from sources without random access.
+nothing. If there is no filter, flat map or `Pack`, and errors are not skipped, nothing is read at
+all, except from sources without random access.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ...sources.range import RangeDataSource
 class LeftOut(Operation):
     """Replacement for an operation whose results are not needed.
 
-    If the operation takes several elements, this makes a None from each group of them. If it works on single elements,
-    they pass unchanged.
+    If the operation takes several elements, this makes a None from each group of them. If it works
+    on single elements, they pass unchanged.
 
     Args:
         operation: the operation that is replaced.
@@ -42,15 +42,22 @@ class LeftOut(Operation):
             context.seed, context.position, context.row = group[0][:3]
             then(None)
 
-        return in_groups(self.takes, push_group, context, number, keeps_rest=not self.drops_remainder)
+        return in_groups(
+            self.takes, push_group, context, number, keeps_rest=not self.drops_remainder
+        )
 
 
 def reduced(pipeline: Pipeline) -> Pipeline:
-    """Return a pipeline that keeps only what decides which records are in an element, as quick to run as possible.
+    """Return a pipeline that keeps only what decides which records are in an element.
 
-    Other operations are replaced by some that do nothing, and sources whose records are not needed by numbers.
+    It is as quick to run as possible.
+
+    Other operations are replaced by some that do nothing, and sources whose records are not needed
+    by numbers.
     """
-    looked_at = [False] * len(pipeline.stages)  # whether something above looks at what a stage gives
+    looked_at = [False] * len(
+        pipeline.stages
+    )  # whether something above looks at what a stage gives
     read = [False] * len(pipeline.leaves)
     stages = list(pipeline.stages)
 
@@ -72,7 +79,9 @@ def reduced(pipeline: Pipeline) -> Pipeline:
     for stage in reversed(pipeline.stages):
         looks, operations = looked_at[stage.number], list[Operation]()
         for operation in reversed(stage.operations):
-            moves = operation.keeps_elements or operation.puts_together  # elements, whatever they are
+            moves = (
+                operation.keeps_elements or operation.puts_together
+            )  # elements, whatever they are
             looks = looks or not (operation.one_to_one or moves)
             operations.insert(0, operation if looks or moves else LeftOut(operation))
         stages[stage.number] = dataclasses.replace(stage, operations=tuple(operations))
@@ -81,7 +90,10 @@ def reduced(pipeline: Pipeline) -> Pipeline:
         elif stage.leaf is not None:
             read[stage.leaf] |= looks
     formers = tuple(
-        replaced(former, leaves=tuple(map(leaf_of, former.leaves, range(len(read))))) for former in pipeline.formers
+        replaced(former, leaves=tuple(map(leaf_of, former.leaves, range(len(read)))))
+        for former in pipeline.formers
     )
     leaves = tuple(map(leaf_of, pipeline.leaves, range(len(read))))
-    return dataclasses.replace(pipeline, leaves=leaves, stages=tuple(stages), formers=formers, traced=True)
+    return dataclasses.replace(
+        pipeline, leaves=leaves, stages=tuple(stages), formers=formers, traced=True
+    )

@@ -1,4 +1,4 @@
-"""Find the pipeline and the position of a stream or checkpoint that a user passes to `trace` or `diff`."""
+"""Find the pipeline and the position of a stream or checkpoint passed to `trace` or `diff`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Described:
 
     @classmethod
     def of(cls, loader: Any) -> Described:
-        """Return the description of a loader, a dataset, one of these on devices, an iterator, or a feeder.
+        """Return the description of a loader, a dataset, these on devices, an iterator or feeder.
 
         Raises:
             TypeError: `loader` is none of these.
@@ -63,14 +63,21 @@ class Described:
         loader = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
         if isinstance(loader, (LoaderMethods, IterMethods)):
             return cls(loader.loader_description.pipeline, loader.loader_description.skipped_steps)
-        raise TypeError(f"{a_kind_of(loader)} is not a loader. Pass a DataLoader, a MapDataset or an IterDataset.")
+        raise TypeError(
+            f"{a_kind_of(loader)} is not a loader. Pass a DataLoader, a MapDataset or an "
+            "IterDataset."
+        )
 
     def on(self, shard: ShardOptions) -> Described:
         if shard == self.pipeline.shard:
             return self
         leaves = []
         for leaf in self.pipeline.leaves:
-            sampler = leaf.sampler if leaf.lineage.order_shards else leaf.sampler.with_shard_options(shard)
+            sampler = (
+                leaf.sampler
+                if leaf.lineage.order_shards
+                else leaf.sampler.with_shard_options(shard)
+            )
             leaves.append(replace(leaf, shard=shard, sampler=sampler))
         return replace(self, pipeline=replace(self.pipeline, leaves=tuple(leaves)))
 
@@ -103,17 +110,22 @@ class Described:
 
 
 def iterator_of(loop: Any) -> DataLoaderIterator | None:
-    """Return the `DataLoader`'s iterator of a loop: itself, or that of a feeder or of `loader.epochs()`; None otherwise."""
+    """Return the `DataLoader`'s iterator of a loop, if it has one.
+
+    It is the loop itself, or that of a feeder or of `loader.epochs()`. Return None otherwise.
+    """
     return host_iterator(loop.open_epoch if isinstance(loop, Epochs) else loop)
 
 
 def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
-    """Return the states of a checkpoint: a file or folder, or results of `get_state` of one shard or of all shards.
+    """Return the states of a checkpoint.
+
+    It is a file or folder, or results of `get_state` of one shard or of all shards.
 
     Args:
         checkpoint: the checkpoint.
-        step: in a folder with several checkpoints, the last one that is not after this step is used; if all are
-            after it, the first one.
+        step: in a folder with several checkpoints, the last one that is not after this step is
+            used; if all are after it, the first one.
 
     Raises:
         CheckpointError: there is no checkpoint, or there are several and `step` is None or does not
@@ -127,6 +139,7 @@ def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
         return [state for each in checkpoint for state in states_of(each, step)]
     if not isinstance(checkpoint, (bytes, bytearray)):
         raise CheckpointError(
-            f"{a_kind_of(checkpoint)} is not a checkpoint. Pass its path, or what get_state() returned."
+            f"{a_kind_of(checkpoint)} is not a checkpoint. Pass its path, or what get_state() "
+            "returned."
         )
     return [LoaderState.from_json(bytes(checkpoint))]

@@ -65,8 +65,10 @@ class Trace:
         ran_from: step from which the pipeline was run to find the records; None if they could be
             computed.
         records: the records, in the order of the elements of the shards.
-        weights: for a `WeightedSampler`, digests of the weights, and the positions from which they are used.
-        generations: for a growing source, its generations (versions of its files), and the positions from which they are used.
+        weights: for a `WeightedSampler`, digests of the weights, and the positions from which they
+            are used.
+        generations: for a growing source, its generations (versions of its files), and the
+            positions from which they are used.
     """
 
     step: int
@@ -93,7 +95,9 @@ class Trace:
         of_files = f" of {files:,} files" if files else ""
         yield f"Step {self.step:,}{shards}: {len(self.records):,} records{of_files}"
         if self.epochs:
-            names = (f"{epoch}{f' of {name}' if name else ''}" for name, epoch in self.epochs.items())
+            names = (
+                f"{epoch}{f' of {name}' if name else ''}" for name, epoch in self.epochs.items()
+            )
             yield f"Epoch {', '.join(names)}"
         yield from (f"Drawn by {weights}" for weights in self.weights)
         yield from (f"Of {generation}" for generation in self.generations)
@@ -108,16 +112,23 @@ class Trace:
 
 def _as_texts(record: TracedRecord) -> dict[str, str]:
     cells: dict[str, Any] = {
-        name: getattr(record, name) for name in ("shard", "row", "segment", "dataset", "key", "position")
+        name: getattr(record, name)
+        for name in ("shard", "row", "segment", "dataset", "key", "position")
     }
-    cells["tokens"] = ", ".join(f"[{span.start}:{span.stop}] of {span.length}" for span in record.tokens)
+    cells["tokens"] = ", ".join(
+        f"[{span.start}:{span.stop}] of {span.length}" for span in record.tokens
+    )
     cells |= {"file": record.file, "record": record.record}
     cells["tokens of the file"] = record.file_tokens and "[{}:{}]".format(*record.file_tokens)
-    return {name: "" if cell is None else str(cell) for name, cell in {**cells, "": record.note}.items()}
+    return {
+        name: "" if cell is None else str(cell) for name, cell in {**cells, "": record.note}.items()
+    }
 
 
 def columns(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    r"""Yield a header line and one line for each row (a dict from column name to text), aligned. Empty columns are left out.
+    r"""Yield a header line and one line for each row (a dict from column name to text), aligned.
+
+    Empty columns are left out.
 
     >>> print("\n".join(columns([{"row": "0", "note": "", "key": "17"}, {"row": "1", "note": "", "key": "3"}])))
     row  key
@@ -144,10 +155,10 @@ def trace(
     The result is exactly what is delivered, also if datasets are mixed or packed, steps are
     skipped, or the number of shards changed before the checkpoint. Step 10^9 costs no more than
     step 1, and no record is read, unless records decide what is in a step. They do with a filter, a
-    flat map, a `Pack` of a stream, `on_error="skip"`, a source without random access, or after the end
-    of a stream that is joined with others. Then the pipeline is run to that step in this thread: from
-    the checkpoint, or for an earlier step from the beginning. Maps and batches after the last such
-    operation are not run, except with `on_error="skip"`.
+    flat map, a `Pack` of a stream, `on_error="skip"`, a source without random access, or after the
+    end of a stream that is joined with others. Then the pipeline is run to that step in this
+    thread: from the checkpoint, or for an earlier step from the beginning. Maps and batches after
+    the last such operation are not run, except with `on_error="skip"`.
 
     Args:
         loader: a `DataLoader`, `MapDataset` or `IterDataset`; a feeder's description,
@@ -157,17 +168,20 @@ def trace(
             delivered.
         checkpoint: path of a state file or of a folder of state files (of several checkpoints, the
             last one that is not after the step is used; if all are after it, the first one); the
-            result of `get_state()` or `state_dict()`; or a list of these results of all shards. Each
-            state is traced on its shard. None (default): a run from the beginning, on the loader's own shard.
+            result of `get_state()` or `state_dict()`; or a list of these results of all shards.
+            Each state is traced on its shard. None (default): a run from the beginning, on the
+            loader's own shard.
         shards: number of shards that resume from the states of all shards. None (default): the same
             number as before.
-        epochs: True: steps are counted as `loader.epochs()` counts them. If a state is passed, it contains this.
+        epochs: True: steps are counted as `loader.epochs()` counts them. If a state is passed, it
+            contains this.
         strict: False: accept states of another source, sampler or other operations.
 
     Raises:
         TraceError: the stream ends before the step; or the step was skipped, or is from before a
             change of shards, batch size or weights.
-        CheckpointError: `checkpoint` is not a checkpoint, cannot be read, or belongs to another pipeline.
+        CheckpointError: `checkpoint` is not a checkpoint, cannot be read, or belongs to another
+            pipeline.
         TypeError: `loader` is not a loader, or `step` or `shards` is not an integer.
         ValueError: `step` is negative, or `shards` is less than 1.
 
@@ -186,13 +200,24 @@ def trace(
     found = []
     for index in told:
         mine = [state for state in states if state.shard == (index, count)] or states
-        search = Search.at(described.on(described.shard(index, count)), mine, epochs or described.in_epochs, strict)
+        search = Search.at(
+            described.on(described.shard(index, count)), mine, epochs or described.in_epochs, strict
+        )
         found.append(search.found(step))
     ran = [one.ran_from for one in found if one.ran_from is not None]
     records = [_traced(each, index) for index, one in zip(told, found) for each in one.records]
     weights = tuple(dict.fromkeys(chain.from_iterable(map(_weights, found))))
     generations = tuple(dict.fromkeys(chain.from_iterable(map(_generations, found))))
-    return Trace(step, tuple(told), count, _epochs(found), min(ran, default=None), tuple(records), weights, generations)
+    return Trace(
+        step,
+        tuple(told),
+        count,
+        _epochs(found),
+        min(ran, default=None),
+        tuple(records),
+        weights,
+        generations,
+    )
 
 
 def _weights(element: Element) -> list[str]:
@@ -201,19 +226,23 @@ def _weights(element: Element) -> list[str]:
     Raises:
         TraceError: a record was drawn with other weights, in an earlier run.
     """
-    samplers = {number: element.leaves[number].sampler for number in {found.leaf for found in element.records}}
+    samplers = {
+        number: element.leaves[number].sampler
+        for number in {found.leaf for found in element.records}
+    }
     for found in element.records:
         former = samplers[found.leaf].former_weights(found.position)
         if former is not None:
             raise TraceError(
-                f"position {found.position:,} was drawn in an earlier run with other weights (digest {former}). "
-                "Trace the step with a loader that has those weights, and a state of that run."
+                f"position {found.position:,} was drawn in an earlier run with other weights "
+                f"(digest {former}). Trace the step with a loader that has those weights, and a "
+                "state of that run."
             )
     return [text for sampler in samplers.values() if (text := sampler.weights_description)]
 
 
 def _generations(element: Element) -> Iterator[str]:
-    """Yield, for each record of an element that comes from a growing source, a text about its generation.
+    """Yield, for each record of an element from a growing source, a text about its generation.
 
     A generation is a version of the list of the source's files.
     """
@@ -225,11 +254,13 @@ def _generations(element: Element) -> Iterator[str]:
             yield f"generation {found[0]}{of}, which holds from {its}position {found[1]:,} on"
 
 
-def shards_of(described: Described, states: Sequence[LoaderState], shards: int | None) -> tuple[Sequence[int], int]:
+def shards_of(
+    described: Described, states: Sequence[LoaderState], shards: int | None
+) -> tuple[Sequence[int], int]:
     """Return the shards to list, and the number of shards.
 
-    They are the shards of the states; or, if `shards` is another number, all shards that resume from
-    these states.
+    They are the shards of the states; or, if `shards` is another number, all shards that resume
+    from these states.
 
     Args:
         described: the stream.
@@ -239,7 +270,11 @@ def shards_of(described: Described, states: Sequence[LoaderState], shards: int |
     own = described.pipeline.shard
     known = [state.shard[0] for state in states] or [own.shard_index]
     before = states[0].shard[1] if states else own.shard_count
-    count = before if shards is None else whole_number("shards", shards, 1, None, "the number of shards that resume")
+    count = (
+        before
+        if shards is None
+        else whole_number("shards", shards, 1, None, "the number of shards that resume")
+    )
     return (known, count) if count == before else (range(count), count)
 
 
@@ -255,7 +290,10 @@ def _epochs(found: Iterable[Element]) -> dict[str, int]:
             leaf = element.leaves[number]
             if not leaf.in_order:
                 parts = leaf.sampler.part_epochs(position)
-                epochs |= {"/".join(filter(None, (leaf.name, name))): leaf.epoch + parts[name] for name in parts}
+                epochs |= {
+                    "/".join(filter(None, (leaf.name, name))): leaf.epoch + parts[name]
+                    for name in parts
+                }
         latest |= {name: max(epoch, latest.get(name, 0)) for name, epoch in epochs.items()}
     return latest
 
@@ -263,20 +301,30 @@ def _epochs(found: Iterable[Element]) -> dict[str, int]:
 def _traced(found: FoundRecord, shard: int) -> TracedRecord:
     used = found.used
     record = TracedRecord(
-        shard, used.row, used.segment, "/".join(used.datasets), used.key, found.position, tokens=used.tokens
+        shard,
+        used.row,
+        used.segment,
+        "/".join(used.datasets),
+        used.key,
+        found.position,
+        tokens=used.tokens,
     )
     place = facts_of(used.source).file_place(used.key)
     if place is None:
         return record
     tokens = _tokens_of_file(place.tokens, used.tokens)
-    return replace(record, file=redacted(place.file), record=place.record, note=place.note, file_tokens=tokens)
+    return replace(
+        record, file=redacted(place.file), record=place.record, note=place.note, file_tokens=tokens
+    )
 
 
-def _tokens_of_file(whole: tuple[int, int] | None, spans: Iterable[TokenSpan]) -> tuple[int, int] | None:
+def _tokens_of_file(
+    whole: tuple[int, int] | None, spans: Iterable[TokenSpan]
+) -> tuple[int, int] | None:
     """Return the range of tokens, in its file, of a piece of a document.
 
-    If the document's length was changed before packing, it is the range of the whole document. None if
-    the source has no files of tokens.
+    If the document's length was changed before packing, it is the range of the whole document. None
+    if the source has no files of tokens.
 
     Args:
         whole: range of tokens of the whole document in the file; None if there are no files of

@@ -36,7 +36,8 @@ class Below(NamedTuple):
     Attributes:
         state: Grain's state of the dataset below, from which the operation's input resumes.
         taken: number of input elements before that state; None if Grain's state does not have it.
-        given: number of elements that the operation has made of its input since that state, and delivered.
+        given: number of elements that the operation has made of its input since that state, and
+            delivered.
     """
 
     state: Any
@@ -68,7 +69,9 @@ class AtIndex(Operation):
 
         `unit` is left out, because the batch operation before has the batch size.
         """
-        return {name: value for name, value in vars(self).items() if name not in ("unit", "generators")}
+        return {
+            name: value for name, value in vars(self).items() if name not in ("unit", "generators")
+        }
 
     def applied(self) -> Callable[[int, Any], Any]:
         """Return the function to call with the index of an element and the element."""
@@ -139,7 +142,9 @@ class ShuffledWindows(WindowShuffle):
         own, positions = self.seed or 0, self.unit * self.window_size
 
         def order(count: int, seed: int, position: int, row: int) -> list[int]:
-            places: list[int] = shuffled(np.arange(count), count - 1, (own + position // positions) % WORD).tolist()
+            places: list[int] = shuffled(
+                np.arange(count), count - 1, (own + position // positions) % WORD
+            ).tolist()
             return places[::-1]
 
         return order
@@ -157,14 +162,18 @@ class ShuffledWindows(WindowShuffle):
 
 @dataclass(frozen=True)
 class Indexed(Apply):
-    """The top node of a `MapDataset`. The index in Grain's states counts the elements of this node."""
+    """The top node of a `MapDataset`.
+
+    The index in Grain's states counts the elements of this node.
+    """
 
 
 def counted(stream: Stream, one_to_one: bool = True) -> tuple[Stream, int]:
     """Return a stream whose elements have consecutive indices, and the number of positions per element.
 
-    Element `i` of the stream begins at position `i * positions`. Where this is not so by itself, for
-    example after a filter, a node that counts its rows is put on top, and positions are indices of rows.
+    Element `i` of the stream begins at position `i * positions`. Where this is not so by itself,
+    for example after a filter, a node that counts its rows is put on top, and positions are indices
+    of rows.
 
     Args:
         stream: the elements.
@@ -194,9 +203,9 @@ def applied(operation: Operation, stream: Stream) -> Stream:
 def kept_apart(stream: Stream) -> Stream:
     """Return a stream to which an operation can be added that omits, adds or reorders rows.
 
-    If the last stage (operations that run in one task) contains an operation that has a state in Grain, a
-    node that counts rows ends this stage: Grain's state counts the rows after that operation, but a stage
-    counts the rows after all its operations.
+    If the last stage (operations that run in one task) contains an operation that has a state in
+    Grain, a node that counts rows ends this stage: Grain's state counts the rows after that
+    operation, but a stage counts the rows after all its operations.
     """
     _, operations = line_of(stream.tree)
     if not any(hasattr(each, "below") for each in runs_of(operations)[-1]):

@@ -26,7 +26,9 @@ _STREAMS = (
 
 
 class ElasticIterator(IterDataset[Any]):
-    """An iterator over one shard's batches. A run can resume with another number of shards or another batch size.
+    """An iterator over one shard's batches.
+
+    A run can resume with another number of shards or another batch size.
 
     `ds` may be a stream made by an interleave (Grain after 0.2.18). Then each shard reads some of
     the interleaved datasets. `get_shard_states()` returns the states of this shard's datasets, and
@@ -65,12 +67,14 @@ class ElasticIterator(IterDataset[Any]):
         super().__init__()
         if not isinstance(ds, (MapDataset, IterDataset)):
             raise TypeError(
-                f"ElasticIterator takes a MapDataset or an IterDataset, not {a_kind_of(ds)}. Pass one of these."
+                f"ElasticIterator takes a MapDataset or an IterDataset, not {a_kind_of(ds)}. Pass "
+                "one of these."
             )
         if global_batch_size % shard_options.shard_count:
             raise ValueError(
                 f"global_batch_size={global_batch_size} is not divisible by "
-                f"{shard_options.shard_count} shards. Pass a multiple of {shard_options.shard_count}."
+                f"{shard_options.shard_count} shards. Pass a multiple of "
+                f"{shard_options.shard_count}."
             )
         self._iterator: Any
         if isinstance(ds, IterDataset):
@@ -78,14 +82,18 @@ class ElasticIterator(IterDataset[Any]):
                 raise NotImplementedError(
                     "ElasticIterator of a stream has no workers. Leave out multiprocessing_options."
                 )
-            self._iterator = ElasticStreamIterator(ds, global_batch_size // shard_options.shard_count, shard_options)
+            self._iterator = ElasticStreamIterator(
+                ds, global_batch_size // shard_options.shard_count, shard_options
+            )
             return
         if ds.root_node.left_out_by == "filter":
             raise ValueError(
-                "ElasticIterator does not support `filter` transformation, because elements after a "
-                f"filter have no index. {_STREAMS}"
+                "ElasticIterator does not support `filter` transformation, because elements after "
+                f"a filter have no index. {_STREAMS}"
             )
-        begin = partial(_batches, ds, global_batch_size, shard_options, read_options, multiprocessing_options)
+        begin = partial(
+            _batches, ds, global_batch_size, shard_options, read_options, multiprocessing_options
+        )
         self._iterator = Resumed(begin, {"global_next_index": 0})
 
     def __iter__(self) -> Any:
@@ -128,11 +136,13 @@ class ElasticIterator(IterDataset[Any]):
             self._iterator.set_states(read)
             return
         if not read:
-            raise CheckpointError("states= is empty. Pass a list with the state of each former shard.")
+            raise CheckpointError(
+                "states= is empty. Pass a list with the state of each former shard."
+            )
         if any(state != read[0] for state in read):
             raise CheckpointError(
-                f"the {len(read)} states were not saved at the same step. Pass states that all shards "
-                "saved at the same step."
+                f"the {len(read)} states were not saved at the same step. Pass states that all "
+                "shards saved at the same step."
             )
         self.set_state(read[0])
 
@@ -155,8 +165,8 @@ class ElasticIterator(IterDataset[Any]):
         Use it, for example, after the number of shards changed.
 
         Args:
-            shard_states: the results of `get_shard_states()` of all shards of earlier runs, merged into one
-                dict.
+            shard_states: the results of `get_shard_states()` of all shards of earlier runs, merged
+                into one dict.
 
         Raises:
             CheckpointError: if the state of one of this shard's datasets is missing.
@@ -169,14 +179,15 @@ class ElasticIterator(IterDataset[Any]):
         if isinstance(self._iterator, ElasticStreamIterator):
             return self._iterator
         raise NotImplementedError(
-            f"{method} is only for streams. Use set_state: the state of any shard of a MapDataset can be "
-            "restored on all shards."
+            f"{method} is only for streams. Use set_state: the state of any shard of a MapDataset "
+            "can be restored on all shards."
         )
 
     def close(self) -> None:
         """Stop reading, and end the workers.
 
-        With random access, a later `next(…)` continues. For a stream it raises ValueError, until a state is restored.
+        With random access, a later `next(…)` continues. For a stream it raises ValueError, until a
+        state is restored.
         """
         self._iterator.close()
 

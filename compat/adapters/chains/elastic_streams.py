@@ -53,7 +53,9 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self._whole, self._interleave = dataset, _interleave_of(dataset)
         self._batch_size, self.shard_options = batch_size, shard_options
         count = len(self._interleave.datasets)
-        self._own: Sequence[int] = range(shard_options.shard_index, count, shard_options.shard_count)
+        self._own: Sequence[int] = range(
+            shard_options.shard_index, count, shard_options.shard_count
+        )
         self._begin(dict.fromkeys(self._own, _FRESH))
 
     def _begin(self, states: ShardStates) -> None:
@@ -65,13 +67,18 @@ class ElasticStreamIterator(DatasetIterator[Any]):
             states: state of each of this shard's datasets, by its index in the interleave.
         """
         self._begun_with = states
-        left = sorted((number for number in states if states[number] != _ENDED), key=lambda n: states[n] is _FRESH)
+        left = sorted(
+            (number for number in states if states[number] != _ENDED),
+            key=lambda n: states[n] is _FRESH,
+        )
         self._numbers = left
         datasets = [_Begun(self._interleave.datasets[number], states[number]) for number in left]
         self._shard = InterleaveIterDataset(datasets, cycle_length=self._interleave.cycle_length)
         self._shard = self._shard.with_dataset_options(self._interleave.dataset_options)
         stream = self._whole.chain_stream
-        tree = over_leaves(stream.tree, lambda leaf: dataclasses.replace(leaf, source=leaf.source.of(self._shard)))
+        tree = over_leaves(
+            stream.tree, lambda leaf: dataclasses.replace(leaf, source=leaf.source.of(self._shard))
+        )
         mine: Any = IterDataset.of_stream(dataclasses.replace(stream, tree=tree))
         self._iterator = iter(mine.batch(self._batch_size) if self._batch_size else mine)
 
@@ -97,8 +104,8 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         if sorted(begun) != list(self._own):
             raise CheckpointError(
                 f"the state has the datasets {first_few(sorted(begun))}, but this shard has "
-                f"{first_few([*self._own])}. After a change of shards, pass the states of all former shards to "
-                "set_states."
+                f"{first_few([*self._own])}. After a change of shards, pass the states of all "
+                "former shards to set_states."
             )
         self.close()
         self._begin(begun)
@@ -161,14 +168,16 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         states = {int(number): _of_grains(state) for number, state in shard_states.items()}
         if missing := [number for number in self._own if number not in states]:
             raise CheckpointError(
-                f"the states of the datasets {first_few(missing)} are missing. Pass the states of all shards: to "
-                "set_shard_states in one dict, to set_states in a list."
+                f"the states of the datasets {first_few(missing)} are missing. Pass the states of "
+                "all shards: to set_shard_states in one dict, to set_states in a list."
             )
         self.close()
         self._begin({number: states[number] for number in self._own})
 
     def _places_before(self, state: Any, own: Sequence[int]) -> ShardStates:
-        """Return the dataset states with which an iterator began; `state` is a state that it returned later.
+        """Return the dataset states with which an iterator began.
+
+        `state` is a state that it returned later.
 
         A state of Grain does not contain these: then all datasets in `own` count as not begun.
 
@@ -185,8 +194,8 @@ class ElasticStreamIterator(DatasetIterator[Any]):
             return {int(number): each for number, each in state["begun_with"].items()}
         except (KeyError, TypeError, ValueError, AttributeError):
             raise CheckpointError(
-                f"{short_repr(state)} is not a state that an ElasticIterator over a stream returned. "
-                "Pass what its get_state() returned."
+                f"{short_repr(state)} is not a state that an ElasticIterator over a stream "
+                "returned. Pass what its get_state() returned."
             ) from None
 
     def start_prefetch(self) -> None:
@@ -240,14 +249,17 @@ def _interleave_of(dataset: Any) -> InterleaveIterDataset:
     if not isinstance(found, InterleaveIterDataset):
         raise ValueError(
             "ElasticIterator of a stream requires an InterleaveIterDataset in the dataset graph, "
-            "with no mix, zip, packing, random map or map_with_index after it. Make the stream with "
-            "InterleaveIterDataset(datasets, cycle_length=…), and apply these to each dataset before it."
+            "with no mix, zip, packing, random map or map_with_index after it. Make the stream "
+            "with InterleaveIterDataset(datasets, cycle_length=…), and apply these to each dataset "
+            "before it."
         )
     for operation in operations:
-        if not (isinstance(operation, Filter) or (operation.one_to_one and operation.takes is None)):
+        if not (
+            isinstance(operation, Filter) or (operation.one_to_one and operation.takes is None)
+        ):
             raise ValueError(
-                f"ElasticIterator of a stream does not support {type(operation).__name__} after the "
-                "interleave, because it does not make one element of each element. Apply it to each dataset before the "
-                "interleave."
+                f"ElasticIterator of a stream does not support {type(operation).__name__} after "
+                "the interleave, because it does not make one element of each element. Apply it to "
+                "each dataset before the interleave."
             )
     return found

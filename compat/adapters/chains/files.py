@@ -24,7 +24,9 @@ _HEAD, _CHECKSUM = struct.Struct("<QI"), 4
 
 
 class ParquetIterDataset(IterDataset[dict[str, Any]]):
-    """The rows of Parquet files, as dicts; several files are interleaved, at most 16 open at a time.
+    """The rows of Parquet files, as dicts.
+
+    Several files are interleaved, at most 16 open at a time.
 
     Args:
         path: path of a file, or a list of paths.
@@ -41,18 +43,26 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         self.read_kwargs = read_kwargs
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Keep only the files that the slice `sl` of the list of files selects; `sequential_slice` has no effect."""
+        """Keep only the files that the slice `sl` of the list of files selects.
+
+        `sequential_slice` has no effect.
+        """
         self.paths = self.paths[sl]
 
     def __iter__(self) -> Any:
         if not self.paths:
-            raise ValueError("ParquetIterDataset has no files. Pass the path of a file, or a list of one path or more.")
+            raise ValueError(
+                "ParquetIterDataset has no files. Pass the path of a file, or a list of one path "
+                "or more."
+            )
         if len(self.paths) > 1:
             return iter(self.by_file())
         try:
             from pyarrow import parquet
         except ImportError as error:
-            raise MissingExtraError('ParquetIterDataset needs pyarrow: pip install "headrace[parquet]"') from error
+            raise MissingExtraError(
+                'ParquetIterDataset needs pyarrow: pip install "headrace[parquet]"'
+            ) from error
         file = parquet.ParquetFile(self.paths[0], **self.read_kwargs)
         return Resumed(partial(_rows, file), {"row_group": 0, "index_within_row_group": 0})
 
@@ -103,7 +113,8 @@ class TFRecordReader(Iterator[bytes]):
         if len(head) < _HEAD.size or len(record) < length + _CHECKSUM:
             name = shorten(getattr(self._reader, "name", "the file"))
             raise SourceError(
-                f"{name} is not a complete TFRecord file: the record at byte {offset} is cut off. Write the file again."
+                f"{name} is not a complete TFRecord file: the record at byte {offset} is cut off. "
+                "Write the file again."
             )
         return record[:length]
 
@@ -210,10 +221,19 @@ class InterleaveIterDataset(IterDataset[Any]):
         kind = _OfOne if len(self.datasets) == 1 else _Interleaved
         return kind(self._elements, begin, self.datasets)
 
-    def _elements(self, state: dict[str, Any]) -> Iterator[tuple[Any, Callable[[], dict[str, Any]]]]:
+    def _elements(
+        self, state: dict[str, Any]
+    ) -> Iterator[tuple[Any, Callable[[], dict[str, Any]]]]:
         state = as_places(state)
-        turn, following, idle, later = state["turn"], state["next_dataset"], 0, dict(state.get("later", {}))
-        opened: list[tuple[int, Any] | None] = [None if place is None else self._at(*place) for place in state["open"]]
+        turn, following, idle, later = (
+            state["turn"],
+            state["next_dataset"],
+            0,
+            dict(state.get("later", {})),
+        )
+        opened: list[tuple[int, Any] | None] = [
+            None if place is None else self._at(*place) for place in state["open"]
+        ]
 
         def reached() -> dict[str, Any]:
             places = [None if each is None else [each[0], each[1].get_state()] for each in opened]
@@ -222,7 +242,10 @@ class InterleaveIterDataset(IterDataset[Any]):
         try:
             while opened and idle <= len(opened):
                 if opened[turn] is None and following < len(self.datasets):
-                    opened[turn], following = self._at(following, later.pop(str(following), None)), following + 1
+                    opened[turn], following = (
+                        self._at(following, later.pop(str(following), None)),
+                        following + 1,
+                    )
                 place, here = turn, opened[turn]
                 element = _NOTHING if here is None else next(here[1], _NOTHING)
                 idle, turn = idle + 1 if here is None else 0, (turn + 1) % len(opened)
@@ -265,7 +288,11 @@ class _Interleaved(Resumed[Any]):
         state never changes.
         """
         state = as_places(super().get_state())
-        return {**state, "open": list(map(json.dumps, state["open"])), "later": json.dumps(state.get("later", {}))}
+        return {
+            **state,
+            "open": list(map(json.dumps, state["open"])),
+            "later": json.dumps(state.get("later", {})),
+        }
 
     def get_shard_states(self) -> list[dict[str, Any]]:
         """Return a dict for each stream: "exhausted" (1 if it has ended, else 0) and "state"."""
@@ -275,7 +302,11 @@ class _Interleaved(Resumed[Any]):
         found = []
         for number in range(len(self._datasets)):
             has_ended = number < state["next_dataset"] and number not in known
-            inner = known[number] if number in known else iter(as_stream(self._datasets[number])).get_state()
+            inner = (
+                known[number]
+                if number in known
+                else iter(as_stream(self._datasets[number])).get_state()
+            )
             found.append({"exhausted": int(has_ended), "state": inner})
         return found
 
@@ -297,7 +328,9 @@ def state_of_streams(shard_states: Sequence[dict[str, Any]], places: int) -> dic
         shard_states: one dict for each stream: "exhausted" (1 if it has ended) and "state".
         places: number of streams that may be open at a time.
     """
-    left = [[number, each["state"]] for number, each in enumerate(shard_states) if not each["exhausted"]]
+    left = [
+        [number, each["state"]] for number, each in enumerate(shard_states) if not each["exhausted"]
+    ]
     is_open, later = left[:places], left[places:]
     following = is_open[-1][0] + 1 if later else len(shard_states)
     return {
@@ -328,7 +361,10 @@ class _OfOne(_Interleaved):
         return int(inner.next_index())
 
     def go_to_index(self, index: int) -> None:
-        """Move to the element with this index. Raises what the `go_to_index` of the single stream raises."""
+        """Move to the element with this index.
+
+        Raises what the `go_to_index` of the single stream raises.
+        """
         inner = iter(as_stream(self._datasets[0]))
         inner.go_to_index(index)
         self.set_state({"open": [[0, inner.get_state()]], "turn": 0, "next_dataset": 1})
@@ -351,7 +387,9 @@ def as_places(state: dict[str, Any]) -> dict[str, Any]:
 
 def _of_grains(state: dict[str, Any]) -> dict[str, Any]:
     """Convert Grain's state of an interleave to headrace's form."""
-    each = zip(state["iterators_in_use_indices"], state["iterators_in_use_states"], state["exhausted"])
+    each = zip(
+        state["iterators_in_use_indices"], state["iterators_in_use_states"], state["exhausted"]
+    )
     places = [None if over or inner is None else [number, inner] for number, inner, over in each]
     return {
         "open": places,

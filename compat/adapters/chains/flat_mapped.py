@@ -25,7 +25,9 @@ def fan_out_of_all(operations: Sequence[Operation]) -> int:
     return prod(operation.max_fan_out or 1 for operation in operations)
 
 
-def rows_before(leaf: Leaf, operations: Sequence[Operation], position: int, unit: int, child: int) -> int:
+def rows_before(
+    leaf: Leaf, operations: Sequence[Operation], position: int, unit: int, child: int
+) -> int:
     """Count the rows that an element becomes before the index `child` of its children.
 
     Children are the elements that flat maps make of it. The operations are run on the records of

@@ -71,10 +71,20 @@ class IterDataset(_Base[T]):
 
     @classmethod
     def of_node(
-        cls, node: Node, read_options: Any, allow_nones: bool, shard_options: Any = None, growth: Any = None
+        cls,
+        node: Node,
+        read_options: Any,
+        allow_nones: bool,
+        shard_options: Any = None,
+        growth: Any = None,
     ) -> IterDataset[Any]:
-        """Make the stream over the first epoch of a `MapDataset` node. Options: see `MapDataset.to_iter_dataset`."""
-        stream = stream_of(node, as_read_options(read_options), allow_nones, shard_options, growth=growth)
+        """Make the stream over the first epoch of a `MapDataset` node.
+
+        Options: see `MapDataset.to_iter_dataset`.
+        """
+        stream = stream_of(
+            node, as_read_options(read_options), allow_nones, shard_options, growth=growth
+        )
         seeds = nearest_first([node.seeds])
         return cls.of_stream(dataclasses.replace(stream, tree=indexed(stream.tree), seeds=seeds))
 
@@ -94,11 +104,15 @@ class IterDataset(_Base[T]):
 
     @cached_property
     def chain_stream(self) -> Stream:
-        return dataclasses.replace(self._own_stream(), seeds=nearest_first(map(seeds_of, self._parents)))
+        return dataclasses.replace(
+            self._own_stream(), seeds=nearest_first(map(seeds_of, self._parents))
+        )
 
     @cached_property
     def _pipeline(self) -> Pipeline:
-        tree = watched(self.chain_stream.tree, options_of(self), self.chain_stream.execution.read_options)
+        tree = watched(
+            self.chain_stream.tree, options_of(self), self.chain_stream.execution.read_options
+        )
         return compiled(tree, self.chain_stream.skips_errors)
 
     def __iter__(self) -> DatasetIterator[Any]:  # type: ignore[override]
@@ -118,8 +132,10 @@ class IterDataset(_Base[T]):
         """Call a function with each element and Grain's random generator for its index.
 
         Args:
-            transform: a function `(element, rng)`, or a `RandomMap`. `rng` is valid only during the call.
-            seed: an int, 0 or more; None (default): derived from the last `seed(…)` before this map.
+            transform: a function `(element, rng)`, or a `RandomMap`. `rng` is valid only during the
+                call.
+            seed: an int, 0 or more; None (default): derived from the last `seed(…)` before this
+                map.
 
         Raises:
             SeedError: if `seed` is None and no `seed(…)` comes before.
@@ -129,7 +145,9 @@ class IterDataset(_Base[T]):
         return self._at_index(lambda unit: RandomAtIndex(kind, unit, own))
 
     def map_with_index(self, transform: Any) -> IterDataset[Any]:
-        """Call a function `(index, element)` or a `MapWithIndex`; the index counts the elements that reach this map.
+        """Call a function `(index, element)` or a `MapWithIndex`.
+
+        The index counts the elements that reach this map.
 
         >>> from headrace.compat.grain import MapDataset
         >>> odd = MapDataset.range(6).to_iter_dataset().filter(lambda x: x % 2)
@@ -140,7 +158,10 @@ class IterDataset(_Base[T]):
         return self._at_index(lambda unit: AtIndex(kind, unit))
 
     def _at_index(self, operation: Callable[[int], AtIndex]) -> IterDataset[Any]:
-        """Add the operation `operation(unit)`; `unit` is the number of positions for each element (see `counted`)."""
+        """Add the operation `operation(unit)`.
+
+        `unit` is the number of positions for each element (see `counted`).
+        """
         stream, unit = counted(self.chain_stream)
         return self._made(applied(operation(unit), stream))
 
@@ -163,19 +184,33 @@ class IterDataset(_Base[T]):
         wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options
         in_workers = worker_init_fn if wanted.num_workers else None
         prefetched = self._fed_by(wanted, in_workers) or self._in_processes(wanted, in_workers)
-        return self._made(dataclasses.replace(prefetched, seeds=nearest_first([self.chain_stream.seeds])))
+        return self._made(
+            dataclasses.replace(prefetched, seeds=nearest_first([self.chain_stream.seeds]))
+        )
 
-    def _in_processes(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream:
+    def _in_processes(
+        self, options: Any, worker_init_fn: Callable[[int, int], None] | None
+    ) -> Stream:
         if not options.num_workers and self.chain_stream.execution.worker_kind == "thread":
             return self.chain_stream
         in_workers = super().mp_prefetch(options, worker_init_fn).chain_stream
         return in_workers.with_options(worker_kind=None)  # where it was made on a thread
 
-    def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
-        """Return this stream with its input made by workers; None if it is no packing, or if workers would not help."""
+    def _fed_by(
+        self, options: Any, worker_init_fn: Callable[[int, int], None] | None
+    ) -> Stream | None:
+        """Return this stream with its input made by workers.
+
+        Return None if it is no packing, or if workers would not help.
+        """
         stream = self.chain_stream
         leaf, *others = compiled(stream.tree).leaves
-        if others or not leaf.in_order or not options.num_workers or not hasattr(leaf.source.dataset, "fed_by"):
+        if (
+            others
+            or not leaf.in_order
+            or not options.num_workers
+            or not hasattr(leaf.source.dataset, "fed_by")
+        ):
             return None
         fed = leaf.source.dataset.fed_by(options, worker_init_fn)
         if fed is None:
@@ -193,19 +228,26 @@ class IterDataset(_Base[T]):
 
     @staticmethod
     def mix(  # type: ignore[override]
-        datasets: Sequence[OurIterDataset[Any]] | Mapping[str, OurIterDataset[Any]], weights: Any = None
+        datasets: Sequence[OurIterDataset[Any]] | Mapping[str, OurIterDataset[Any]],
+        weights: Any = None,
     ) -> IterDataset[Any]:
-        """Mix several streams in Grain's order. The mix ends when it needs an element of a stream that has ended.
+        """Mix several streams in Grain's order.
+
+        The mix ends when it needs an element of a stream that has ended.
 
         Args:
             datasets: a list of streams, or a dict by name.
-            weights: positive numbers (else ValueError) in a list, or in a dict by name; None (default): all equal.
+            weights: positive numbers (else ValueError) in a list, or in a dict by name; None
+                (default): all equal.
         """
         return MixedIterDataset(datasets, weights)
 
 
 class Named(IterDataset[T]):
-    """Base of the classes that make a stream from other streams; `stream` is the plan that headrace's engine runs."""
+    """Base of the classes that make a stream from other streams.
+
+    `stream` is the plan that headrace's engine runs.
+    """
 
     def __init__(self, parents: Any, stream: Stream) -> None:
         super().__init__(parents)
@@ -250,7 +292,11 @@ class MixedIterDataset(Named[Any]):
     """
 
     def __init__(self, parents: Sequence[Any] | Mapping[str, Any], proportions: Any = None) -> None:
-        named = parents if isinstance(parents, Mapping) else {str(number): each for number, each in enumerate(parents)}
+        named = (
+            parents
+            if isinstance(parents, Mapping)
+            else {str(number): each for number, each in enumerate(parents)}
+        )
         names = tuple(sorted(named) if isinstance(parents, Mapping) else named)
         if isinstance(proportions, Mapping):
             proportions = [proportions[name] for name in names]
@@ -272,7 +318,10 @@ class LimitIterDataset(Named[T]):
 
 
 class RepeatIterDataset(Named[T]):
-    """A stream that repeats its parent's elements `num_epochs` times; None (default): without end."""
+    """A stream that repeats its parent's elements `num_epochs` times.
+
+    None (default): without end.
+    """
 
     def __init__(self, parent: Any, num_epochs: int | None = None) -> None:
         super().__init__(parent, repeated(parent.chain_stream, num_epochs))
@@ -299,12 +348,16 @@ class ZipIterDataset(Named[tuple[Any, ...]]):
 
     Args:
         parents: the streams.
-        strict: True (default): raise ValueError if a stream ends before the others; False: end with the shortest.
+        strict: True (default): raise ValueError if a stream ends before the others; False: end with
+            the shortest.
     """
 
     def __init__(self, parents: Sequence[Any], *, strict: bool = True) -> None:
         if not parents:
-            raise ValueError("At least one parent must be provided. Pass ZipIterDataset a list of at least one stream.")
+            raise ValueError(
+                "At least one parent must be provided. Pass ZipIterDataset a list of at least one "
+                "stream."
+            )
         streams = list(map(as_stream, parents))
         super().__init__(streams, zipped([each.chain_stream for each in streams], None, strict))
 
@@ -326,7 +379,9 @@ def _expanded(parent: Any, function: Any, told_as: str) -> Stream:
 
 
 class RebatchIterDataset(Named[Any]):
-    """Batches of `batch_size` of the rows of the batches of `parent`; `drop_remainder` drops a last one that is not full.
+    """Batches of `batch_size` of the rows of the batches of `parent`.
+
+    `drop_remainder` drops a last one that is not full.
 
     >>> from headrace.compat.grain import MapDataset
     >>> batches = RebatchIterDataset(MapDataset.range(5).batch(2).to_iter_dataset(), 3)
@@ -345,7 +400,9 @@ class FlatMapIterDataset(Named[Any]):
     """A stream that makes several elements of each element, by the method `flat_map` of `transform`, or a function."""
 
     def __init__(self, parent: Any, transform: Any) -> None:
-        super().__init__(parent, _expanded(parent, as_kind(FlatMap, transform).function, "next_index_in_buffer"))
+        super().__init__(
+            parent, _expanded(parent, as_kind(FlatMap, transform).function, "next_index_in_buffer")
+        )
 
 
 def _same(dataset: Any) -> Stream:
@@ -354,7 +411,9 @@ def _same(dataset: Any) -> Stream:
 
 
 class ThreadPrefetchIterDataset(Named[T]):
-    """The same stream, made on a thread up to `prefetch_buffer_size` elements ahead; not with 0, workers or `seed_globals`.
+    """The same stream, made on a thread up to `prefetch_buffer_size` elements ahead.
+
+    Not with 0, workers or `seed_globals`.
 
     Raises:
         ValueError: `prefetch_buffer_size` is negative.
@@ -367,32 +426,46 @@ class ThreadPrefetchIterDataset(Named[T]):
                 f"{prefetch_buffer_size}. Pass 0 to read no elements ahead."
             )
         stream = _same(parent)
-        if prefetch_buffer_size and stream.execution.worker_count == 0 and not stream.execution.seed_globals:
-            stream = stream.with_options(worker_count=1, worker_kind="thread", worker_buffer_size=prefetch_buffer_size)
+        if (
+            prefetch_buffer_size
+            and stream.execution.worker_count == 0
+            and not stream.execution.seed_globals
+        ):
+            stream = stream.with_options(
+                worker_count=1, worker_kind="thread", worker_buffer_size=prefetch_buffer_size
+            )
         super().__init__(parent, stream)
 
 
 class WithOptionsIterDataset(Named[T]):
-    """The same stream; filters warn or raise at the limits in `options` (`DatasetOptions`). Other options have no effect."""
+    """The same stream; filters warn or raise at the limits in `options` (`DatasetOptions`).
+
+    Other options have no effect.
+    """
 
     def __init__(self, parent: Any, options: Any) -> None:
         self.options = self.dataset_options = options
         super().__init__(parent, _same(parent))
 
 
-def multithread_prefetch(ds: Any, num_threads: int, buffer_size: int, sequential_slice: bool = False) -> Any:
+def multithread_prefetch(
+    ds: Any, num_threads: int, buffer_size: int, sequential_slice: bool = False
+) -> Any:
     """Make the elements of a stream on threads.
 
     Args:
         ds: the stream.
-        num_threads: number of threads; 0 for none. With more than 1, ValueError if workers cannot divide the stream.
+        num_threads: number of threads; 0 for none. With more than 1, ValueError if workers cannot
+            divide the stream.
         buffer_size: number of finished elements that each thread keeps ready.
         sequential_slice: no effect, since the order is the same.
     """
     threads = whole_number("num_threads", num_threads, 0, None, "a number of threads, 0 for none")
     if threads > 1:
         check_can_be_sliced(ds)
-    return ds.with_options(worker_count=threads, worker_kind="thread", worker_buffer_size=max(buffer_size, 1))
+    return ds.with_options(
+        worker_count=threads, worker_kind="thread", worker_buffer_size=max(buffer_size, 1)
+    )
 
 
 def apply_transformations(ds: Any, transformations: Any) -> Any:

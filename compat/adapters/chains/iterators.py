@@ -88,7 +88,9 @@ class Resumed(DatasetIterator[T]):
         parents: the iterators that the generator reads from.
     """
 
-    def __init__(self, begin: Callable[[Any], Iterator[tuple[T, State]]], state: State, parents: Any = ()) -> None:
+    def __init__(
+        self, begin: Callable[[Any], Iterator[tuple[T, State]]], state: State, parents: Any = ()
+    ) -> None:
         super().__init__(parents)
         self._begin, self._state = begin, state
         self._is_fresh = bool(self._parents)  # they stand where they begin
@@ -103,7 +105,9 @@ class Resumed(DatasetIterator[T]):
         except StopIteration:
             raise
         except BaseException:
-            self._elements = None  # a generator ends with its error: the next one tries the same element again
+            self._elements = (
+                None  # a generator ends with its error: the next one tries the same element again
+            )
             raise
         return element  # type: ignore[no-any-return]
 
@@ -158,7 +162,8 @@ class EngineIterator(DatasetIterator[T]):
     def __next__(self) -> T:
         if self._is_closed:
             raise ValueError(
-                "this iterator was closed. Make a new one, iter(dataset), or give this one a state, set_state(state)."
+                "this iterator was closed. Make a new one, iter(dataset), or give this one a "
+                "state, set_state(state)."
             )
         try:
             return next(self.run)  # type: ignore[no-any-return]
@@ -191,7 +196,11 @@ class EngineIterator(DatasetIterator[T]):
         if self._is_closed:
             self.run, self._is_closed = self._begin(), False
         pipeline = self.run.pipeline
-        read = chain_state_after(state, self._tree, pipeline) if is_grains(state) else LoaderState.from_dict(state)
+        read = (
+            chain_state_after(state, self._tree, pipeline)
+            if is_grains(state)
+            else LoaderState.from_dict(state)
+        )
         self.run.go_to(read, strict=not is_of_another_mix(read, pipeline))
 
     def start_prefetch(self) -> None:
@@ -209,16 +218,23 @@ class EngineIterator(DatasetIterator[T]):
         """Return the index of the next element, or of the next batch if the dataset is batched.
 
         Raises:
-            NotImplementedError: if elements have no index, for example after a filter, or with several
-                datasets.
+            NotImplementedError: if elements have no index, for example after a filter, or with
+                several datasets.
         """
         pipeline = self.run.pipeline
-        only_counts = all(isinstance(join.rule, (All, First)) for join in pipeline.joins) and not pipeline.skips_errors
-        if len(pipeline.leaves) > 1 or not only_counts or not all(stage.one_to_one for stage in pipeline.stages):
+        only_counts = (
+            all(isinstance(join.rule, (All, First)) for join in pipeline.joins)
+            and not pipeline.skips_errors
+        )
+        if (
+            len(pipeline.leaves) > 1
+            or not only_counts
+            or not all(stage.one_to_one for stage in pipeline.stages)
+        ):
             raise NotImplementedError(
-                "the elements of this stream have no index, because of a filter, a flat map, a packing, a window shuffle, a "
-                "repeat of a stream, a dataset class of your own, several datasets, or an on_error= that skips. Use "
-                "get_state() and set_state()."
+                "the elements of this stream have no index, because of a filter, a flat map, a "
+                "packing, a window shuffle, a repeat of a stream, a dataset class of your own, "
+                "several datasets, or an on_error= that skips. Use get_state() and set_state()."
             )
         return self.run.step
 
@@ -226,12 +242,14 @@ class EngineIterator(DatasetIterator[T]):
         """Move to the element with this index.
 
         Raises:
-            NotImplementedError: if elements have no index, for example after a filter, or with several
-                datasets.
+            NotImplementedError: if elements have no index, for example after a filter, or with
+                several datasets.
             StateIndexError: if the index is negative, or past the end.
         """
         if index < 0:
-            raise StateIndexError(f"index {short_repr(index)} is negative. Pass the index of an element, from 0.")
+            raise StateIndexError(
+                f"index {short_repr(index)} is negative. Pass the index of an element, from 0."
+            )
         self.next_index()
         state, pipeline = self.run.here().state, self.run.pipeline
         rows, notes = index, list[tuple[int]]()  # of joins that count their rows
@@ -243,13 +261,19 @@ class EngineIterator(DatasetIterator[T]):
             else:
                 rows *= pipeline.stages[part.stage].unit
                 part = pipeline.stages[part.stage].input
-        cursor = replaced(state.cursor, positions=(rows,), skips=(0,) * len(state.cursor.skips), notes=tuple(notes))
+        cursor = replaced(
+            state.cursor,
+            positions=(rows,),
+            skips=(0,) * len(state.cursor.skips),
+            notes=tuple(notes),
+        )
         try:
             self.run.go_to(dataclasses.replace(state, cursor=cursor, step=index))
         except CheckpointError as error:
             raise StateIndexError(
-                f"Checkpoint `next_index` {index} is out of range. The largest valid one is the index "
-                "of the last element plus 1. Restore a checkpoint that was saved with this dataset."
+                f"Checkpoint `next_index` {index} is out of range. The largest valid one is the "
+                "index of the last element plus 1. Restore a checkpoint that was saved with this "
+                "dataset."
             ) from error
 
 
@@ -282,7 +306,7 @@ def set_next_index(ds_iter: Any, index: int) -> None:
 def _with_index(iterator: Any, function: str) -> Any:
     if not hasattr(iterator, "go_to_index"):
         raise NotImplementedError(
-            f"{function} is not supported for {a_kind_of(iterator)}, because its elements have no index. Use "
-            "get_state() and set_state()."
+            f"{function} is not supported for {a_kind_of(iterator)}, because its elements have no "
+            "index. Use get_state() and set_state()."
         )
     return iterator

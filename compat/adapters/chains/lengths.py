@@ -33,13 +33,19 @@ def grain_length(node: Node) -> int:
         return node.length
     first, *_ = below = [grain_length(each) for each in node.inputs]
     if isinstance(node, Batched):
-        whole = first // node.size if node.operation.drops_remainder else math.ceil(first / node.size)
+        whole = (
+            first // node.size if node.operation.drops_remainder else math.ceil(first / node.size)
+        )
         return min(whole, ENDLESS)  # of a float, as Grain rounds it
     if isinstance(node, FlatMapped):
         fan_out = cast(int, node.operation.max_fan_out)
         return ENDLESS if first >= ENDLESS / fan_out else first * fan_out
     if isinstance(node, Chosen):
-        return Mix(tuple(below), node.choice.weights).length if isinstance(node.choice, Mix) else node.length
+        return (
+            Mix(tuple(below), node.choice.weights).length
+            if isinstance(node.choice, Mix)
+            else node.length
+        )
     if isinstance(node, Reordered):
         return _reordered(node, first)
     return first

@@ -72,7 +72,10 @@ class MapDataset(OurMapDataset[T]):
         """
         node = self.root_node
         if node.length >= ENDLESS:
-            warn("shuffle after repeat() has no epochs: elements may come often or late. Shuffle first, then repeat.")
+            warn(
+                "shuffle after repeat() has no epochs: elements may come often or late. Shuffle "
+                "first, then repeat."
+            )
         order = Shuffle(node.length, shuffle_seed_of(seed, node.seeds))
         return self._made(Reordered(node, order))
 
@@ -140,12 +143,18 @@ class MapDataset(OurMapDataset[T]):
 
     @staticmethod
     def source(source: Any) -> MapDataset[Any]:
-        """Make a dataset of the records of a source, which may be empty; TypeError if it is not a source.
+        """Make a dataset of the records of a source, which may be empty.
+
+        Raise TypeError if it is not a source.
 
         >>> len(MapDataset.source([]))
         0
         """
-        return Chain(Source(NoRecords() if isinstance(source, Sized) and not len(source) else as_source(source)))
+        return Chain(
+            Source(
+                NoRecords() if isinstance(source, Sized) and not len(source) else as_source(source)
+            )
+        )
 
     @staticmethod
     def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
@@ -164,7 +173,11 @@ class MapDataset(OurMapDataset[T]):
         named = _nodes("concatenate", datasets)
         named = {name: node for name, node in named.items() if node.length} or named
         lengths = [
-            finite("concatenate", grain_length(node), f"Cannot concatenate infinite datasets (dataset {name})")
+            finite(
+                "concatenate",
+                grain_length(node),
+                f"Cannot concatenate infinite datasets (dataset {name})",
+            )
             for name, node in named.items()
         ]
         return _chosen(named, OneAfterAnother(tuple(lengths)))
@@ -197,7 +210,9 @@ class MapDataset(OurMapDataset[T]):
         return _chosen(named, Mix(lengths, whole_weights(weights, len(lengths))))
 
     @staticmethod
-    def select_from_datasets(datasets: Sequence[OurMapDataset[Any]], selection_map: Any) -> MapDataset[Any]:
+    def select_from_datasets(
+        datasets: Sequence[OurMapDataset[Any]], selection_map: Any
+    ) -> MapDataset[Any]:
         """Take each element from the dataset and the index that `selection_map` returns.
 
         Args:
@@ -205,7 +220,8 @@ class MapDataset(OurMapDataset[T]):
             selection_map: returns, for an index, `(index of the dataset, index in it)`.
 
         Raises:
-            IndexError: when an element is made, if the map returns the index of a dataset that does not exist.
+            IndexError: when an element is made, if the map returns the index of a dataset that does
+                not exist.
         """
         named = _nodes("select_from_datasets", datasets)
         return _chosen(named, ByMap(selection_map, len(named)))
@@ -269,7 +285,9 @@ class WindowShuffleMapDataset(_Named):
 
     def __init__(self, parent: OurMapDataset[Any], *, window_size: int, seed: int) -> None:
         window = whole_number("window_size", window_size, 1, None, "a positive int")
-        super().__init__(Reordered(parent.root_node, WindowShuffle(window, seed, parent.root_node.length)))
+        super().__init__(
+            Reordered(parent.root_node, WindowShuffle(window, seed, parent.root_node.length))
+        )
 
 
 class ZipMapDataset(_Named):
@@ -281,13 +299,16 @@ class ZipMapDataset(_Named):
 
     def __init__(self, parents: Sequence[OurMapDataset[Any]]) -> None:
         if not parents:
-            raise ValueError("At least one parent must be provided. Pass ZipMapDataset a list of at least one dataset.")
+            raise ValueError(
+                "At least one parent must be provided. Pass ZipMapDataset a list of at least one "
+                "dataset."
+            )
         datasets, _ = as_named("ZipMapDataset", list(parents), OurMapDataset)
         lengths = list(map(len, datasets))
         if len(set(lengths)) > 1:
             raise ValueError(
-                f"All parents must have the same length. They have {lengths[:20]}. Slice the longer ones "
-                "to the length of the shortest."
+                f"All parents must have the same length. They have {lengths[:20]}. Slice the "
+                "longer ones to the length of the shortest."
             )
         super().__init__(Zipped(tuple(each.root_node for each in datasets)))
 

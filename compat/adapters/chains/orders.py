@@ -49,14 +49,18 @@ class _ByGroup(IndexMap):
         order = np.argsort(groups, kind="stable")
         numbers, starts = np.unique(groups[order], return_index=True)
         found = groups * self.group
-        for number, (start, stop) in zip(numbers.tolist(), pairwise([*starts.tolist(), len(order)])):
+        for number, (start, stop) in zip(
+            numbers.tolist(), pairwise([*starts.tolist(), len(order)])
+        ):
             chosen = order[start:stop]
             found[chosen] += shuffled(places[chosen], self.group - 1, (self.seed + number) % WORD)
         return found
 
     def one(self, index: int) -> int:
         number, place = divmod(index, self.group)
-        return shuffled_one(place, self.group - 1, (self.seed + number) % WORD) + number * self.group
+        return (
+            shuffled_one(place, self.group - 1, (self.seed + number) % WORD) + number * self.group
+        )
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,12 @@ class Mix(Choice):
     def length(self) -> int:
         """The number of elements, computed as in Grain so that no dataset delivers an element twice; at most `sys.maxsize`."""
         total = sum(self.weights)
-        return min(ENDLESS, int(min(length / (weight / total) for length, weight in zip(self.lengths, self.weights))))
+        return min(
+            ENDLESS,
+            int(
+                min(length / (weight / total) for length, weight in zip(self.lengths, self.weights))
+            ),
+        )
 
     @property
     def parameters(self) -> Any:
@@ -120,14 +129,17 @@ class Mix(Choice):
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
         """Return, for indices `int64[n]`, the indices of the datasets and the indices in them, `int64[n]` each.
 
-        The first dataset takes its share (by weight) of all indices; the second takes its share of the remaining
-        indices, and so on.
+        The first dataset takes its share (by weight) of all indices; the second takes its share of
+        the remaining indices, and so on.
         """
         which = np.full(len(indices), -1, dtype=np.int64)
         inner = np.zeros(len(indices), dtype=np.int64)
         before, after, left = indices, indices + 1, sum(self.weights)
         for number, weight in enumerate(self.weights):
-            others_before, others_after = _share(before, left - weight, left), _share(after, left - weight, left)
+            others_before, others_after = (
+                _share(before, left - weight, left),
+                _share(after, left - weight, left),
+            )
             taken = after - others_after
             chosen = (which < 0) & (before - others_before != taken)
             which[chosen], inner[chosen] = number, taken[chosen] - 1
@@ -137,13 +149,16 @@ class Mix(Choice):
     def one(self, index: int) -> tuple[int, int]:
         before, after, left = index, index + 1, sum(self.weights)
         for number, weight in enumerate(self.weights):
-            others_before, others_after = before * (left - weight) // left, after * (left - weight) // left
+            others_before, others_after = (
+                before * (left - weight) // left,
+                after * (left - weight) // left,
+            )
             if before - others_before != (taken := after - others_after):
                 return number, taken - 1
             before, after, left = others_before, others_after, left - weight
         raise AssertionError(
-            f"no dataset of the mix contains element {index}. This is a fault in headrace. Report it, "
-            "with the output of `headrace report PROGRAM.py`."
+            f"no dataset of the mix contains element {index}. This is a fault in headrace. Report "
+            "it, with the output of `headrace report PROGRAM.py`."
         )
 
 
@@ -157,7 +172,8 @@ def _share(counts: Indices, part: int, whole: int) -> Indices:
 def whole_weights(weights: Sequence[float] | None, count: int) -> tuple[int, ...]:
     """Convert weights to whole numbers as Grain does.
 
-    The smallest weight becomes 100, or 99 by rounding of floats; the others are scaled alike and cut to whole numbers.
+    The smallest weight becomes 100, or 99 by rounding of floats; the others are scaled alike and
+    cut to whole numbers.
 
     Args:
         weights: a positive number for each dataset; None for equal weights, which gives all 1.
@@ -175,7 +191,8 @@ def whole_weights(weights: Sequence[float] | None, count: int) -> tuple[int, ...
     scaled = [weight * scale for weight in weights]
     if not all(map(math.isfinite, scaled)):
         raise ValueError(
-            f"Must specify all non-zero proportions for mixing. The weights are {shorten(list(weights))}. "
-            f"Pass {count} finite positive numbers of similar size, one for each dataset."
+            "Must specify all non-zero proportions for mixing. The weights are "
+            f"{shorten(list(weights))}. Pass {count} finite positive numbers of similar size, one "
+            "for each dataset."
         )
     return tuple(map(int, scaled))

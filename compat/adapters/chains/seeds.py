@@ -15,7 +15,9 @@ _HIGHEST = (1 << 32) - 1
 
 def seeds_of(dataset: Any) -> Seeds:
     """Return pairs of a seed set by `seed(…)` in a dataset, and its distance in operations from the dataset's end."""
-    seeds: Seeds = (dataset.root_node if hasattr(dataset, "root_node") else dataset.chain_stream).seeds
+    seeds: Seeds = (
+        dataset.root_node if hasattr(dataset, "root_node") else dataset.chain_stream
+    ).seeds
     return seeds
 
 
@@ -39,7 +41,10 @@ def seed_of(method: str, seed: Any, seeds: Seeds) -> int:
     if seed is not None:
         return whole_number("seed", seed, 0, None, "an int, seed=0 for example")
     if not seeds:
-        raise SeedError(f"`{method}` requires a seed. Pass {method}(…, seed=0), or call dataset.seed(0) before it.")
+        raise SeedError(
+            f"`{method}` requires a seed. Pass {method}(…, seed=0), or call dataset.seed(0) before "
+            "it."
+        )
     words = [word for own, depth in seeds for word in (own, depth + 1)]
     return int(np.random.SeedSequence(words).generate_state(1, dtype=np.uint32)[0])
 
@@ -55,4 +60,10 @@ def shuffle_seed_of(seed: Any, seeds: Seeds) -> int:
         SeedError: if `seed` is None and `seeds` is empty.
         TypeError, ValueError: if `seed` is not such an int.
     """
-    return whole_number("seed", seed_of("shuffle", seed, seeds), 0, _HIGHEST, "an int in [0, 2^32), seed=0 for example")
+    return whole_number(
+        "seed",
+        seed_of("shuffle", seed, seeds),
+        0,
+        _HIGHEST,
+        "an int in [0, 2^32), seed=0 for example",
+    )

@@ -23,8 +23,9 @@ def check_can_be_sliced(dataset: Any) -> None:
     parents = getattr(dataset, "parents", ())
     if not parents and not type(dataset).__module__.startswith(_OURS):
         raise ValueError(
-            f"Cannot slice `IterDataset` source. {type(dataset)} can be read by one worker only. Pass "
-            "num_workers=1 (num_threads=1 of multithread_prefetch), or define set_slice(self, sl, sequential_slice)."
+            f"Cannot slice `IterDataset` source. {type(dataset)} can be read by one worker only. "
+            "Pass num_workers=1 (num_threads=1 of multithread_prefetch), or define set_slice(self, "
+            "sl, sequential_slice)."
         )
     for parent in parents:
         check_can_be_sliced(parent)

@@ -95,7 +95,8 @@ def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
         return [state]  # of an interleave, which has the same form
     if not isinstance(states, list) or numbers != list(range(len(states))) or None in states:
         raise CheckpointError(
-            f"the state of Grain's workers cannot be read: {short_repr(state)}. Pass what Grain's get_state() returned."
+            f"the state of Grain's workers cannot be read: {short_repr(state)}. Pass what Grain's "
+            "get_state() returned."
         )
     return states
 
@@ -108,16 +109,22 @@ def _depth(state: Any) -> int:
 
 
 def _interleaves(tree: Node, state: Any) -> int:
-    """Return how deep interleaves are nested in a tree; at most the number of levels that `state` has."""
+    """Return how deep interleaves are nested in a tree.
+
+    At most the number of levels that `state` has.
+    """
     base = _uncounted(tree)
     datasets = (
-        getattr(base.leaf.source.dataset, "datasets", None) if isinstance(base, Read) and base.leaf.in_order else None
+        getattr(base.leaf.source.dataset, "datasets", None)
+        if isinstance(base, Read) and base.leaf.in_order
+        else None
     )
     if datasets is None or not _depth(state):
         return 0
     inner = zip(state[_NUMBERS], state[_WORKERS])
     return 1 + max(
-        (_interleaves(_tree_of(datasets[number]), each) for number, each in inner if _depth(each)), default=0
+        (_interleaves(_tree_of(datasets[number]), each) for number, each in inner if _depth(each)),
+        default=0,
     )
 
 
@@ -153,33 +160,46 @@ def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) ->
     """
     if pipeline.joins:
         raise _of_many(of_workers)
-    reached, unit = tuple(_cursor(tree, each).positions[0] for each in of_workers), unit_of(_indexed_operations(tree))
+    reached, unit = (
+        tuple(_cursor(tree, each).positions[0] for each in of_workers),
+        unit_of(_indexed_operations(tree)),
+    )
     if unit == 1 or len(set(reached)) == 1:
         return after_records(reached if unit == 1 else (sum(reached),), pipeline)
-    made = [-(-records // unit) for records in reached]  # batches; those after the first that is missing are skipped
+    made = [
+        -(-records // unit) for records in reached
+    ]  # batches; those after the first that is missing are skipped
     if not pipeline.aligned or pipeline.stages[0].unit != unit:
         raise CheckpointError(
             "Grain's workers had made different numbers of batches of a MapDataset "
-            f"({short_repr(made)}), and such a state cannot be combined. Save the Grain run after a "
-            "number of elements that is a multiple of the number of workers."
+            f"({short_repr(made)}), and such a state cannot be combined. Save the Grain run after "
+            "a number of elements that is a multiple of the number of workers."
         )
     first, count = min(made) * len(made), len(made)
     delivered = sorted(
-        number for worker, each in enumerate(made) for number in range(first + worker, each * count, count)
+        number
+        for worker, each in enumerate(made)
+        for number in range(first + worker, each * count, count)
     )
     steps = union(tuple((number, number + 1) for number in delivered))
-    return dataclasses.replace(after_records((first * unit,), pipeline), step=first, kept=Kept(SkippedSteps(steps)))
+    return dataclasses.replace(
+        after_records((first * unit,), pipeline), step=first, kept=Kept(SkippedSteps(steps))
+    )
 
 
 def _of_many(of_workers: Sequence[Any]) -> CheckpointError:
     return CheckpointError(
-        f"the state is of {len(of_workers)} Grain workers, each with its own stream of this dataset. "
-        "headrace can resume from a state of one worker or none. Finish this run with Grain."
+        f"the state is of {len(of_workers)} Grain workers, each with its own stream of this "
+        "dataset. headrace can resume from a state of one worker or none. Finish this run with "
+        "Grain."
     )
 
 
 def _indexed_operations(tree: Node) -> Sequence[Operation]:
-    """Return the operations of a tree that belong to the `MapDataset` below its streams; empty without one."""
+    """Return the operations of a tree that belong to the `MapDataset` below its streams.
+
+    Return nothing without one.
+    """
     while isinstance(tree, Apply) and not isinstance(tree, Indexed):
         tree = tree.input
     return tree.operations if isinstance(tree, Indexed) else ()
@@ -197,10 +217,10 @@ def _cursor(tree: Node, state: Any) -> Cursor:
         raise
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(
-            f"{short_repr(state)} cannot be restored by this dataset "
-            f"({short_repr(error)}). It must be a state that headrace returned for this dataset, or "
-            "that Grain returned for a dataset with the same operations in the same order. Restore "
-            "it in the dataset that saved it."
+            f"{short_repr(state)} cannot be restored by this dataset ({short_repr(error)}). It "
+            "must be a state that headrace returned for this dataset, or that Grain returned for a "
+            "dataset with the same operations in the same order. Restore it in the dataset that "
+            "saved it."
         ) from error
 
 
@@ -254,8 +274,8 @@ def _of_leaf(leaf: Leaf, state: Any, tree: Node) -> tuple[int, int]:
     if reached < 0 or max(index + bool(child) - 1, 0) * unit >= max(leaf.total, 1):
         length = -(-leaf.total // unit) * fan_out
         raise StateIndexError(
-            f"Checkpoint `next_index` {reached} is out of range for dataset of length {length}. The "
-            "Grain state belongs to another dataset. Restore it in the dataset that saved it."
+            f"Checkpoint `next_index` {reached} is out of range for dataset of length {length}. "
+            "The Grain state belongs to another dataset. Restore it in the dataset that saved it."
         )
     position = min(index * unit, leaf.total)
     return position, rows_before(leaf, first, position, unit, child) if child else 0
@@ -268,13 +288,21 @@ def _of_join(joined: Joined, state: Any, taken: int) -> Cursor:
     if isinstance(rule, All):
         return _of_cache(first, state)
     if isinstance(rule, (First, Again)):
-        note = (_count(state["count_elements_read"]),) if isinstance(rule, First) else (taken, _count(state["epoch"]))
+        note = (
+            (_count(state["count_elements_read"]),)
+            if isinstance(rule, First)
+            else (taken, _count(state["epoch"]))
+        )
         return cursor_of_join([_of_line(first, state["parent"])], note)
     if not isinstance(rule, (MixRows, InTurn)):
         raise TypeError(type(rule).__name__)
     index = _count(state["index"]) - bool(state["stop"]) if isinstance(rule, MixRows) else taken
     states = state["parents"]
-    named = states if isinstance(states, dict) else {str(number): each for number, each in enumerate(states)}
+    named = (
+        states
+        if isinstance(states, dict)
+        else {str(number): each for number, each in enumerate(states)}
+    )
     cursors = [  # an added dataset begins at its start
         _of_line(tree, named[name]) if name in named else compiled(tree).start
         for name, tree in zip(joined.names, joined.inputs)
@@ -285,8 +313,9 @@ def _of_join(joined: Joined, state: Any, taken: int) -> Cursor:
 def _of_cache(tree: Node, state: Any) -> Cursor:
     """Convert Grain's state of a cache of `tree` to a cursor (place).
 
-    Once Grain's cache is filled, its state only counts the elements delivered from it. Then this function makes these
-    elements a second time, to find the place. CheckpointError or TypeError if the state is not one of a cache.
+    Once Grain's cache is filled, its state only counts the elements delivered from it. Then this
+    function makes these elements a second time, to find the place. CheckpointError or TypeError if
+    the state is not one of a cache.
     """
     given = _count(state["position"])
     if not state["cache_filled"]:
@@ -304,6 +333,7 @@ def _of_cache(tree: Node, state: Any) -> Cursor:
 def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
         raise TypeError(
-            f"the state contains {value!r} in place of a number of elements, which must be a whole number of at least 0"
+            f"the state contains {value!r} in place of a number of elements, which must be a whole "
+            "number of at least 0"
         )
     return value

@@ -46,7 +46,9 @@ def watched(tree: Node, options: DatasetOptions | None, read_options: Any = None
     if isinstance(tree, Read):
         return tree if options is None else _with_options(tree, options)
     if not isinstance(tree, Apply):
-        return dataclasses.replace(tree, inputs=tuple(watched(each, options, read_options) for each in tree.inputs))
+        return dataclasses.replace(
+            tree, inputs=tuple(watched(each, options, read_options) for each in tree.inputs)
+        )
     below = watched(tree.input, options, read_options)
     reader = _reader(read_options) if isinstance(tree, Indexed) else ""
     operations = tuple(_watched(each, reader, chosen) for each in tree.operations)
@@ -118,7 +120,10 @@ class WatchedFilter(Filter):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The filter's function, which also counts its results; it raises ValueError at the limit in the options."""
+        """The filter's function, which also counts its results.
+
+        It raises ValueError at the limit in the options.
+        """
         function = self.watched.function
 
         def counted(element: Any) -> bool:
@@ -148,8 +153,8 @@ class _Counts:
     def add(self, passes: bool) -> None:
         """Count one element; `passes` is False if the filter omitted it.
 
-        After each 1,000 elements, log a warning if the share omitted reaches the warning limit, at most
-        once in 60 seconds.
+        After each 1,000 elements, log a warning if the share omitted reaches the warning limit, at
+        most once in 60 seconds.
 
         Raises:
             ValueError: if the share omitted of these 1,000 elements reaches the limit for errors.
@@ -173,6 +178,8 @@ class _Counts:
 
     def _text(self, ratio: float, option: str) -> str:
         return (
-            f"Transformation {self._name} skipped {ratio:.2%} of the last seen {EVERY} elements.".replace("%", " %")
+            f"Transformation {self._name} skipped {ratio:.2%} of the last seen {EVERY} elements.".replace(
+                "%", " %"
+            )
             + f" Filter the source beforehand, or set {option}=None in the DatasetOptions of WithOptionsIterDataset."
         )

@@ -28,12 +28,17 @@ class ByMethod:
 class Batched(ByMethod):
     """`Batched(dataset, …)` returns `dataset.batch(…)`."""
 
-    def __new__(cls, parent: Any, batch_size: int, drop_remainder: bool = False, batch_fn: Any = None) -> Any:
+    def __new__(
+        cls, parent: Any, batch_size: int, drop_remainder: bool = False, batch_fn: Any = None
+    ) -> Any:
         return parent.batch(batch_size, drop_remainder=drop_remainder, batch_fn=batch_fn)
 
 
 class Sliced(ByMethod):
-    """Calling it calls `dataset.slice(…)` of the dataset passed first. ValueError if `sl` is not a slice."""
+    """Calling it calls `dataset.slice(…)` of the dataset passed first.
+
+    ValueError if `sl` is not a slice.
+    """
 
     def __new__(cls, parent: Any, sl: slice) -> Any:
         if not isinstance(sl, slice):
@@ -56,7 +61,11 @@ def by_method(name: str, method: str) -> type[ByMethod]:
 
 
 def multiprocess_prefetch(
-    ds: Any, num_workers: int = 0, buffer_size: int = 1, worker_init_fn: Any = None, sequential_slice: bool = False
+    ds: Any,
+    num_workers: int = 0,
+    buffer_size: int = 1,
+    worker_init_fn: Any = None,
+    sequential_slice: bool = False,
 ) -> Any:
     """Call `dataset.mp_prefetch(…)`.
 
@@ -71,7 +80,9 @@ def multiprocess_prefetch(
     >>> list(multiprocess_prefetch(MapDataset.range(3).to_iter_dataset(), num_workers=1, buffer_size=2))
     [0, 1, 2]
     """
-    return ds.mp_prefetch(MultiprocessingOptions(num_workers, buffer_size), worker_init_fn, sequential_slice)
+    return ds.mp_prefetch(
+        MultiprocessingOptions(num_workers, buffer_size), worker_init_fn, sequential_slice
+    )
 
 
 @dataclass(frozen=True)
@@ -104,8 +115,12 @@ def process_prefetch(parent: Any, buffer_size: int, worker_init_fn: Any = None) 
     [0, 1, 2]
     """
     if buffer_size <= 0:
-        raise ValueError(f"`buffer_size` must be greater than 0, but it is {buffer_size}. Pass 1 or more.")
-    return multiprocess_prefetch(parent, 1, buffer_size, None if worker_init_fn is None else _Begins(worker_init_fn))
+        raise ValueError(
+            f"`buffer_size` must be greater than 0, but it is {buffer_size}. Pass 1 or more."
+        )
+    return multiprocess_prefetch(
+        parent, 1, buffer_size, None if worker_init_fn is None else _Begins(worker_init_fn)
+    )
 
 
 def mixed_map_dataset(

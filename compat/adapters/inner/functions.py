@@ -26,5 +26,8 @@ def determine_worker_count(input_worker_count: int | None) -> int:
 
 
 def get_execution_summary(iterator: Any) -> Any:
-    """Return the statistics of a dataset iterator, like `iterator.stats()`; `str()` of them is a table."""
+    """Return the statistics of a dataset iterator, like `iterator.stats()`.
+
+    `str()` of them is a table.
+    """
     return getattr(iterator, "run", iterator).stats()

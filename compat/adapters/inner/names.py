@@ -122,7 +122,9 @@ _MORE = {
     },
     "python.data_loader": {"_determine_worker_count": f"{_INNER}.functions.determine_worker_count"},
     "python.data_sources": {"SupportsIndex": "typing.SupportsIndex"},
-    "python.dataset.dataset": {"get_execution_summary": f"{_INNER}.functions.get_execution_summary"},
+    "python.dataset.dataset": {
+        "get_execution_summary": f"{_INNER}.functions.get_execution_summary"
+    },
     "python.dataset.stats": {"pretty_format_summary": "builtins.str"},
     "python.dataset.sources.tfrecord_dataset": {
         "_TFRecordReader": f"{_CHAINS}.files.TFRecordReader",
@@ -139,7 +141,10 @@ These are private names, and names that Grain had in earlier versions.
 
 
 def modules() -> Iterator[str]:
-    """Yield the names of the modules, without `grain._src.`; a package comes before each of its modules."""
+    """Yield the names of the modules, without `grain._src.`.
+
+    A package comes before each of its modules.
+    """
     for name in _WHOLE:
         parts = name.split(".")
         yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))
@@ -171,4 +176,7 @@ def name_in(module: str, name: str) -> Any:
     if name in (more := _MORE.get(module, {})):
         place, _, last = more[name].rpartition(".")
         return getattr(import_module(place), last)
-    raise AttributeError(f"headrace has no {name} for grain._src.{module}. Use a public name of grain.python instead.")
+    raise AttributeError(
+        f"headrace has no {name} for grain._src.{module}. Use a public name of grain.python "
+        "instead."
+    )

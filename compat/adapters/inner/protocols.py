@@ -28,12 +28,17 @@ class SupportsSlicedStateManagement(Protocol):
         """Return the state of each stream."""
 
     def set_shard_states(self, shard_states: Sequence[Any]) -> None:
-        """Restore the state of each stream; `shard_states` has one for each, in the order of `get_shard_states`."""
+        """Restore the state of each stream.
+
+        `shard_states` has one for each, in the order of `get_shard_states`.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MultiprocessingContext:
-    """Index of a worker process, and number of workers. In headrace, no stream depends on these numbers.
+    """Index of a worker process, and number of workers.
+
+    In headrace, no stream depends on these numbers.
 
     Attributes:
         process_index: number of the worker, from 0.

@@ -26,7 +26,10 @@ def record_next_duration_if_output(next_fn: F) -> F:
 
 
 def trace_input_pipeline(stage_category: str = "", **trace_kwargs: Any) -> Any:
-    """Return a decorator that returns the function unchanged; with `trace_kwargs`, an empty context manager."""
+    """Return a decorator that returns the function unchanged.
+
+    With `trace_kwargs`, an empty context manager.
+    """
     return contextlib.nullcontext() if trace_kwargs else _Unchanged()
 
 
@@ -70,7 +73,9 @@ class Stats:
     """
 
     @contextlib.contextmanager
-    def record_self_time(self, offset_ns: float = 0, num_produced_elements: int = 1) -> Iterator[None]:
+    def record_self_time(
+        self, offset_ns: float = 0, num_produced_elements: int = 1
+    ) -> Iterator[None]:
         """Return a context manager that does nothing."""
         yield
 

@@ -97,7 +97,9 @@ def spec_like(structure: Any) -> Any:
     >>> spec_like({"x": np.zeros((2, 3)), "y": [1, 2], "z": "text"})
     {'x': 'float64[2, 3]', 'y': 'list<int>[2]', 'z': 'str[]'}
     """
-    leaves, spec = flatten_all(structure, is_leaf=lambda tree: _is_uniform(tree) or isinstance(tree, ShapeDtypeStruct))
+    leaves, spec = flatten_all(
+        structure, is_leaf=lambda tree: _is_uniform(tree) or isinstance(tree, ShapeDtypeStruct)
+    )
     return spec.unflatten([f"{_type_of(leaf)}{_shape_of(leaf)}" for leaf in leaves])
 
 
@@ -123,10 +125,12 @@ def _up_to(structure: optree.PyTreeSpec, other: Any) -> list[Any]:
     leaves, found = our_flatten(other)
     if found != structure:
         ours, theirs = structure.paths(), found.paths()
-        alone = next((path for path in [*ours, *theirs] if (path in ours) != (path in theirs)), None)
+        alone = next(
+            (path for path in [*ours, *theirs] if (path in ours) != (path in theirs)), None
+        )
         where = "" if alone is None else f", and only one has the leaf {shorten(alone)}"
         raise ValueError(
-            f"The two structures differ: {shorten(structure, 120)} and {shorten(found, 120)}{where}. Pass trees with equal "
-            "keys, lengths and types of nodes."
+            f"The two structures differ: {shorten(structure, 120)} and "
+            f"{shorten(found, 120)}{where}. Pass trees with equal keys, lengths and types of nodes."
         )
     return leaves

@@ -34,14 +34,16 @@ from .records import IndexSampler, shard_of
 class DataLoader(LoaderMethods):
     """Load the records of a source in a sampler's order and run operations on them.
 
-    Warns if a random map has no generator, because the sampler has no seed, or if no batch can be filled.
+    Warns if a random map has no generator, because the sampler has no seed, or if no batch can be
+    filled.
 
     Args:
         data_source: the source of the records.
         sampler: decides which record is read at each position.
         operations: transforms, or functions that make an iterator of `Record`s from another one.
             With such functions, records are read in order by one worker.
-        worker_count: number of worker processes; 0 (default) for none. The stream is the same for any number.
+        worker_count: number of worker processes; 0 (default) for none. The stream is the same for
+            any number.
         worker_buffer_size: number of finished batches that each worker keeps ready.
         shard_options: the shard of this process; None (default): the sampler's.
         read_options: how records are read ahead.
@@ -71,7 +73,9 @@ class DataLoader(LoaderMethods):
         enable_profiling: bool = False,
     ) -> None:
         vars(self).update(_data_source=data_source, _sampler=sampler, _operations=tuple(operations))
-        vars(self).update(_shard_options=shard_of(sampler, shard_options), _read_options=read_options)
+        vars(self).update(
+            _shard_options=shard_of(sampler, shard_options), _read_options=read_options
+        )
         changed = [newer(operation) for operation in operations]
         parts = {
             "data_source": data_source,
@@ -84,7 +88,10 @@ class DataLoader(LoaderMethods):
             changed = []
         seeded = getattr(parts["sampler"], "seed", None) is not None
         if not seeded and any(grain_method(operation) == "random_map" for operation in changed):
-            warn("a random map gets None in place of a generator: the sampler has no seed; pass seed= to it.")
+            warn(
+                "a random map gets None in place of a generator: the sampler has no seed; pass "
+                "seed= to it."
+            )
         super().__init__(
             **parts,
             operations=with_one_generator(changed, seeded),
@@ -93,10 +100,13 @@ class DataLoader(LoaderMethods):
             read_options=reading,
             enable_profiling=enable_profiling,
         )
-        if not self._description.pipeline.joins and (records := dropped_records(self._description.pipeline)):
+        if not self._description.pipeline.joins and (
+            records := dropped_records(self._description.pipeline)
+        ):
             warn(
-                f"the stream is empty: {records} records are too few for a batch, and drop_remainder=True drops them. "
-                "Pass a smaller batch_size=, or drop_remainder=False."
+                f"the stream is empty: {records} records are too few for a batch, and "
+                "drop_remainder=True drops them. Pass a smaller batch_size=, or "
+                "drop_remainder=False."
             )
 
     def __iter__(self) -> DataLoaderIterator:
@@ -136,12 +146,15 @@ class DataLoaderIterator(NotedIterator):
 
         Args:
             state: the bytes that `get_state()` returned.
-            strict: False also accepts a state of a pipeline with another source, sampler or other operations.
+            strict: False also accepts a state of a pipeline with another source, sampler or other
+                operations.
 
         Raises:
             CheckpointError: if `state` is not a state, or is one of another pipeline.
         """
-        if isinstance(state, bytes) and (b'"last_seen_indices"' in state or b'"next_index_in_buffer"' in state):
+        if isinstance(state, bytes) and (
+            b'"last_seen_indices"' in state or b'"next_index_in_buffer"' in state
+        ):
             state = state_after(state, self._pipeline).to_json()
         super().set_state(state, strict)
 
@@ -158,15 +171,29 @@ def _on_records(operations: Sequence[Any], sampler: Any) -> bool:
     """
     if not all(isinstance(operation, Operation) for operation in operations):
         return True
-    random = [place for place, operation in enumerate(operations) if grain_method(operation) == "random_map"]
-    after_batch = any(hasattr(operation, "batch_fn") for place in random[-1:] for operation in operations[:place])
+    random = [
+        place
+        for place, operation in enumerate(operations)
+        if grain_method(operation) == "random_map"
+    ]
+    after_batch = any(
+        hasattr(operation, "batch_fn") for place in random[-1:] for operation in operations[:place]
+    )
     return after_batch or bool(random and not isinstance(sampler, OurIndexSampler))
 
 
 def _run_through(
-    operations: Sequence[Any], reading: ReadOptions, data_source: Any, sampler: Any, shard_options: Any
+    operations: Sequence[Any],
+    reading: ReadOptions,
+    data_source: Any,
+    sampler: Any,
+    shard_options: Any,
 ) -> dict[str, Any]:
-    order, source, shard = as_vector_sampler(sampler), as_source(data_source), shard_options or NoSharding()
+    order, source, shard = (
+        as_vector_sampler(sampler),
+        as_source(data_source),
+        shard_options or NoSharding(),
+    )
     length = len(order) // shard.shard_count  # of every shard, as in Grain
     stream = RecordStream(source, sampler, length, shard, operations, reading)
     parents = [fingerprint_of(source), order.fingerprint, *map(fingerprint, operations)]
@@ -210,7 +237,9 @@ def load(
     [[1, 2], [3]]
     """
     sampler = IndexSampler(len(source), shard_options, shuffle, num_epochs, seed)
-    batch: list[Callable[..., Any] | Operation] = [] if batch_size is None else [Batch(batch_size, drop_remainder)]
+    batch: list[Callable[..., Any] | Operation] = (
+        [] if batch_size is None else [Batch(batch_size, drop_remainder)]
+    )
     return DataLoader(
         data_source=source,
         sampler=sampler,

@@ -135,7 +135,9 @@ class OneGenerator(Operation):
 
     reads_position = True
 
-    def __init__(self, transform: FunctionOperation, generators: OfLoader, first: bool, draws: bool) -> None:
+    def __init__(
+        self, transform: FunctionOperation, generators: OfLoader, first: bool, draws: bool
+    ) -> None:
         self.transform = transform
         self.first, self.draws = first, draws
         self._generators = generators
@@ -144,11 +146,19 @@ class OneGenerator(Operation):
         return repr(self.transform)
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return the attributes that identify this operation, by name; the random generators are not among them."""
+        """Return the attributes that identify this operation, by name.
+
+        The random generators are not among them.
+        """
         return {"transform": self.transform, "first": self.first, "draws": self.draws}
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
-        function, generators, first, draws = self.transform.function, self._generators, self.first, self.draws
+        function, generators, first, draws = (
+            self.transform.function,
+            self._generators,
+            self.first,
+            self.draws,
+        )
 
         def one_generator_step(element: Any) -> None:
             try:
@@ -173,7 +183,10 @@ def with_one_generator(operations: Sequence[Any], seeded: bool) -> list[Any]:
     generators, methods = OfLoader(), list(map(grain_method, operations))
     return [
         OneGenerator(
-            operation, generators, "random_map" not in methods[:place], seeded and "flat_map" not in methods[:place]
+            operation,
+            generators,
+            "random_map" not in methods[:place],
+            seeded and "flat_map" not in methods[:place],
         )
         if method == "random_map"
         else operation
@@ -195,8 +208,8 @@ def on_records(
 
     Args:
         operation: a transform; a function on such iterators is returned unchanged.
-        metadata: function that makes the metadata of a result from the metadata of its input record.
-            It is not used for batches and flat maps.
+        metadata: function that makes the metadata of a result from the metadata of its input
+            record. It is not used for batches and flat maps.
     """
     if not isinstance(operation, Operation):
         return operation  # type: ignore[no-any-return]
@@ -208,10 +221,14 @@ def on_records(
         return lambda records: _flat_mapped(function, operation.max_fan_out or 0, records)
     if method == "filter":
         return lambda records: (
-            Record(metadata(record.metadata), record.data) for record in records if function(record.data)
+            Record(metadata(record.metadata), record.data)
+            for record in records
+            if function(record.data)
         )
     make = _MADE[method]
-    return lambda records: (Record(metadata(record.metadata), make(function, record)) for record in records)
+    return lambda records: (
+        Record(metadata(record.metadata), make(function, record)) for record in records
+    )
 
 
 def _batches(batch: Any, records: Records) -> Records:

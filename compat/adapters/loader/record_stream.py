@@ -23,9 +23,10 @@ from .records import Record
 class RecordStream:
     """A stream of elements, which functions on iterators (and transforms) make of a shard's records.
 
-    Its state has two numbers: the index of the record at which the functions start after a restore, and how many of
-    the elements made from this record on were already delivered. These elements are made once more and dropped. A state
-    that was made of a state of Grain also has the number of elements that each flat map had given.
+    Its state has two numbers: the index of the record at which the functions start after a restore,
+    and how many of the elements made from this record on were already delivered. These elements are
+    made once more and dropped. A state that was made of a state of Grain also has the number of
+    elements that each flat map had given.
 
     Args:
         source: a source of records.
@@ -79,13 +80,17 @@ class RecordStream:
             next(records)
         for record in records:
             if self._indices_stay:
-                start = (record.metadata.index - self.shard.shard_index) // self.shard.shard_count + 1
+                start = (
+                    record.metadata.index - self.shard.shard_index
+                ) // self.shard.shard_count + 1
             else:
                 delivered += 1
             yield record.data, self.state_at(start, before) | {"delivered": delivered}
 
     def _records(self, start: int) -> Records:
-        found = (self.sampler[self.shard.global_position(local)] for local in range(start, self._length))
+        found = (
+            self.sampler[self.shard.global_position(local)] for local in range(start, self._length)
+        )
         ahead = min(self._reading.num_threads, self._reading.prefetch_buffer_size)
         if not ahead:
             yield from (Record(metadata, self._source[metadata.record_key]) for metadata in found)

@@ -116,13 +116,15 @@ class IndexSampler(_Sampler):
         algorithm: str = "grain",
         balance: Any = None,
     ) -> None:
-        super().__init__(num_records, shard_options or NoSharding(), shuffle, num_epochs, seed, "grain", balance)
+        super().__init__(
+            num_records, shard_options or NoSharding(), shuffle, num_epochs, seed, "grain", balance
+        )
 
     def __repr__(self) -> str:
         """Return the text that Grain prints."""
         return (
-            f"IndexSampler(num_records={self.num_records}, shard_options={self.shard_options!r}, shuffle={self.shuffle}, "
-            f"num_epochs={self.num_epochs}, seed={self.seed})"
+            f"IndexSampler(num_records={self.num_records}, shard_options={self.shard_options!r}, "
+            f"shuffle={self.shuffle}, num_epochs={self.num_epochs}, seed={self.seed})"
         )
 
 
@@ -146,17 +148,25 @@ class SequentialSampler(_Sampler, OurSequentialSampler):
 def shard_of(sampler: Any, shard_options: Any) -> ShardOptions | None:
     """Return the shard that a loader reads, from its argument or else from its sampler.
 
-    The result is None if neither gives a shard. If the sampler has Grain's order, the shard keeps its
-    own `drop_remainder`. Otherwise it is True, so that all shards get the same number of records, as in
-    Grain.
+    The result is None if neither gives a shard. If the sampler has Grain's order, the shard keeps
+    its own `drop_remainder`. Otherwise it is True, so that all shards get the same number of
+    records, as in Grain.
 
     Args:
         sampler: the sampler.
         shard_options: the loader's argument; None: the sampler's.
     """
     if shard_options is None:
-        shard_options = getattr(sampler, "shard_options", None) or getattr(sampler, "_shard_options", None)
+        shard_options = getattr(sampler, "shard_options", None) or getattr(
+            sampler, "_shard_options", None
+        )
     if shard_options is None:
         return None
-    shard = ShardOptions(shard_options.shard_index, shard_options.shard_count, bool(shard_options.drop_remainder))
-    return shard if getattr(sampler, "algorithm", "") == "grain" else dataclasses.replace(shard, drop_remainder=True)
+    shard = ShardOptions(
+        shard_options.shard_index, shard_options.shard_count, bool(shard_options.drop_remainder)
+    )
+    return (
+        shard
+        if getattr(sampler, "algorithm", "") == "grain"
+        else dataclasses.replace(shard, drop_remainder=True)
+    )

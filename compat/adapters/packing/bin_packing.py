@@ -26,10 +26,15 @@ from ..chains.iterators import Resumed
 class Packing(IterDataset[Any]):
     """Base of streams that pack several elements of their parent into one."""
 
-    def fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Packing | None:
-        """Return this packing with a parent whose elements workers make; None if workers would not help.
+    def fed_by(
+        self, options: Any, worker_init_fn: Callable[[int, int], None] | None
+    ) -> Packing | None:
+        """Return this packing with a parent whose elements workers make.
 
-        They do not help if no operations run on the records, or if the records must be read in order.
+        Return None if workers would not help.
+
+        They do not help if no operations run on the records, or if the records must be read in
+        order.
 
         Args:
             options: `MultiprocessingOptions`.
@@ -57,7 +62,10 @@ Later: TypeAlias = Callable[[], dict[str, Any]]
 """A function that returns a state."""
 
 
-_PACKERS = {"first": "PackedBatch", "best": "packer"}  # as Grain names them in an error that programs look for
+_PACKERS = {
+    "first": "PackedBatch",
+    "best": "packer",
+}  # as Grain names them in an error that programs look for
 
 
 def length_of(value: Any) -> int:
@@ -73,9 +81,9 @@ class BinPack(Packing):
 
     Args:
         parent: a stream of documents: dicts of arrays.
-        length_struct: length of a row, for each feature. Other features, except meta features, are omitted. A
-            feature may be a tree with a length for each leaf; then it must be a meta feature, and
-            its alignment and padding are trees, too.
+        length_struct: length of a row, for each feature. Other features, except meta features, are
+            omitted. A feature may be a tree with a length for each leaf; then it must be a meta
+            feature, and its alignment and padding are trees, too.
         num_packing_bins: number of bins that are filled at a time.
         seed: for the order of the rows.
         shuffle_bins: True (default) shuffles the rows; False keeps the order of the bins.
@@ -111,7 +119,9 @@ class BinPack(Packing):
     ) -> None:
         super().__init__(parent)
         self.length_struct = dict(length_struct)
-        self.num_packing_bins = whole_number("num_packing_bins", num_packing_bins, 1, None, "a number of bins")
+        self.num_packing_bins = whole_number(
+            "num_packing_bins", num_packing_bins, 1, None, "a number of bins"
+        )
         self.bins_seed, self.shuffle_bins = seed, shuffle_bins
         self.group_by = shuffle_bins_group_by_feature
         self.meta_features = tuple(meta_features)
@@ -120,19 +130,21 @@ class BinPack(Packing):
         self.most = max_sequences_per_bin
         if self.most is not None and self.most < 1:
             raise ValueError(
-                f"If specified, `max_sequences_per_bin` must be a positive integer, but got {self.most}. Pass "
-                "None for no limit."
+                "If specified, `max_sequences_per_bin` must be a positive integer, but got "
+                f"{self.most}. Pass None for no limit."
             )
         names = [*self.length_struct, *self.meta_features]
         if self.group_by is not None and self.group_by not in names:
             raise ValueError(
-                f"shuffle_bins_group_by_feature={short_repr(self.group_by)} is not a feature of a row. Name one of "
-                f"{first_few(names, 8)}."
+                f"shuffle_bins_group_by_feature={short_repr(self.group_by)} is not a feature of a "
+                f"row. Name one of {first_few(names, 8)}."
             )
 
     def __iter__(self) -> Any:
         parent = iter(self._parent)
-        return Resumed(partial(self._resumed, parent), partial(_state, parent.state_later(), 0, 0), parent)
+        return Resumed(
+            partial(self._resumed, parent), partial(_state, parent.state_later(), 0, 0), parent
+        )
 
     def _resumed(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
         """Yield rows, each with a function that returns the state after it.
@@ -152,12 +164,17 @@ class BinPack(Packing):
         parent.set_state(state["parent"])
         return self._rows(parent, lambda: state["parent"], state["next_row"], state["counter"])
 
-    def _rows(self, parent: Any, start: Later, emitted: int, counter: int) -> Iterator[tuple[Any, Later]]:
+    def _rows(
+        self, parent: Any, start: Later, emitted: int, counter: int
+    ) -> Iterator[tuple[Any, Later]]:
         first: tuple[Later, Element] | None = None
         while True:
             bins: Bins | None = None
             while True:  # fill them
-                taken: tuple[Later, Element | None] = first or (parent.state_later(), next(parent, None))
+                taken: tuple[Later, Element | None] = first or (
+                    parent.state_later(),
+                    next(parent, None),
+                )
                 before, element = taken
                 first = None
                 if element is None:
@@ -212,12 +229,18 @@ class Bins:
         self._capacities = np.array(lengths, dtype=np.int64)
         self._free = np.zeros((len(lengths), pack.num_packing_bins), dtype=np.int64)
         self._documents = np.zeros(pack.num_packing_bins, dtype=np.int32)
-        self._values = [self._empty(path, length, _at(like, path)) for path, length in zip(self._paths, lengths)]
+        self._values = [
+            self._empty(path, length, _at(like, path)) for path, length in zip(self._paths, lengths)
+        ]
         self._ids = [np.zeros((pack.num_packing_bins, length), np.int32) for length in lengths]
-        self._positions = [np.zeros((pack.num_packing_bins, length), np.int32) for length in lengths]
+        self._positions = [
+            np.zeros((pack.num_packing_bins, length), np.int32) for length in lengths
+        ]
         self._alignments = [_option_at(pack.alignments, path) or 1 for path in self._paths]
         others = [name for name in pack.meta_features if name not in pack.length_struct]
-        self._lists: dict[str, list[list[Any]]] = {name: [[] for _ in self._documents] for name in others}
+        self._lists: dict[str, list[list[Any]]] = {
+            name: [[] for _ in self._documents] for name in others
+        }
 
     def _empty(self, path: Path, length: int, value: Any) -> NDArray[Any]:
         array = np.asarray(value)
@@ -235,9 +258,10 @@ class Bins:
         if (lengths > self._capacities).any():
             found, packer = self._structure.unflatten(lengths.tolist()), _PACKERS[self._pack.fit]
             raise PackError(
-                f"Inputs to {packer} must be truncated to max length: a document has {shorten(found, 120)} tokens, but a row "
-                f"holds at most {shorten(self._pack.length_struct, 120)}. Cut the document with map(…) before the packing, or "
-                "raise length_struct."
+                f"Inputs to {packer} must be truncated to max length: a document has "
+                f"{shorten(found, 120)} tokens, but a row holds at most "
+                f"{shorten(self._pack.length_struct, 120)}. Cut the document with map(…) before "
+                "the packing, or raise length_struct."
             )
         fits = self._bins_that_fit(lengths[:, None], self._capacities[:, None])
         if not fits.any():
@@ -271,7 +295,9 @@ class Bins:
             self._values[leaf][place] = part
             self._ids[leaf][place] = self._documents[row]
             self._positions[leaf][place] = np.arange(length, dtype=np.int32)
-            self._free[leaf, row] = -(-(start + length) // self._alignments[leaf]) * self._alignments[leaf]
+            self._free[leaf, row] = (
+                -(-(start + length) // self._alignments[leaf]) * self._alignments[leaf]
+            )
         for name, lists in self._lists.items():
             if name in element:
                 lists[row].append(element[name])
@@ -294,8 +320,8 @@ class Bins:
             if inner:
                 raise ValueError(
                     f"Failed to extract segment ids for '{name}', which has type {type(row[name])} "
-                    "rather than np.ndarray. Perhaps it should be marked as a meta feature? Name it "
-                    "in meta_features, or map it to an array."
+                    "rather than np.ndarray. Perhaps it should be marked as a meta feature? Name "
+                    "it in meta_features, or map it to an array."
                 )
             row |= {f"{name}_segment_ids": ids[number], f"{name}_positions": positions[number]}
         row |= {name: lists[number] for name, lists in self._lists.items()}
@@ -314,7 +340,9 @@ class Bins:
             return shuffled
         grouped = {**self._structure.unflatten(self._values), **self._lists}[self._pack.group_by]
         means = [_mean_of_distinct(row) for row in grouped[: self.count]]
-        return sorted(range(self.count), key=lambda number: (means[number], shuffled[number], number))
+        return sorted(
+            range(self.count), key=lambda number: (means[number], shuffled[number], number)
+        )
 
 
 def _at(tree: Any, path: Path) -> Any:

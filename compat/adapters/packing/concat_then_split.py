@@ -30,7 +30,8 @@ class BOSHandling(enum.Enum):
 class ConcatThenSplitIterDataset(Packing):
     """A stream of rows that documents fill end to end.
 
-    With one feature, which is cut, at most one row has padding. With several, a row ends when one of them is full.
+    With one feature, which is cut, at most one row has padding. With several, a row ends when one
+    of them is full.
 
     Args:
         parent: a stream of dicts of arrays, with the features of `length_struct`.
@@ -42,8 +43,8 @@ class ConcatThenSplitIterDataset(Packing):
         bos_token_id: the token that replaces it.
 
     Raises:
-        ValueError: if `bos_handling`, `bos_features` and `bos_token_id` contradict each other, a length
-            is not positive, or a feature is in both `meta_features` and `bos_features`.
+        ValueError: if `bos_handling`, `bos_features` and `bos_token_id` contradict each other, a
+            length is not positive, or a feature is in both `meta_features` and `bos_features`.
         PackError: while iterating, if a document has other features than `length_struct`, or its
             meta features do not fit into a row.
     """
@@ -63,17 +64,20 @@ class ConcatThenSplitIterDataset(Packing):
         replaces = bos_handling is BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS
         if replaces != (bos_token_id is not None) or (bos_features and not replaces):
             raise ValueError(
-                f"bos_handling={bos_handling}, bos_token_id={bos_token_id} and bos_features={short_repr(sorted(bos_features))} "
-                "do not fit together. To replace tokens, pass BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS, bos_token_id= and "
+                f"bos_handling={bos_handling}, bos_token_id={bos_token_id} and "
+                f"bos_features={short_repr(sorted(bos_features))} do not fit together. To replace "
+                "tokens, pass BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS, bos_token_id= and "
                 "bos_features=. To leave them, pass none of the three."
             )
         if set(meta_features) & set(bos_features):
             raise ValueError(
-                f"{sorted(set(meta_features) & set(bos_features))} are in both meta_features and bos_features. "
-                "Name each in one of them."
+                f"{sorted(set(meta_features) & set(bos_features))} are in both meta_features and "
+                "bos_features. Name each in one of them."
             )
         for name, length in length_struct.items():
-            whole_number(f"length_struct[{short_repr(name)}]", length, 1, None, "the length of a row")
+            whole_number(
+                f"length_struct[{short_repr(name)}]", length, 1, None, "the length of a row"
+            )
         self.length_struct, self.meta_features = dict(length_struct), tuple(meta_features)
         self.splits_full = split_full_length_features
         self.bos = dict.fromkeys(bos_features, bos_token_id)
@@ -81,14 +85,16 @@ class ConcatThenSplitIterDataset(Packing):
     def __iter__(self) -> Any:
         parent = iter(self._parent)
         return Resumed(
-            partial(self._resumed, parent), partial(_state, parent.state_later(), self._saved_starts(None), 0), parent
+            partial(self._resumed, parent),
+            partial(_state, parent.state_later(), self._saved_starts(None), 0),
+            parent,
         )
 
     def _resumed(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
         """Yield rows, each with a function that returns the state after it.
 
-        A state has the parent's state before the next document, the number of its tokens that were used,
-        and the number of rows delivered since.
+        A state has the parent's state before the next document, the number of its tokens that were
+        used, and the number of rows delivered since.
 
         Args:
             parent: an iterator over the documents.
@@ -128,7 +134,9 @@ class ConcatThenSplitIterDataset(Packing):
         """
         return dict.fromkeys(self.length_struct, -1) if starts is None else dict(starts)
 
-    def _filled(self, parent: Any, rest: _Piece | None) -> tuple[list[dict[str, Any]], _Piece | None, bool]:
+    def _filled(
+        self, parent: Any, rest: _Piece | None
+    ) -> tuple[list[dict[str, Any]], _Piece | None, bool]:
         """Fill the next row from the rest of a document and from new documents.
 
         Args:
@@ -136,12 +144,13 @@ class ConcatThenSplitIterDataset(Packing):
             rest: the rest of a document, or None.
 
         Returns:
-            a list of the row, followed by rows of documents that fill a row alone, which may be empty at
-            the end; the rest of the last document, or None; and True if the parent has ended.
+            a list of the row, followed by rows of documents that fill a row alone, which may be
+            empty at the end; the rest of the last document, or None; and True if the parent has
+            ended.
 
         Raises:
-            PackError: if a document has other features than `length_struct`, or its meta features do not
-                fit into a row.
+            PackError: if a document has other features than `length_struct`, or its meta features
+                do not fit into a row.
         """
         pieces: list[_Piece] = []
         whole_rows: list[dict[str, Any]] = []
@@ -155,30 +164,38 @@ class ConcatThenSplitIterDataset(Packing):
             if features is None:
                 break
             piece = self._whole(features, before)
-            is_full = max(piece.length(name) - length for name, length in self.length_struct.items()) == 0
+            is_full = (
+                max(piece.length(name) - length for name, length in self.length_struct.items()) == 0
+            )
             if is_full and not self.splits_full:
                 whole_rows.append(self._row([piece]))
             else:
                 rest = self._put(piece, pieces, room)
         if not pieces and rest is not None and not whole_rows:
             found = {
-                name: rest.length(name) for name in self.meta_features if rest.length(name) > self.length_struct[name]
+                name: rest.length(name)
+                for name in self.meta_features
+                if rest.length(name) > self.length_struct[name]
             }
             raise PackError(
-                f"the meta features of a document have {shorten(found, 120)} tokens, more than a row of "
-                f"{shorten(self.length_struct, 120)}, and meta features are not cut. Raise their lengths in length_struct, or "
-                "shorten them with map(…) before the packing."
+                f"the meta features of a document have {shorten(found, 120)} tokens, more than a "
+                f"row of {shorten(self.length_struct, 120)}, and meta features are not cut. Raise "
+                "their lengths in length_struct, or shorten them with map(…) before the packing."
             )
         return ([self._row(pieces)] if pieces else []) + whole_rows, rest, ended
 
     def _whole(self, features: Element, before: Later) -> _Piece:
         names = self.length_struct
         if not isinstance(features, Mapping) or set(features) != set(names):
-            found = sorted(features, key=str) if isinstance(features, Mapping) else type(features).__name__
+            found = (
+                sorted(features, key=str)
+                if isinstance(features, Mapping)
+                else type(features).__name__
+            )
             raise PackError(
-                f"Parent element has structure {shorten(found, 120)}, but length_struct has the names "
-                f"{shorten(sorted(names), 120)}. Make each element a dict with exactly these features, with map(…) before "
-                "the packing, or change length_struct."
+                f"Parent element has structure {shorten(found, 120)}, but length_struct has the "
+                f"names {shorten(sorted(names), 120)}. Make each element a dict with exactly these "
+                "features, with map(…) before the packing, or change length_struct."
             )
         stops = {name: length_of(features[name]) for name in names}
         numbers = frozenset(name for name in names if np.ndim(features[name]) == 0)
@@ -213,13 +230,20 @@ class ConcatThenSplitIterDataset(Packing):
         row: dict[str, Any] = {}
         for name, length in self.length_struct.items():
             first = np.asarray(pieces[0].features[name])
-            values, ids, positions = np.zeros((length, *first.shape[1:]), first.dtype), *np.zeros((2, length), np.int32)
+            values, ids, positions = (
+                np.zeros((length, *first.shape[1:]), first.dtype),
+                *np.zeros((2, length), np.int32),
+            )
             end = 0
             for number, piece in enumerate(pieces, 1):
                 start, end = end, end + piece.length(name)
-                values[start:end] = np.atleast_1d(piece.features[name])[piece.starts[name] : piece.stops[name]]
+                values[start:end] = np.atleast_1d(piece.features[name])[
+                    piece.starts[name] : piece.stops[name]
+                ]
                 ids[start:end], positions[start:end] = number, np.arange(end - start)
-                if name in self.bos and start < length:  # as in Grain, that of an empty piece stays in the padding
+                if (
+                    name in self.bos and start < length
+                ):  # as in Grain, that of an empty piece stays in the padding
                     values[start] = self.bos[name]
             row[name] = values
             if name not in self.meta_features:

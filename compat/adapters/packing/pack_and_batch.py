@@ -43,7 +43,9 @@ class PackAndBatchOperation(Generic[T]):
         whole_number("batch_size", self.batch_size, 1, None, "a number of rows")
         if self.max_sequences_per_bin is not None:
             most = self.max_sequences_per_bin
-            whole_number("max_sequences_per_bin", most, 1, None, "a number of elements, None for no limit")
+            whole_number(
+                "max_sequences_per_bin", most, 1, None, "a number of elements, None for no limit"
+            )
 
     def __call__(self, input_iterator: Records) -> Records:
         rows: _Rows | None = None
@@ -70,7 +72,9 @@ class _Rows:
         self._lengths, self._structure = flatten(operation.length_struct)
         leaves = [np.asarray(leaf) for leaf in self._structure.flatten_up_to(first)]
         shapes = [(size, length) for length in self._lengths]
-        self._data = [np.zeros((*shape, *leaf.shape[1:]), leaf.dtype) for shape, leaf in zip(shapes, leaves)]
+        self._data = [
+            np.zeros((*shape, *leaf.shape[1:]), leaf.dtype) for shape, leaf in zip(shapes, leaves)
+        ]
         self._segmentations = [np.zeros(shape, np.int32) for shape in shapes]
         self._positions = [np.zeros(shape, np.int32) for shape in shapes]
         self._filled = np.zeros((size, len(shapes)), np.int64)
@@ -88,9 +92,10 @@ class _Rows:
         lengths = list(map(len, leaves))
         if any(length > most for length, most in zip(lengths, self._lengths)):
             raise PackError(
-                f"Inputs to PackAndBatchOperation must be truncated to max length: an element has {shorten(lengths, 120)} "
-                f"tokens, but a row holds at most {shorten(self._lengths, 120)}. Cut the element with map(…) before the "
-                "packing, or raise length_struct."
+                "Inputs to PackAndBatchOperation must be truncated to max length: an element has "
+                f"{shorten(lengths, 120)} tokens, but a row holds at most "
+                f"{shorten(self._lengths, 120)}. Cut the element with map(…) before the packing, "
+                "or raise length_struct."
             )
         room = (self._filled + lengths <= self._lengths).all(axis=1)
         if self._most is not None:

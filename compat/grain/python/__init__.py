@@ -70,7 +70,7 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         if not name.startswith("PyGrainCheckpoint"):
             raise AttributeError(
-                f"module {__name__!r} has no attribute {name!r}. Use a name that docs/grain-names.md lists for "
-                "grain.python."
+                f"module {__name__!r} has no attribute {name!r}. Use a name that "
+                "docs/grain-names.md lists for grain.python."
             )
         return getattr(_checkpoint, name.removeprefix("PyGrain"))

@@ -1,13 +1,16 @@
-"""Find the part of a loop that the user waits for, and compute the duration of a step after a change. No I/O.
+"""Find the part of a loop that the user waits for, and compute a step's duration after a change.
+
+It does no I/O.
 
 Several things work at the same time, and a step takes as long as the slowest: the user's thread,
 which receives batches and does the user's own work; the workers, which share their work; the
 concurrent reads, which share the reading; and the processors, which do all work that is not
 waiting. Workers in a Ray cluster have their own processors.
 
-If a source waits, reading a step's records takes the total time of their reads, divided by the number of
-concurrent reads. Each worker process, or the user's process, reads ahead for itself. If a read takes
-far longer beside others than alone, reads wait for one another, and more of them gain nothing.
+If a source waits, reading a step's records takes the total time of their reads, divided by the
+number of concurrent reads. Each worker process, or the user's process, reads ahead for itself. If a
+read takes far longer beside others than alone, reads wait for one another, and more of them gain
+nothing.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ from ..measured import Measured, PartKind, WorkPart
 
 # From the workload `mnist`.
 HAND_OVER = 1e-4
-"""Seconds that the user's thread needs to receive a batch from a worker, if this was not measured."""
+"""Seconds that the user's thread takes to get a batch from a worker, if this was not measured."""
 
 CLOSE = 1.03  # a step that takes this many times as long as without waiting counts as good enough
-FULL = 0.8  # share of the time of all cores that counts as full. Chosen: other programs and the system need the rest
+# share of the time of all cores that counts as full. Chosen: other programs and the system need the
+# rest
+FULL = 0.8
 MOST_WORKERS = 512
 UNLIMITED = 1 << 40  # a number of concurrent reads with which reading takes no time
 
@@ -32,11 +37,17 @@ UNLIMITED = 1 << 40  # a number of concurrent reads with which reading takes no 
 MOST_THREADS, MOST_COROUTINES = 256, 4096
 """Largest numbers of concurrent reads that are proposed: on threads, and as coroutines."""
 
-AT_ONCE = 4  # if the user's step is unknown, at most this many times as many reads as now are proposed
+AT_ONCE = (
+    4  # if the user's step is unknown, at most this many times as many reads as now are proposed
+)
 ROOM = 1.1  # this many times as many reads are proposed as the average needs, because reads differ
 SLOWED = 2.0  # a read that takes this many times as long beside others as alone waits for them
-LAGS = 0.2  # if workers wait for reads for more than this share of their time, no more reads could run
-MOST_LAG = 2.0  # largest factor between the possible and the real number of concurrent reads that is used
+LAGS = (
+    0.2  # if workers wait for reads for more than this share of their time, no more reads could run
+)
+MOST_LAG = (
+    2.0  # largest factor between the possible and the real number of concurrent reads that is used
+)
 
 
 def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) -> float:
@@ -45,24 +56,34 @@ def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) 
     Args:
         measured: the measurement with the current numbers.
         workers: number of workers.
-        reads: number of concurrent reads in each process or actor that reads ahead; None for the current number.
+        reads: number of concurrent reads in each process or actor that reads ahead; None for the
+            current number.
 
     >>> loop = Measured(100, 0.03, 0.02, 0.02, 32, 4096, (), workers=2)
     >>> round(step_seconds(loop, 4), 3)  # nothing to do: the user's own work is all that is left
     0.01
     """
-    reading, busy, fed = reading_seconds(measured, workers, reads), _busy(measured, reads), measured.feeding
+    reading, busy, fed = (
+        reading_seconds(measured, workers, reads),
+        _busy(measured, reads),
+        measured.feeding,
+    )
     if workers == 0 and fed is None:
         return max(measured.own + busy + (measured.hand_over if measured.workers else 0.0), reading)
     cores = _seconds_of_cores(measured) if measured.worker_kind != "ray" else 0.0
-    longest = busy / workers if workers else busy + (fed.transforming if fed else 0.0)  # or the feeder's thread
+    longest = (
+        busy / workers if workers else busy + (fed.transforming if fed else 0.0)
+    )  # or the feeder's thread
     floor = measured.own + (measured.hand_over if measured.workers else HAND_OVER)
     floor += fed.transforming + fed.agreeing + fed.transfer if fed else 0.0
     return max(floor, longest, reading, cores) + measured.starting
 
 
 def _seconds_of_cores(measured: Measured) -> float:
-    """Compute the seconds that this machine's cores, without those that other programs use, need for a step."""
+    """Compute the seconds that this machine's cores need for a step.
+
+    Cores that other programs use are left out.
+    """
     needed = measured.processor + measured.own_processor
     used = needed / measured.elapsed if measured.elapsed else 0.0
     return needed / max(measured.cores - measured.others, used, 1e-9)
@@ -83,11 +104,14 @@ def worker_seconds(alone: Measured) -> float:
 
 
 def _busy(measured: Measured, reads: int | None) -> float:
-    """Compute the seconds of work that one worker needs for a step. Waiting for records that are read ahead does not count.
+    """Compute the seconds of work that one worker needs for a step.
+
+    Waiting for records that are read ahead does not count.
 
     Args:
         measured: the measurement.
-        reads: number of concurrent reads, if the user would change to reading ahead; None: as measured.
+        reads: number of concurrent reads, if the user would change to reading ahead; None: as
+            measured.
     """
     if not measured.reads_ahead and not reads:
         return measured.work
@@ -95,15 +119,21 @@ def _busy(measured: Measured, reads: int | None) -> float:
 
 
 def enough_workers(measured: Measured) -> int:
-    """Return the smallest number of workers that hides their work, or beyond which more gain nothing; at most 512."""
+    """Return the smallest number of workers that hides their work; at most 512.
+
+    If more than some number gain nothing, return that number.
+    """
     goal = CLOSE * step_seconds(measured, MOST_WORKERS)
-    return 1 + bisect_left(range(1, MOST_WORKERS), True, key=lambda count: step_seconds(measured, count) <= goal)
+    return 1 + bisect_left(
+        range(1, MOST_WORKERS), True, key=lambda count: step_seconds(measured, count) <= goal
+    )
 
 
 def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") -> Measured:
     """Return the measurement after some parts of the work became lighter.
 
-    For "reading", reads ahead and the times of the source become lighter, too. Nothing else changes.
+    For "reading", reads ahead and the times of the source become lighter, too. Nothing else
+    changes.
 
     Args:
         measured: the measurement.
@@ -112,7 +142,9 @@ def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") 
         named: name of one more part; "" for none.
     """
     parts = tuple(
-        replace(part, seconds=part.seconds * keep) if part.kind in kinds or part.name == named else part
+        replace(part, seconds=part.seconds * keep)
+        if part.kind in kinds or part.name == named
+        else part
         for part in measured.parts
     )
     if "reading" not in kinds:
@@ -123,18 +155,23 @@ def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") 
 
 
 def all_cores_work(measured: Measured) -> bool:
-    """Return True if the loop uses over 80 % of this machine's processor time. Never for a Ray cluster."""
+    """Return True if the loop uses over 80 % of this machine's processor time.
+
+    Never for a Ray cluster.
+    """
     needed = measured.processor + measured.own_processor
     return measured.worker_kind != "ray" and needed > FULL * measured.cores * measured.elapsed
 
 
 def share_waited(measured: Measured, seconds: float) -> float:
-    """Return the share of a step of `seconds` seconds in which the user waits, i.e. does not do their own work."""
+    """Return the share of a step of `seconds` seconds in which the user does no own work."""
     return max(1.0 - measured.own / seconds, 0.0) if seconds else 0.0
 
 
 def possible(measured: Measured, workers: int | None = None, reads: int | None = None) -> int:
-    """Return how many reads can run at a time in all places (processes or actors that read ahead) together.
+    """Return how many reads can run at a time together.
+
+    They run in all places, i.e. processes or actors that read ahead.
 
     Args:
         measured: the measurement.
@@ -158,7 +195,8 @@ def reading_seconds(measured: Measured, workers: int, reads: int | None = None) 
     Args:
         measured: the measurement.
         workers: number of workers.
-        reads: number of concurrent reads in each process or actor that reads ahead; None for the current number.
+        reads: number of concurrent reads in each process or actor that reads ahead; None for the
+            current number.
     """
     if not measured.reads_ahead and not reads:
         return 0.0
@@ -170,7 +208,10 @@ def reading_seconds(measured: Measured, workers: int, reads: int | None = None) 
 
 def waits_for_reads(measured: Measured) -> bool:
     """Return True if workers, or the user's thread, wait for records that are being read ahead."""
-    return measured.reads_ahead and measured.seconds_of("reading") > LAGS * max(measured.workers, 1) * measured.elapsed
+    return (
+        measured.reads_ahead
+        and measured.seconds_of("reading") > LAGS * max(measured.workers, 1) * measured.elapsed
+    )
 
 
 def lag(measured: Measured) -> float:
@@ -184,7 +225,7 @@ def lag(measured: Measured) -> float:
 
 
 def slowed(measured: Measured) -> float:
-    """Return how many times as long a read takes beside other reads as it takes alone; 1 if unknown."""
+    """Return how many times as long a read takes beside others as alone; 1 if unknown."""
     alone = measured.source.random
     if not (measured.source.singly and alone and measured.records and measured.reads_ahead):
         return 1.0
@@ -192,13 +233,19 @@ def slowed(measured: Measured) -> float:
 
 
 def is_limited(measured: Measured) -> bool:
-    """Return True if reads wait for one another, and not for the processors or the interpreter's lock."""
+    """Return True if reads wait for one another, not for processors or Python's lock."""
     at_work = measured.reading_processor / measured.places()
-    return slowed(measured) > SLOWED and at_work < measured.elapsed / 2 and under_way(measured) > SLOWED
+    return (
+        slowed(measured) > SLOWED
+        and at_work < measured.elapsed / 2
+        and under_way(measured) > SLOWED
+    )
 
 
 def enough_reads(measured: Measured, goal: float) -> int:
-    """Return how many reads must run at a time, in each process or actor that reads ahead, to read a step's records in time.
+    """Return how many reads must run at a time to read a step's records in time.
+
+    The number is for each process or actor that reads ahead.
 
     The result is at most the largest number that is proposed.
 
@@ -232,21 +279,42 @@ Kind: TypeAlias = str
   transfer.
 """
 
-LITTLE = 0.05  # a loop that waits for less than this share of its time gains nothing by faster batches
+LITTLE = (
+    0.05  # a loop that waits for less than this share of its time gains nothing by faster batches
+)
 SHORT_CALL = 50e-6
 """A call of fewer seconds mostly consists of Python's own cost for calls and small arrays."""
 SMALL_BATCH, FEW_IN_BATCH = 1e-3, 64
-"""If a batch takes fewer seconds and has fewer records, the cost of each batch may be more than that of its records."""
+"""Limit of seconds of a batch, as a share of those of the compared one.
+
+If a batch takes fewer seconds and has fewer records, the cost of each batch may be more than that
+of its records.
+"""
 RARE, MUCH = 0.45, 0.4
-"""If fewer than the first share of the tasks take more than the second share of the time, the user waits for rare records."""
+"""Shares of the tasks and of the time that tell of rare slow records.
+
+If fewer than the first share of the tasks take more than the second share of the time, the user
+waits for rare records.
+"""
 FEW_RECORDS = 64  # with fewer records in a file, opening files takes most of the time. Chosen
 GROUPED = 2.0
-"""If the sampler's order takes this many times as long as the order of keys, many records are read in vain."""
-MANY_TOGETHER = 8  # if this many records are decompressed to read one, that takes most of the time. Chosen
-WAITS = 0.5  # if the processor works for less than this share of the time of reading, the source waits for something
-BUSY = 0.9  # if workers work for more than this share of their time, they decide how long a step is. Chosen
+"""Ratio of the times of the sampler's order and of the order of keys, as a limit.
+
+Above it many records are read in vain.
+"""
+MANY_TOGETHER = (
+    8  # if this many records are decompressed to read one, that takes most of the time. Chosen
+)
+# if the processor works for less than this share of the time of reading, the source waits for
+# something
+WAITS = 0.5
+# if workers work for more than this share of their time, they decide how long a step is. Chosen
+BUSY = 0.9
 FILTERED = 0.5
-"""If a filter drops more than this share of the records, after more than this share of the work, it is the finding."""
+"""Shares of records that a filter drops, and of the work before it, as limits.
+
+If a filter drops more than the first, after more than the second, it is the finding.
+"""
 
 # Chosen: processors also share caches.
 IN_TURN = 1.7
@@ -305,7 +373,12 @@ def found(measured: Measured) -> Finding:
         return Finding("start", "start of the workers")
     if (of_feeder := _of_feeder(measured)) is not None:
         return of_feeder
-    if largest is not None and measured.worker_kind == "thread" and measured.workers > 1 and measured.gil > LOCKED:
+    if (
+        largest is not None
+        and measured.worker_kind == "thread"
+        and measured.workers > 1
+        and measured.gil > LOCKED
+    ):
         return Finding("lock", largest.name, largest)
     if largest is not None and rare is None and 0 < measured.alone * IN_TURN < largest.seconds:
         return Finding("turns", largest.name, largest)
@@ -315,14 +388,21 @@ def found(measured: Measured) -> Finding:
         return Finding("hand-over", "hand-over")
     if rare is not None:
         return Finding("slow record", rare.name, rare)
-    if dropped and dropped.share > FILTERED and dropped.before * dropped.share > FILTERED * measured.work:
+    if (
+        dropped
+        and dropped.share > FILTERED
+        and dropped.before * dropped.share > FILTERED * measured.work
+    ):
         return Finding("filter", dropped.name)
     return _of_work(measured, largest)
 
 
 def _is_small(measured: Measured) -> bool:
     """Return True if batches are so small that the cost of each batch takes most of the time."""
-    each = measured.seconds_of("between", "stacking", "packing") + measured.hand_over * measured.workers
+    each = (
+        measured.seconds_of("between", "stacking", "packing")
+        + measured.hand_over * measured.workers
+    )
     if measured.source.columns and not measured.reads_memory_slowly:
         each += measured.seconds_of("reading")  # one call for a batch
     whole = measured.work + measured.hand_over * measured.workers
@@ -331,14 +411,19 @@ def _is_small(measured: Measured) -> bool:
 
 
 def _of_feeder(measured: Measured) -> Finding | None:
-    """Return the part of a device feeder that the user waits for; None if they wait longer for batches on the host.
+    """Return the part of a device feeder that the user waits for.
 
-    The result is also None without a feeder, and if the workers are busy almost all the time, because they then decide
-    how long a step takes.
+    Return None if they wait longer for batches on the host.
+
+    The result is also None without a feeder, and if the workers are busy almost all the time,
+    because they then decide how long a step takes.
     """
     fed = measured.feeding
-    if fed is None or (measured.workers and measured.work > BUSY * measured.workers * measured.elapsed):
-        return None  # workers that never rest decide how long a step is, whatever else is waited for meanwhile
+    if fed is None or (
+        measured.workers and measured.work > BUSY * measured.workers * measured.elapsed
+    ):
+        # workers that never rest decide how long a step is, whatever else is waited for meanwhile
+        return None
     reading = measured.waited - fed.transforming - fed.agreeing - fed.transfer - fed.hand_over
     parts = {
         fed.transforming: Finding("transform", "transform="),
@@ -351,7 +436,10 @@ def _of_feeder(measured: Measured) -> Finding | None:
 
 
 def _rare_part(measured: Measured) -> WorkPart | None:
-    """Return the operation (or reading) that takes far longer for a few records, if these take much of the time; else None."""
+    """Return the operation (or reading) that takes far longer for a few records.
+
+    Return None if these do not take much of the time.
+    """
     rare = measured.rare
     if rare is None or rare.share < MUCH or rare.few > RARE:
         return None
@@ -367,13 +455,25 @@ def _of_work(measured: Measured, largest: WorkPart) -> Finding:
     if largest.kind == "packing":
         return Finding("hand-over", "hand-over", largest)
     batch = next((part for part in parts if part.kind == "stacking"), None)
-    gathered = source.in_memory and not source.columns and not measured.reads_memory_slowly  # one by one
-    if batch and gathered and measured.seconds_of("reading", "stacking", "between") > measured.work / 2:
+    gathered = (
+        source.in_memory and not source.columns and not measured.reads_memory_slowly
+    )  # one by one
+    if (
+        batch
+        and gathered
+        and measured.seconds_of("reading", "stacking", "between") > measured.work / 2
+    ):
         return Finding("stacking", batch.name, batch)
     if largest.kind == "reading" and not source.in_memory:
         return Finding(_sort_of_reading(measured), "reading", largest)
-    each = max((part for part in parts if part.kind == "record"), key=lambda part: part.seconds, default=None)
-    calls = measured.seconds_of("record", "stacking", "between", *(("reading",) if source.in_memory else ()))
+    each = max(
+        (part for part in parts if part.kind == "record"),
+        key=lambda part: part.seconds,
+        default=None,
+    )
+    calls = measured.seconds_of(
+        "record", "stacking", "between", *(("reading",) if source.in_memory else ())
+    )
     if largest.kind != "batch" and each is not None and calls < SHORT_CALL * each.calls:
         return Finding("small calls", each.name, each)
     kind = largest.kind if largest.kind in ("stacking", "reading") else "operation"
@@ -386,7 +486,9 @@ def _sort_of_reading(measured: Measured) -> Kind:
         return "reading"
     if source.files and source.records < FEW_RECORDS * source.files:
         return "small files"
-    if source.together >= MANY_TOGETHER or (source.consecutive and source.random > GROUPED * source.consecutive):
+    if source.together >= MANY_TOGETHER or (
+        source.consecutive and source.random > GROUPED * source.consecutive
+    ):
         return "groups"
     if source.at_work >= WAITS:
         return "reading"
