@@ -59,7 +59,9 @@ def options_of_workers(options: Any) -> dict[str, Any]:
     }
 
 
-def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known: Sequence[str]) -> None:
+def refuse(
+    function: str, unnamed: Sequence[Any], unknown: Iterable[str], known: Sequence[str]
+) -> None:
     """Raise an error for arguments that `DataLoader` or `load` does not accept: positional ones, and unknown names.
 
     Args:
@@ -69,12 +71,14 @@ def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known:
         known: names of all arguments.
 
     Raises:
-        TypeError: if there is a positional argument or an unknown name. The message says what to write
-            instead.
+        TypeError: if there is a positional argument or an unknown name. The message says what to
+            write instead.
     """
     if unnamed:
         which = "all arguments but the source" if function == "load" else "its arguments"
-        raise TypeError(f"headrace.{function} takes {which} by name only. Write {_FORMS[function]}.")
+        raise TypeError(
+            f"headrace.{function} takes {which} by name only. Write {_FORMS[function]}."
+        )
     for name in unknown:
         from ..migration_hints.hints import unknown_argument
 
@@ -90,8 +94,8 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
     if isinstance(operations, (list, tuple)):
         return operations
     raise TypeError(
-        f"{name}={short_repr(operations)} is {a_kind_of(operations)}. Pass a list, {name}=[…], even "
-        "of a single operation."
+        f"{name}={short_repr(operations)} is {a_kind_of(operations)}. Pass a list, {name}=[…], "
+        "even of a single operation."
     )
 
 
@@ -106,8 +110,9 @@ def sampler_alone(**others: Any) -> None:
             costs = name in ("balance", "lengths")
             to_sampler = "pass balance=headrace.Balance(lengths, cost)" if costs else "set it in"
             raise TypeError(
-                f"load: sampler= and {name}={short_repr(value)} cannot be combined, because the sampler alone chooses the "
-                f"records and their order. Leave {name}= out, and {to_sampler} {'to ' if costs else ''}the sampler."
+                f"load: sampler= and {name}={short_repr(value)} cannot be combined, because the "
+                f"sampler alone chooses the records and their order. Leave {name}= out, and "
+                f"{to_sampler} {'to ' if costs else ''}the sampler."
             )
 
 
@@ -121,15 +126,16 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
         lengths: lengths of the records, in the forms that `load` accepts. None: from the source.
 
     Raises:
-        TypeError: if `balance` has a wrong type; or `lengths` are given and `balance` is None, False
-            or a `Balance`.
+        TypeError: if `balance` has a wrong type; or `lengths` are given and `balance` is None,
+            False or a `Balance`.
         LengthsError: if lengths are unknown or invalid.
     """
     if balance is None or balance is False or isinstance(balance, Balance):
         if lengths is not None:
             raise TypeError(
-                f"lengths= is used only with balance=True or a cost function, but balance={short_repr(balance)}. Pass one of "
-                "these as balance=, or leave lengths= out; a BudgetBatch has a lengths= of its own."
+                "lengths= is used only with balance=True or a cost function, but "
+                f"balance={short_repr(balance)}. Pass one of these as balance=, or leave lengths= "
+                "out; a BudgetBatch has a lengths= of its own."
             )
         if isinstance(source, MixedSource) and balance and balance.sizes is not None:
             return balance.of_parts(list(source.parts))
@@ -141,7 +147,11 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
         )
     cost = None if balance is True else balance
     costs = _packed_costs(source, cost) if lengths is None else None
-    return Balance(lengths_of(source, lengths), cost) if costs is None else Balance([0]).of_costs(costs)
+    return (
+        Balance(lengths_of(source, lengths), cost)
+        if costs is None
+        else Balance([0]).of_costs(costs)
+    )
 
 
 def _packed_costs(source: Any, cost: Cost | None) -> Any:
@@ -161,7 +171,9 @@ def _packed_costs(source: Any, cost: Cost | None) -> Any:
     parts = [(part, _packed_costs(part, cost)) for part in source.parts.values()]
     if all(costs is None for _, costs in parts):
         return None
-    return source.by_key([costs_of(lengths_of(part), cost) if costs is None else costs for part, costs in parts])
+    return source.by_key(
+        [costs_of(lengths_of(part), cost) if costs is None else costs for part, costs in parts]
+    )
 
 
 def skips(on_error: Any, max_errors: int | None) -> Skips:
@@ -173,7 +185,8 @@ def skips(on_error: Any, max_errors: int | None) -> Skips:
 
     Raises:
         TypeError: if `max_errors` is not an integer.
-        ValueError: if `on_error` is another value; or `max_errors` is negative, or given with "raise".
+        ValueError: if `on_error` is another value; or `max_errors` is negative, or given with
+            "raise".
     """
     if not callable(on_error):
         one_of("on_error", on_error, "raise", "skip")
@@ -195,9 +208,9 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
     """
     if execution.seed_globals and sampler_seed is None:
         raise SeedError(
-            "seed_globals=True uses the seed of the sampler, but the sampler has none. Pass seed=0, or "
-            "another int in [0, 2^32), to the sampler or to load(). A sampler class of your own must return RecordMetadata "
-            "with rng=."
+            "seed_globals=True uses the seed of the sampler, but the sampler has none. Pass "
+            "seed=0, or another int in [0, 2^32), to the sampler or to load(). A sampler class of "
+            "your own must return RecordMetadata with rng=."
         )
 
 
@@ -213,7 +226,8 @@ def warn_of_no_effect(execution: ExecutionOptions) -> None:
     if execution.worker_init_fn is not None and no_process:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'
         warn(
-            f"worker_init_fn is not called with {where}: it is for worker processes. Call it yourself, or leave it out."
+            f"worker_init_fn is not called with {where}: it is for worker processes. Call it "
+            "yourself, or leave it out."
         )
 
 
@@ -239,24 +253,34 @@ def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
 
     Args:
         operations: operations of a pipeline.
-        batch: number of the `Batch` among all batches, which may be negative. None: there is only one.
+        batch: number of the `Batch` among all batches, which may be negative. None: there is only
+            one.
 
     Raises:
         TypeError: if `batch` is not an integer.
         ValueError: if there is no `Batch`, none with this number, or several and `batch` is None.
     """
-    found = [number for number, each in enumerate(operations) if each.takes is not None and each.one_to_one]
+    found = [
+        number
+        for number, each in enumerate(operations)
+        if each.takes is not None and each.one_to_one
+    ]
     if not found:
         raise ValueError(
-            "only the size of a Batch can be changed, but the operations contain no Batch (a BudgetBatch or a Pack is "
-            "none). Add headrace.Batch(…) to the operations, or pass batch_size= to load()."
+            "only the size of a Batch can be changed, but the operations contain no Batch (a "
+            "BudgetBatch or a Pack is none). Add headrace.Batch(…) to the operations, or pass "
+            "batch_size= to load()."
         )
     if batch is None:
         if len(found) > 1:
             raise ValueError(
                 f"with_batch_size cannot know which of {len(found)} batches to change: "
-                f"{first_few([short_repr(operations[number]) for number in found])}. Pass its number, batch=0 for "
-                "the first, batch=-1 for the last."
+                f"{first_few([short_repr(operations[number]) for number in found])}. Pass its "
+                "number, batch=0 for the first, batch=-1 for the last."
             )
         return found[0]
-    return found[whole_number("batch", batch, -len(found), len(found) - 1, "the number of a Batch, 0 for the first")]
+    return found[
+        whole_number(
+            "batch", batch, -len(found), len(found) - 1, "the number of a Batch, 0 for the first"
+        )
+    ]

@@ -25,10 +25,11 @@ T = TypeVar("T", bound=StreamPositionAPI)
 class Epochs(Resumable, Generic[Kind]):
     """Epochs, one after another, each with its own iterator; made by `loader.epochs(…)`.
 
-    The state is the state after the last batch that you received, in any epoch. A state taken inside an epoch's loop
-    resumes in that loop, even after its last batch; a state taken after the loop resumes with the next epoch. Steps are
-    counted over all epochs. Leaving a loop early skips the rest of its epoch, and taking the next epoch closes the one
-    before. Close the object, or use it as a context manager, to stop its threads at once; deleting it does the same.
+    The state is the state after the last batch that you received, in any epoch. A state taken
+    inside an epoch's loop resumes in that loop, even after its last batch; a state taken after the
+    loop resumes with the next epoch. Steps are counted over all epochs. Leaving a loop early skips
+    the rest of its epoch, and taking the next epoch closes the one before. Close the object, or use
+    it as a context manager, to stop its threads at once; deleting it does the same.
 
     >>> import headrace
     >>> epochs = headrace.load(range(5), batch_size=2).epochs(2)
@@ -43,7 +44,9 @@ class Epochs(Resumable, Generic[Kind]):
     1 6 [4]
     """
 
-    def __init__(self, loader_of: Callable[[int], Any], count: int | None, open_loader: Callable[[Any], Kind]) -> None:
+    def __init__(
+        self, loader_of: Callable[[int], Any], count: int | None, open_loader: Callable[[Any], Kind]
+    ) -> None:
         self.loader_of = loader_of  # makes the loader of an epoch, for tools
         self._count = count
         self._open_loader = open_loader
@@ -68,7 +71,8 @@ class Epochs(Resumable, Generic[Kind]):
         """
         if self._closed:
             raise ClosedError(
-                "these epochs were closed. Make new ones, loader.epochs(…), and restore the state in them."
+                "these epochs were closed. Make new ones, loader.epochs(…), and restore the state "
+                "in them."
             )
         if self._begun:
             self.set_state(self._state_after())
@@ -118,13 +122,17 @@ class Epochs(Resumable, Generic[Kind]):
             strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
-            CheckpointError: if `state` is not a state of epochs, or belongs to another shard or, if `strict`,
-                to another pipeline (source, sampler or operations); or if its position does not exist in
-                this pipeline. The position stays the same.
+            CheckpointError: if `state` is not a state of epochs, or belongs to another shard or, if
+                `strict`, to another pipeline (source, sampler or operations); or if its position
+                does not exist in this pipeline. The position stays the same.
         """
-        self._go_to(epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict))
+        self._go_to(
+            epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict)
+        )
 
-    def set_states(self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False) -> None:
+    def set_states(
+        self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False
+    ) -> None:
         """Resume after a run on another number of shards.
 
         Args:
@@ -138,7 +146,10 @@ class Epochs(Resumable, Generic[Kind]):
                 position stays the same.
         """
         read = parsed(states)
-        self._go_to(epoch_of(read[0]) if read else 0, lambda batches: batches.set_states(states, strict, equal_steps))
+        self._go_to(
+            epoch_of(read[0]) if read else 0,
+            lambda batches: batches.set_states(states, strict, equal_steps),
+        )
 
     def close(self) -> None:
         """Stop all work. The state can still be read. May be called twice."""
@@ -178,8 +189,8 @@ def epoch_of(state: LoaderState) -> int:
     epoch = state.identity.order.get("epoch")
     if type(epoch) is not int or not 0 <= epoch < 1 << 31:
         raise CheckpointError(
-            "this state was saved by iter(loader), whose batches can cross the end of an epoch. Restore it "
-            "in iter(loader), or save a state of loader.epochs(…)."
+            "this state was saved by iter(loader), whose batches can cross the end of an epoch. "
+            "Restore it in iter(loader), or save a state of loader.epochs(…)."
         )
     return epoch
 
@@ -193,8 +204,8 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
     Raises:
         TypeError: if `count` is not an integer.
-        ValueError: if `count` is below 1, or the sampler has fewer epochs; or appended records are added to the stream
-            during an epoch (`growth="now"`), or to a mix.
+        ValueError: if `count` is below 1, or the sampler has fewer epochs; or appended records are
+            added to the stream during an epoch (`growth="now"`), or to a mix.
         EmptyStreamError: if an epoch has too few records for a batch.
     """
     leaf = pipeline.leaf
@@ -214,7 +225,9 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     there = leaf.epochs
     if count is None:
         return there
-    count = whole_number("count", count, 1, None, "a number of epochs, or None for all that the sampler has")
+    count = whole_number(
+        "count", count, 1, None, "a number of epochs, or None for all that the sampler has"
+    )
     if there is not None and count > there:
         raise ValueError(
             f"epochs({count}) needs a sampler of at least {count} epochs, but this one has {there}. "
@@ -238,12 +251,16 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
     leaf = pipeline.leaf
     if (epoch + 1) * leaf.epoch_length > ENDLESS:
         raise CheckpointError(
-            f"the state is damaged: its epoch, {epoch}, is too large for epochs of {leaf.epoch_length} records. "
-            "Restore another checkpoint."
+            f"the state is damaged: its epoch, {epoch}, is too large for epochs of "
+            f"{leaf.epoch_length} records. Restore another checkpoint."
         )
     source, sampler = leaf.source, leaf.sampler
-    source, sampler = source.of_epoch(sampler, epoch) if leaf.of_several else (source, OneEpoch(sampler, epoch))
-    return pipeline.with_leaf(dataclasses.replace(leaf, source=source, sampler=sampler, epoch=epoch, growth=None))
+    source, sampler = (
+        source.of_epoch(sampler, epoch) if leaf.of_several else (source, OneEpoch(sampler, epoch))
+    )
+    return pipeline.with_leaf(
+        dataclasses.replace(leaf, source=source, sampler=sampler, epoch=epoch, growth=None)
+    )
 
 
 def epochs_of(loader: Any, count: int | None) -> Epochs[Any] | None:
@@ -268,7 +285,7 @@ def fed_epochs(description: Any, count: int | None) -> Epochs[Any]:
     epochs = None if isinstance(source, type(description)) else epochs_of(source, count)
     if epochs is None:
         raise TypeError(
-            f"epochs() needs a DataLoader, but this feeder takes its batches from {a_kind_of(source)}. Feed it from a "
-            "DataLoader."
+            "epochs() needs a DataLoader, but this feeder takes its batches from "
+            f"{a_kind_of(source)}. Feed it from a DataLoader."
         )
     return epochs.opened_by(lambda loader: iter(dataclasses.replace(description, source=loader)))

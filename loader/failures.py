@@ -37,8 +37,8 @@ Skips: TypeAlias = bool | Asked
 def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -> Exception | None:
     """Return None if the failing records are to be skipped, or the exception that ends the stream.
 
-    An exception of a signal handler is always returned. If the user's function raises an exception, that exception is
-    returned; if it returns neither "skip" nor "raise", a ValueError.
+    An exception of a signal handler is always returned. If the user's function raises an exception,
+    that exception is returned; if it returns neither "skip" nor "raise", a ValueError.
 
     Args:
         skips: True (skip), False (raise) or the user's function.

@@ -10,7 +10,8 @@ import signal
 import threading
 import time
 
-# That of `signal` makes an enum of each result, which takes 20 times as long. Records that fail and are skipped call it.
+# That of `signal` makes an enum of each result, which takes 20 times as long. Records that fail and
+# are skipped call it.
 from _signal import getsignal  # type: ignore[import-not-found]
 from collections.abc import Callable
 from traceback import walk_tb
@@ -20,7 +21,9 @@ from typing import Any, ClassVar
 _PAUSES = (1e-4, 5e-3)
 """Smallest and largest seconds between two checks in `wait_until`."""
 
-_SIGNALS = tuple(sorted(signal.valid_signals(), key=lambda number: (number != signal.SIGINT, number)))
+_SIGNALS = tuple(
+    sorted(signal.valid_signals(), key=lambda number: (number != signal.SIGINT, number))
+)
 """All signals, SIGINT (Ctrl-C) first."""
 
 
@@ -32,9 +35,9 @@ class Uninterrupted:
     one decides. After one interrupt was delayed, the next one is handled at once, so that the
     user can end a section that does not return.
 
-    It has no effect in other threads than the main one, where no handlers run, and on handlers that are
-    not Python functions. Handlers are replaced instead of blocking signals:
-    another thread would get a blocked signal, and Python would pass it to the main thread.
+    It has no effect in other threads than the main one, where no handlers run, and on handlers that
+    are not Python functions. Handlers are replaced instead of blocking signals: another thread
+    would get a blocked signal, and Python would pass it to the main thread.
     """
 
     holding: ClassVar[Uninterrupted | None] = None
@@ -63,8 +66,9 @@ class Uninterrupted:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal. A first SIGINT is recorded, and handled at the end of the section.
 
-        For any other signal, the original handler is called at once, and its exception is raised at the end of
-        the section. The second interrupt is handled at once, and its exception is raised at once.
+        For any other signal, the original handler is called at once, and its exception is raised at
+        the end of the section. The second interrupt is handled at once, and its exception is raised
+        at once.
 
         Args:
             number: number of the signal.
@@ -116,8 +120,8 @@ class Uninterrupted:
 def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
     """Wait until `condition()` is True, and return True. Return False if that takes more than `seconds`.
 
-    Also return False if the main thread waits here inside an `Uninterrupted` section, and an interrupt such as Ctrl-C
-    was delayed by the section.
+    Also return False if the main thread waits here inside an `Uninterrupted` section, and an
+    interrupt such as Ctrl-C was delayed by the section.
     """
     until, (pause, longest) = time.monotonic() + seconds, _PAUSES
     while not condition():
@@ -135,7 +139,9 @@ def raised_by_signal_handler(error: BaseException) -> bool:
     """
     if not _in_main_thread():
         return False
-    if isinstance(error, SystemError):  # by which Python replaces an exception that comes inside some functions in C
+    if isinstance(
+        error, SystemError
+    ):  # by which Python replaces an exception that comes inside some functions in C
         error = error.__cause__ or error
     codes = {code_of(handler) for handler in map(getsignal, _SIGNALS) if callable(handler)} - {None}
     return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))

@@ -28,25 +28,30 @@ class WorkersLike(Protocol):
 class ReadOptions:
     """Limits of reading ahead, for sources that wait for disks or networks: numbers of threads, records and bytes.
 
-    The limits apply to each process that works: each worker process or actor; or, with `worker_count=0` or worker
-    threads, the user's process as a whole. Records that are read very quickly are read by the thread that needs them,
-    whatever the options are. The loader measures this while it runs.
+    The limits apply to each process that works: each worker process or actor; or, with
+    `worker_count=0` or worker threads, the user's process as a whole. Records that are read very
+    quickly are read by the thread that needs them, whatever the options are. The loader measures
+    this while it runs.
 
     Attributes:
-        num_threads: number of concurrent reads, for any batch size (default 16). 0: read records when they are
-            needed. A source may limit this further (`reads_ahead`). Asynchronous sources need no threads.
+        num_threads: number of concurrent reads, for any batch size (default 16). 0: read records
+            when they are needed. A source may limit this further (`reads_ahead`). Asynchronous
+            sources need no threads.
         prefetch_buffer_size: maximum number of records that are read ahead or are being read
             (default 500); 0 for none. For asynchronous sources it also limits concurrent reads.
             Batches by budget are read whole, at least one by each thread. A number smaller than
-            `num_threads`, except 0, leaves some threads idle, and causes a warning when the options are made.
-        prefetch_buffer_bytes: maximum bytes of these records (default 256 MiB); None for no limit. Reading stops at
-            whichever limit is reached first. One read may exceed it. It is also the limit for all batches together
-            that worker processes make ahead of your loop, but each worker may always have one. Until the first
-            batches have shown their size, each worker makes `worker_buffer_size` of them.
+            `num_threads`, except 0, leaves some threads idle, and causes a warning when the options
+            are made.
+        prefetch_buffer_bytes: maximum bytes of these records (default 256 MiB); None for no limit.
+            Reading stops at whichever limit is reached first. One read may exceed it. It is also
+            the limit for all batches together that worker processes make ahead of your loop, but
+            each worker may always have one. Until the first batches have shown their size, each
+            worker makes `worker_buffer_size` of them.
 
     Raises:
         TypeError: if a value is not an integer.
-        ValueError: if a number of threads or records is negative, or the number of bytes is below 1.
+        ValueError: if a number of threads or records is negative, or the number of bytes is below
+            1.
 
     >>> ReadOptions(num_threads=4)
     ReadOptions(num_threads=4, prefetch_buffer_size=500, prefetch_buffer_bytes=268435456)
@@ -61,17 +66,25 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         for name in ("num_threads", "prefetch_buffer_size"):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name), 0, None, "an int, 0 for none"))
+            object.__setattr__(
+                self, name, whole_number(name, getattr(self, name), 0, None, "an int, 0 for none")
+            )
         if self.prefetch_buffer_bytes is not None:
-            whole_number("prefetch_buffer_bytes", self.prefetch_buffer_bytes, 1, None, "a positive int, or None")
+            whole_number(
+                "prefetch_buffer_bytes",
+                self.prefetch_buffer_bytes,
+                1,
+                None,
+                "a positive int, or None",
+            )
         if 0 < self.prefetch_buffer_size < self.num_threads:
             self._warn_of_a_small_buffer()
 
     def _warn_of_a_small_buffer(self) -> None:
         warn(
             f"prefetch_buffer_size={short_repr(self.prefetch_buffer_size)} is below "
-            f"num_threads={short_repr(self.num_threads)}, so that not all threads have a record to read. Pass a larger "
-            "prefetch_buffer_size=, or a smaller num_threads=."
+            f"num_threads={short_repr(self.num_threads)}, so that not all threads have a record to "
+            "read. Pass a larger prefetch_buffer_size=, or a smaller num_threads=."
         )
 
 
@@ -86,7 +99,8 @@ def as_read_options(options: Any) -> ReadOptions:
     if hasattr(options, "num_threads") and hasattr(options, "prefetch_buffer_size"):
         return ReadOptions(options.num_threads, options.prefetch_buffer_size)
     raise TypeError(
-        f"read_options={short_repr(options)} is {a_kind_of(options)}. Pass headrace.ReadOptions(num_threads=…)."
+        f"read_options={short_repr(options)} is {a_kind_of(options)}. Pass "
+        "headrace.ReadOptions(num_threads=…)."
     )
 
 
@@ -103,15 +117,17 @@ def _most_by_default() -> int:
 class Auto:
     """Number of workers that is found while the stream runs, for `worker_count`. "auto" means `Auto()`.
 
-    The search begins with no worker, or with one. More are tried as long as the stream gets faster and your loop has
-    to wait; then longer buffers are tried. The search ends after about 30 seconds, not counting pauses such as
-    compilation, or later if workers start slowly or a task takes long. The stream is the same with any number of workers.
+    The search begins with no worker, or with one. More are tried as long as the stream gets faster
+    and your loop has to wait; then longer buffers are tried. The search ends after about 30
+    seconds, not counting pauses such as compilation, or later if workers start slowly or a task
+    takes long. The stream is the same with any number of workers.
 
     Attributes:
-        most: maximum number of workers. The default is four for each CPU, but at most 32, or one for each CPU if that
-            is more. Work that waits for disks or networks can use more workers than there are CPUs.
-        most_bytes: maximum bytes of memory that worker processes share with yours, for batches on their way. None
-            (default): no limit.
+        most: maximum number of workers. The default is four for each CPU, but at most 32, or one
+            for each CPU if that is more. Work that waits for disks or networks can use more workers
+            than there are CPUs.
+        most_bytes: maximum bytes of memory that worker processes share with yours, for batches on
+            their way. None (default): no limit.
 
     Raises:
         TypeError: if an argument is not an int.
@@ -127,7 +143,13 @@ class Auto:
     def __post_init__(self) -> None:
         whole_number("most", self.most, 1, None, "a positive number of workers")
         if self.most_bytes is not None:
-            whole_number("most_bytes", self.most_bytes, 1, None, "a positive number of bytes, or None for any")
+            whole_number(
+                "most_bytes",
+                self.most_bytes,
+                1,
+                None,
+                "a positive number of bytes, or None for any",
+            )
 
 
 @dataclass(frozen=True)
@@ -144,27 +166,31 @@ class ExecutionOptions:
         worker_buffer_size: number of finished batches that are kept ready for each worker (default 1); of small ones, more.
         timeout: maximum seconds of a task in a worker process or actor. None (default): no limit.
         read_options: how records are read ahead. None: `ReadOptions()`.
-        worker_init_fn: function that is called in each worker process before source and operations are unpickled there, with
-            the worker's number, from 0, and their count. Each worker then unpickles for itself; only large arrays share memory.
-            It must not change the elements, which are the same for any number of workers. Default: none.
-        ray_options: needs and place of each actor, as arguments of Ray's `.options()`, such as `num_cpus` (default 1),
-            `num_gpus`, `memory`, `resources`, `scheduling_strategy`, `runtime_env`.
-        address: address of the Ray cluster, "host:port"; "auto": the one on this machine. None (default): the cluster that this
-            process has joined, or that the environment variable RAY_ADDRESS names; otherwise a cluster is started on
-            this machine.
-        seed_globals: True: seed random generators before each call of an operation, by seed, position and operation.
-            These are the global generators (NumPy's, Python's `random`, and torch's on the CPU if torch is loaded), and
-            generators that an operation holds in an attribute or variable. Then operations that draw from them give the
-            same results with any number of workers. After each task the generators are restored. Not for threads, which
-            share the generators. False (default): each worker process has global generators with states of their own,
-            which differ from run to run. Its copies of the generators that operations hold have the same state in all
-            workers, which causes a warning.
-        hang_seconds: seconds after which an unfinished task is a warning in the log, repeated after the same time
-            (default 60; None: never). The warning names the operation, the record and the line of code that is being executed,
-            in your process or in a worker.
-        observe: True (default): time tasks and operations, for `iterator.stats()`; costs less than 1 %. "log": also write the
-            table of `stats()` to the log once a minute and at the end: logger "headrace", level INFO. "each": time every task,
-            also very short ones, for a few per cent, as `headrace.diagnose` does.
+        worker_init_fn: function that is called in each worker process before source and operations
+            are unpickled there, with the worker's number, from 0, and their count. Each worker then
+            unpickles for itself; only large arrays share memory. It must not change the elements,
+            which are the same for any number of workers. Default: none.
+        ray_options: needs and place of each actor, as arguments of Ray's `.options()`, such as
+            `num_cpus` (default 1), `num_gpus`, `memory`, `resources`, `scheduling_strategy`,
+            `runtime_env`.
+        address: address of the Ray cluster, "host:port"; "auto": the one on this machine. None
+            (default): the cluster that this process has joined, or that the environment variable
+            RAY_ADDRESS names; otherwise a cluster is started on this machine.
+        seed_globals: True: seed random generators before each call of an operation, by seed,
+            position and operation. These are the global generators (NumPy's, Python's `random`, and
+            torch's on the CPU if torch is loaded), and generators that an operation holds in an
+            attribute or variable. Then operations that draw from them give the same results with
+            any number of workers. After each task the generators are restored. Not for threads,
+            which share the generators. False (default): each worker process has global generators
+            with states of their own, which differ from run to run. Its copies of the generators
+            that operations hold have the same state in all workers, which causes a warning.
+        hang_seconds: seconds after which an unfinished task is a warning in the log, repeated after
+            the same time (default 60; None: never). The warning names the operation, the record and
+            the line of code that is being executed, in your process or in a worker.
+        observe: True (default): time tasks and operations, for `iterator.stats()`; costs less than
+            1 %. "log": also write the table of `stats()` to the log once a minute and at the end:
+            logger "headrace", level INFO. "each": time every task, also very short ones, for a few
+            per cent, as `headrace.diagnose` does.
 
     Raises:
         TypeError: if an argument has a wrong type.
@@ -189,8 +215,9 @@ class ExecutionOptions:
     def __post_init__(self) -> None:
         if self.worker_init_fn is not None and not callable(self.worker_init_fn):
             raise TypeError(
-                f"worker_init_fn={short_repr(self.worker_init_fn)} is {a_kind_of(self.worker_init_fn)}. Pass a "
-                "function that takes the number of a worker and the number of workers."
+                f"worker_init_fn={short_repr(self.worker_init_fn)} is "
+                f"{a_kind_of(self.worker_init_fn)}. Pass a function that takes the number of a "
+                "worker and the number of workers."
             )
         checked = {
             "worker_count": _worker_count(self.worker_count, self.worker_kind),
@@ -263,7 +290,9 @@ def _worker_count(count: Any, kind: str | None) -> int | Literal["cluster"] | Au
         return "cluster"
     count = usable_processors() if count is None else count
     found = "cluster" if kind == "ray" else "auto"
-    return whole_number("worker_count", count, 0, None, f'a number of workers, "{found}", or None for one per CPU')
+    return whole_number(
+        "worker_count", count, 0, None, f'a number of workers, "{found}", or None for one per CPU'
+    )
 
 
 OURS = (
@@ -286,7 +315,9 @@ def _ray_options(options: Any, kind: str | None) -> Mapping[str, Any] | None:
             f'ray_options={short_repr(options)} is {a_kind_of(options)}. Pass a dict, such as {{"num_cpus": 1}}.'
         )
     if taken := [name for name in options if name in OURS]:
-        raise ValueError(f"ray_options= has {short_repr(taken[0])}, which headrace sets itself. Leave it out.")
+        raise ValueError(
+            f"ray_options= has {short_repr(taken[0])}, which headrace sets itself. Leave it out."
+        )
     return _with_ray("ray_options", dict(options), kind)
 
 
@@ -316,14 +347,22 @@ def _with_ray(name: str, value: T, kind: str | None) -> T:
 
 def _observe(value: Any) -> Any:
     if not isinstance(value, bool) and not (isinstance(value, str) and value in ("log", "each")):
-        raise TypeError(f'observe={short_repr(value)} is {a_kind_of(value)}. Pass True, False, "log" or "each".')
+        raise TypeError(
+            f'observe={short_repr(value)} is {a_kind_of(value)}. Pass True, False, "log" or "each".'
+        )
     return value
 
 
 def _time_limit(name: str, seconds: float | None) -> float | None:
     none = "None for no warnings" if name == "hang_seconds" else "None for no limit"
     if seconds is not None and not isinstance(seconds, Real):
-        raise TypeError(f"{name}={short_repr(seconds)} is {a_kind_of(seconds)}. Pass a number of seconds, or {none}.")
+        raise TypeError(
+            f"{name}={short_repr(seconds)} is {a_kind_of(seconds)}. Pass a number of seconds, or "
+            f"{none}."
+        )
     if seconds is not None and not seconds > 0:
-        raise ValueError(f"{name}={short_repr(seconds)} is not a positive number. Pass seconds above 0, or {none}.")
+        raise ValueError(
+            f"{name}={short_repr(seconds)} is not a positive number. Pass seconds above 0, or "
+            f"{none}."
+        )
     return seconds

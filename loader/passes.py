@@ -9,7 +9,8 @@ from .plan.pipeline import Pipeline
 class Passes:
     """Warns if a new run of a loader repeats an epoch with the same random order or numbers.
 
-    It remembers whether a run of the loader came to its end, and warns at most once. Any thread may end a run.
+    It remembers whether a run of the loader came to its end, and warns at most once. Any thread may
+    end a run.
     """
 
     ended = False  # a run has come to its end
@@ -18,8 +19,8 @@ class Passes:
     def begin(self, pipeline: Pipeline) -> None:
         """Warn, once, if a new run repeats a random epoch.
 
-        That is so if an earlier run came to its end, the pipeline has only one epoch, and an `IndexSampler` shuffles or an
-        operation draws random numbers.
+        That is so if an earlier run came to its end, the pipeline has only one epoch, and an
+        `IndexSampler` shuffles or an operation draws random numbers.
         """
         leaf = pipeline.leaf
         one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length

@@ -36,15 +36,17 @@ class IteratorStats(Snapshot):
 
     Attributes:
         workers: statistics of the workers; without workers, of your thread. None: no task is known.
-        tasks: the last tasks that were timed, one by one, at most 2,000; empty with `ExecutionOptions(observe=False)`.
-        worker_events: the last starts of worker processes, and ends of workers that ended by themselves or were
-            killed.
+        tasks: the last tasks that were timed, one by one, at most 2,000; empty with
+            `ExecutionOptions(observe=False)`.
+        worker_events: the last starts of worker processes, and ends of workers that ended by
+            themselves or were killed.
         decision: sentence that says why your thread makes the batches although workers were asked
             for; "" if it does not.
-        quantiles: quantiles of the waits for the last 1,000 elements ("next"), and of the last timed tasks: "hand-over" to
-            your process, and the tasks of each stage, by its name; empty if no task is known.
-        last_waits: seconds of the waits for the last 1,000 elements, oldest first. If several elements came at once, the
-            wait was for the first of them.
+        quantiles: quantiles of the waits for the last 1,000 elements ("next"), and of the last
+            timed tasks: "hand-over" to your process, and the tasks of each stage, by its name;
+            empty if no task is known.
+        last_waits: seconds of the waits for the last 1,000 elements, oldest first. If several
+            elements came at once, the wait was for the first of them.
     """
 
     workers: WorkerStats | None = None
@@ -74,7 +76,9 @@ class IteratorStats(Snapshot):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything except single tasks, waits and events, and a device feeder's times, as plain values for JSON."""
-        plain = dataclasses.asdict(dataclasses.replace(self, tasks=(), worker_events=(), last_waits=()))
+        plain = dataclasses.asdict(
+            dataclasses.replace(self, tasks=(), worker_events=(), last_waits=())
+        )
         del plain["tasks"], plain["worker_events"], plain["feeding"], plain["last_waits"]
         return plain | {"quantiles": as_plain(self.quantiles.items())}
 
@@ -93,15 +97,17 @@ class IteratorStats(Snapshot):
     def lines(self, operations: int) -> list[str]:
         """Return the lines of the table of statistics, without its first part about the loop.
 
-        These are at most three lines about the whole work, a title, and at most `operations` lines about operations. If
-        no task is known, there is one line, with the number of workers.
+        These are at most three lines about the whole work, a title, and at most `operations` lines
+        about operations. If no task is known, there is one line, with the number of workers.
         """
         if not self.stages or self.workers is None:
             return [f"  {'workers':27} {self.worker_count:9}"]
         return [
             throughput(self.records, self.steps, self.nbytes, self.elapsed),
             *([self.decision] if self.decision else []),
-            *lines_of_workers(self.workers, self.worker_count, sum(stage.ahead for stage in self.stages)),
+            *lines_of_workers(
+                self.workers, self.worker_count, sum(stage.ahead for stage in self.stages)
+            ),
             *lines_of_stages(self.stages, operations),
         ]
 
@@ -117,7 +123,11 @@ class IteratorStats(Snapshot):
         if self._waits_for_reads():
             reads = f"{self.reads_under_way:.0f} reads under way"
             return f"reading is waited for, with {reads}; headrace.diagnose(loader) says what would help."
-        who = "workers are slower than your loop" if self.worker_count else "your thread does the work"
+        who = (
+            "workers are slower than your loop"
+            if self.worker_count
+            else "your thread does the work"
+        )
         name = self.most_work()
         most = f", mostly `{shorten(name, 24)}`" if name else ""
         return f"{who}{most}; headrace.diagnose(loader) says what would help."
@@ -137,7 +147,10 @@ def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[
       your own work                   1.500   75.0%
     """
     title = f"{what} in {elapsed:.3f} s"
-    return [f"{title:31} seconds   share", *(_row(name, seconds, elapsed) for name, seconds in rows)]
+    return [
+        f"{title:31} seconds   share",
+        *(_row(name, seconds, elapsed) for name, seconds in rows),
+    ]
 
 
 def lines_of_waits(waits: Quantiles | None) -> list[str]:
@@ -149,7 +162,9 @@ def lines_of_waits(waits: Quantiles | None) -> list[str]:
     if waits is None or not waits.number:
         return []
     p50, p95, p99, longest = map(format_seconds, waits[:4])
-    return [f"  last {waits.number:,} waits: median {p50}, 95 % under {p95}, 99 % under {p99}, longest {longest}"]
+    return [
+        f"  last {waits.number:,} waits: median {p50}, 95 % under {p95}, 99 % under {p99}, longest {longest}"
+    ]
 
 
 def _row(name: str, seconds: float, whole: float) -> str:
@@ -195,7 +210,8 @@ def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> l
 def lines_of_stages(stages: Sequence[StageStats], most: int) -> list[str]:
     """Return a title and at most `most` lines with the times of operations.
 
-    If there are more operations, the lines are for the operations that took longest, and for the sum of the others.
+    If there are more operations, the lines are for the operations that took longest, and for the
+    sum of the others.
     """
     work = sum(stage.busy for stage in stages)
     rows = _rows(stages)
@@ -206,7 +222,10 @@ def lines_of_stages(stages: Sequence[StageStats], most: int) -> list[str]:
         rows.append((f"{len(others)} others", sum(row[1] for row in others), 0.0))
     return [
         f"{'work':31} seconds   share    each",
-        *(f"{_row(name, seconds, work)} {format_seconds(each) if each else '':>9}" for name, seconds, each in rows),
+        *(
+            f"{_row(name, seconds, work)} {format_seconds(each) if each else '':>9}"
+            for name, seconds, each in rows
+        ),
     ]
 
 
@@ -216,11 +235,16 @@ def _rows(stages: Sequence[StageStats]) -> list[tuple[str, float, float]]:
         if stage.reads:
             rows.append(("reading", stage.reading, stage.reading / stage.inputs))
         if any(operation.timed for operation in stage.operations):
-            rows += [(operation.name, operation.seconds, operation.per_input) for operation in stage.operations]
+            rows += [
+                (operation.name, operation.seconds, operation.per_input)
+                for operation in stage.operations
+            ]
         elif stage.operations:
             names = ", ".join(operation.name for operation in stage.operations)
             rows.append((names, stage.between, stage.between / max(stage.inputs, 1)))
-    between = sum(stage.between for stage in stages if any(operation.timed for operation in stage.operations))
+    between = sum(
+        stage.between for stage in stages if any(operation.timed for operation in stage.operations)
+    )
     packing = sum(stage.packing for stage in stages)
     rows += [("between operations", between, 0.0), ("packing", packing, 0.0)]
     return [row for row in rows if row[1] > 0]

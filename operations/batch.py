@@ -1,9 +1,11 @@
 """Batch: stack consecutive elements into one, leaf by leaf.
 
-Elements must have equal structures and shapes. The batch is a tree of arrays with a new leading axis.
+Elements must have equal structures and shapes. The batch is a tree of arrays with a new leading
+axis.
 
 The first element determines the shape and dtype of each array; a number that needs a wider dtype
-widens the array. Elements are copied into the batch as they come, a few at a time if they are small.
+widens the array. Elements are copied into the batch as they come, a few at a time if they are
+small.
 """
 
 from __future__ import annotations
@@ -28,23 +30,28 @@ BatchFunction = Callable[[Sequence[Element]], Element]
 class Batch(Operation):
     """Combine `batch_size` consecutive elements into one.
 
-    For each leaf, arrays and numbers are stacked into one array of shape `[batch_size, *shape]`, with the dtype of
-    `np.stack`. If numbers of a leaf have different dtypes, there is one `PromotionWarning` for that leaf. Strings, bytes and
-    other objects become an array of dtype object. Dicts, tuples and lists of arrays are trees, whose leaves are stacked one by
-    one. A list of numbers is an error, because it may be meant as an array: convert it to an array, or to a tuple.
+    For each leaf, arrays and numbers are stacked into one array of shape `[batch_size, *shape]`,
+    with the dtype of `np.stack`. If numbers of a leaf have different dtypes, there is one
+    `PromotionWarning` for that leaf. Strings, bytes and other objects become an array of dtype
+    object. Dicts, tuples and lists of arrays are trees, whose leaves are stacked one by one. A list
+    of numbers is an error, because it may be meant as an array: convert it to an array, or to a
+    tuple.
 
     Args:
         batch_size: number of elements, at least 1.
-        drop_remainder: False (default): the last batch may be shorter. True: a shorter last batch is dropped; if then no
-            batch is left, that is an error.
-        batch_fn: function that takes the list of elements and returns the batch, instead of stacking; see `pad_batch`.
+        drop_remainder: False (default): the last batch may be shorter. True: a shorter last batch
+            is dropped; if then no batch is left, that is an error.
+        batch_fn: function that takes the list of elements and returns the batch, instead of
+            stacking; see `pad_batch`.
 
     Raises:
-        TypeError: `batch_size` is not an int, `drop_remainder` is not a bool, or `batch_fn` is not a function.
+        TypeError: `batch_size` is not an int, `drop_remainder` is not a bool, or `batch_fn` is not
+            a function.
         ValueError: `batch_size` is not positive.
-        BatchError: while batching without `batch_fn`, if two elements differ in structure or in the shape of a leaf; if a
-            leaf is a number in one element and a string or object in another; or if a leaf is an array with masked values,
-            a list without arrays, or a generator or coroutine.
+        BatchError: while batching without `batch_fn`, if two elements differ in structure or in the
+            shape of a leaf; if a leaf is a number in one element and a string or object in another;
+            or if a leaf is an array with masked values, a list without arrays, or a generator or
+            coroutine.
         NoElementError: while batching without `batch_fn`, if an element is None.
 
     >>> from headrace import load
@@ -55,7 +62,9 @@ class Batch(Operation):
     node_name = "Batched"
     lists_are_trees: ClassVar[bool] = False  # True stacks lists of numbers item by item, as tuples
 
-    def __init__(self, batch_size: int, drop_remainder: bool = False, batch_fn: BatchFunction | None = None) -> None:
+    def __init__(
+        self, batch_size: int, drop_remainder: bool = False, batch_fn: BatchFunction | None = None
+    ) -> None:
         self.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")
         self.drop_remainder = true_or_false(
             "drop_remainder", drop_remainder, "True or False; a function goes to batch_fn="
@@ -133,11 +142,23 @@ class BatchStep:
     Args:
         batch: the operation.
         then: next step, to which batches are pushed.
-        context: context of the chain of steps. A batch gets the place (seed, position, row) of its first element.
+        context: context of the chain of steps. A batch gets the place (seed, position, row) of its
+            first element.
         number: index of the operation in the pipeline.
     """
 
-    __slots__ = ("_context", "_count", "_drops", "_first", "_limit", "_number", "_rows", "_size", "_then", "_waiting")
+    __slots__ = (
+        "_context",
+        "_count",
+        "_drops",
+        "_first",
+        "_limit",
+        "_number",
+        "_rows",
+        "_size",
+        "_then",
+        "_waiting",
+    )
 
     def __init__(self, batch: Batch, then: Step, context: Context, number: int) -> None:
         size, batch_fn = batch.batch_size, batch.batch_fn
@@ -145,7 +166,8 @@ class BatchStep:
         self._then, self._context, self._number = then, context, number
         plain = Stack(size, context.allocate, context.notify, batch.lists_are_trees)
         self._rows = plain if batch_fn is None else Gather(size, batch_fn, context.notify)
-        # Collecting all elements and stacking them at the end would touch twice the memory, outside the caches.
+        # Collecting all elements and stacking them at the end would touch twice the memory, outside
+        # the caches.
         self._waiting: list[Element] = []
         self._first = (0, 0, 0)
         self._reset()
@@ -194,7 +216,8 @@ class BatchStep:
     def look(self) -> None:
         """Copy the elements collected so far into the batch. Called after another step failed.
 
-        If one of them cannot be stacked, its error is raised first, because it comes earlier in the stream.
+        If one of them cannot be stacked, its error is raised first, because it comes earlier in the
+        stream.
         """
         if self._waiting:
             self._copy()
@@ -277,20 +300,29 @@ class BatchMethods(ChainMethods[ChainT]):
 
     batch_class: ClassVar[type[Batch]] = Batch
 
-    def batch(self, batch_size: int, *, drop_remainder: bool = False, batch_fn: BatchFunction | None = None) -> ChainT:
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: BatchFunction | None = None,
+    ) -> ChainT:
         """Combine consecutive elements into batches, as `Batch` does.
 
-        Batches of a `MapDataset` do not contain elements of two epochs, unless `repeat` comes before `batch`.
+        Batches of a `MapDataset` do not contain elements of two epochs, unless `repeat` comes
+        before `batch`.
 
         Args:
             batch_size: number of elements, at least 1.
             drop_remainder: True: a shorter last batch is dropped. Default False.
-            batch_fn: function that takes the list of elements and returns the batch. Default: stack them.
+            batch_fn: function that takes the list of elements and returns the batch. Default: stack
+                them.
 
         Raises:
             TypeError: an argument has a wrong type.
-            ValueError: `batch_size` is not positive; or the dataset is a `MapDataset` with a filter or flat map before, so
-                that the elements of batch k are unknown without reading all before it.
+            ValueError: `batch_size` is not positive; or the dataset is a `MapDataset` with a filter
+                or flat map before, so that the elements of batch k are unknown without reading all
+                before it.
 
         >>> from headrace import MapDataset
         >>> [batch.tolist() for batch in MapDataset.range(5).batch(2)]

@@ -37,7 +37,8 @@ class ChainMethods(Generic[ChainT]):
 
         Args:
             method: name of the method, for the error message.
-            seed: the seed that the user passed; None: it is derived from an earlier call of `seed()`.
+            seed: the seed that the user passed; None: it is derived from an earlier call of
+                `seed()`.
 
         Raises:
             SeedError: there is no seed.
@@ -76,7 +77,9 @@ class ChainMethods(Generic[ChainT]):
         [[1, 2], [3, 4]]
         """
         dataset: Any = self
-        for transform in transformations if isinstance(transformations, (list, tuple)) else (transformations,):
+        for transform in (
+            transformations if isinstance(transformations, (list, tuple)) else (transformations,)
+        ):
             dataset = _call_for(transform)(dataset)
         return dataset  # type: ignore[no-any-return]
 
@@ -101,7 +104,8 @@ def _as_method(dataset: Any, operation: Callable[..., Operation]) -> Callable[..
 
     Args:
         dataset: the dataset.
-        operation: class of the operation, or a function that makes it. The method has its signature and docstring.
+        operation: class of the operation, or a function that makes it. The method has its signature
+            and docstring.
     """
 
     @wraps(operation, updated=())
@@ -122,19 +126,25 @@ def _call_for(transform: Any) -> Callable[[Any], Any]:
         if (ours and transform.method == method) or (not ours and _has(transform, method)):
             return lambda dataset: getattr(dataset, method)(transform)
     if hasattr(transform, "batch_size"):
-        drop, batch_fn = getattr(transform, "drop_remainder", False), getattr(transform, "batch_fn", None)
-        return lambda dataset: dataset.batch(transform.batch_size, drop_remainder=drop, batch_fn=batch_fn)
+        drop, batch_fn = (
+            getattr(transform, "drop_remainder", False),
+            getattr(transform, "batch_fn", None),
+        )
+        return lambda dataset: dataset.batch(
+            transform.batch_size, drop_remainder=drop, batch_fn=batch_fn
+        )
     if ours:
         return lambda dataset: dataset.then(transform)
     if is_transform_class(transform):
         raise TypeError(
-            f"apply({transform.__name__}): the argument is a class of transforms. Pass an instance, {transform.__name__}(…)."
+            f"apply({transform.__name__}): the argument is a class of transforms. Pass an "
+            f"instance, {transform.__name__}(…)."
         )
     if callable(transform):
         return lambda dataset: dataset.map(transform)
     raise TypeError(
-        f"apply({short_repr(transform)}): the argument is not a transform. Pass a transform, such as "
-        "MapTransform, Filter or Batch, or a function, or a list of these."
+        f"apply({short_repr(transform)}): the argument is not a transform. Pass a transform, such "
+        "as MapTransform, Filter or Batch, or a function, or a list of these."
     )
 
 

@@ -64,25 +64,37 @@ class Column:
         self._type = type(example)
         self._text = next((kind for kind in TEXTS if isinstance(example, kind)), None)
         self._dtype = leaf.dtype if isinstance(example, (np.ndarray, np.generic)) else None
-        self._type_tells = self._dtype is None or (isinstance(example, np.generic) and leaf.dtype.kind in NUMBERS)
-        self.many_at_once = self._type in TEXTS or (
-            self.is_plain and (self._is_plain_number() if self._dtype is None else self._is_plain_array(example))
+        self._type_tells = self._dtype is None or (
+            isinstance(example, np.generic) and leaf.dtype.kind in NUMBERS
         )
-        self._joins = self.many_at_once and self._type is np.ndarray and leaf.ndim > 0 and leaf.dtype == self.spec.dtype
+        self.many_at_once = self._type in TEXTS or (
+            self.is_plain
+            and (self._is_plain_number() if self._dtype is None else self._is_plain_array(example))
+        )
+        self._joins = (
+            self.many_at_once
+            and self._type is np.ndarray
+            and leaf.ndim > 0
+            and leaf.dtype == self.spec.dtype
+        )
 
     def _is_plain_array(self, example: Any) -> bool:
         if isinstance(example, np.ndarray) and hasattr(example, "mask"):
             return False  # the next one may mask something
-        return bool(self._shape) or self.spec.dtype.kind not in "US"  # scalars of these are kept as objects
+        return (
+            bool(self._shape) or self.spec.dtype.kind not in "US"
+        )  # scalars of these are kept as objects
 
     def _is_plain_number(self) -> bool:
-        return self._type in PYTHON_NUMBERS and (self._type is not int or self.spec.dtype == np.int64)
+        return self._type in PYTHON_NUMBERS and (
+            self._type is not int or self.spec.dtype == np.int64
+        )
 
     def fits(self, leaf: Any) -> bool:
         """Return True if this column can be used for a batch whose first element has `leaf`.
 
-        Dtype and shape must be the same, and one NumPy call must be able to copy such leaves. So the result is False for
-        objects and masked arrays.
+        Dtype and shape must be the same, and one NumPy call must be able to copy such leaves. So
+        the result is False for objects and masked arrays.
         """
         alike = self.many_at_once and self._is_like(leaf) and np.shape(leaf) == self._shape
         return bool(alike and (self._type is not int or np.asarray(leaf).dtype == self.spec.dtype))
@@ -99,9 +111,12 @@ class Column:
     def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
         """Copy leaves into consecutive rows, the first one into `row`, if all have the type, shape and dtype of the column.
 
-        Return True if they were copied. Otherwise some rows may be overwritten; copy each leaf by `put`.
+        Return True if they were copied. Otherwise some rows may be overwritten; copy each leaf by
+        `put`.
         """
-        if not self.many_at_once or self.array.dtype != self.spec.dtype:  # it was widened: each row may widen it again
+        if (
+            not self.many_at_once or self.array.dtype != self.spec.dtype
+        ):  # it was widened: each row may widen it again
             return False
         count = len(leaves)
         try:
@@ -135,7 +150,9 @@ class Column:
         if list(map(len, leaves)).count(length) < count:
             return False
         rows = self._joined[row * length : (row + count) * length]
-        np.concatenate(leaves, out=rows, casting="no")  # refuses other axes after the first, and other dtypes
+        np.concatenate(
+            leaves, out=rows, casting="no"
+        )  # refuses other axes after the first, and other dtypes
         return True
 
     def put(self, row: int, leaf: Any) -> None:
@@ -144,7 +161,8 @@ class Column:
         If numbers of two dtypes come together, this is reported to the user.
 
         Raises:
-            BatchError: the leaf has another shape, or no dtype holds both its values and the values of the others.
+            BatchError: the leaf has another shape, or no dtype holds both its values and the values
+                of the others.
         """
         array = as_array(leaf, self.name)
         if array.shape != self._shape:
@@ -173,8 +191,8 @@ class Column:
         if common is None:
             one, other = _named(former.dtype, self._type), _named(dtype, kind)
             raise BatchError(
-                f"leaf {self.name} has dtype {one} in one element of the batch and {other} in another, and no "
-                "dtype can hold both exactly. Map them to one dtype before Batch."
+                f"leaf {self.name} has dtype {one} in one element of the batch and {other} in "
+                "another, and no dtype can hold both exactly. Map them to one dtype before Batch."
             )
         if _are_numbers(former.dtype, dtype):
             self._notify(self.name, _promotion(self.name, former.dtype, dtype, common))
@@ -184,9 +202,9 @@ class Column:
 
     def _unequal(self, array: NDArray[Any]) -> StructureError:
         return StructureError(
-            f"leaf {self.name} has shape {self._shape} in one element of the batch and {array.shape} in "
-            "another. Make the shapes equal before Batch. If only the first axis differs, Batch(…, "
-            "batch_fn=headrace.pad_batch()) pads it."
+            f"leaf {self.name} has shape {self._shape} in one element of the batch and "
+            f"{array.shape} in another. Make the shapes equal before Batch. If only the first axis "
+            "differs, Batch(…, batch_fn=headrace.pad_batch()) pads it."
         )
 
     def finish(self, rows: int) -> NDArray[Any]:
@@ -206,25 +224,26 @@ def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
         name: name of the leaf, for messages.
 
     Raises:
-        BatchError: the leaf is a masked array with a masked value, a container that is not a tree, or a generator or coroutine.
+        BatchError: the leaf is a masked array with a masked value, a container that is not a tree,
+            or a generator or coroutine.
     """
     if isinstance(leaf, np.ndarray):
         if type(leaf) is not np.ndarray and b"\1" in getattr(leaf, "mask", _NOTHING).tobytes():
             raise BatchError(
-                f"leaf {name} is a masked array, but a batch has no mask. Map it to leaf.filled(…), or to data "
-                "and mask."
+                f"leaf {name} is a masked array, but a batch has no mask. Map it to "
+                "leaf.filled(…), or to data and mask."
             )
         return leaf
     if isinstance(leaf, (dict, list, tuple)):
         raise BatchError(
-            f"an element contains {a_kind_of(leaf)}, whose parts cannot be stacked. Map it to a plain dict, "
-            "list or tuple before Batch."
+            f"an element contains {a_kind_of(leaf)}, whose parts cannot be stacked. Map it to a "
+            "plain dict, list or tuple before Batch."
         )
     if isinstance(leaf, UNMADE):
         raise BatchError(
-            f"leaf {name} is {a_kind_of(leaf)}, which has no value yet. Pass a function with yield to "
-            "headrace.FlatMap(function), or make a list of its values. Await the result of an async function "
-            "before Batch."
+            f"leaf {name} is {a_kind_of(leaf)}, which has no value yet. Pass a function with yield "
+            "to headrace.FlatMap(function), or make a list of its values. Await the result of an "
+            "async function before Batch."
         )
     if not isinstance(leaf, TEXTS):
         array = np.asarray(leaf)
@@ -247,7 +266,11 @@ def _common(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any] | None:
 
 def _are_numbers(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
     """Return True if both dtypes are numbers, and they differ in kind or size."""
-    return one.kind in NUMBERS and other.kind in NUMBERS and one.newbyteorder("=") != other.newbyteorder("=")
+    return (
+        one.kind in NUMBERS
+        and other.kind in NUMBERS
+        and one.newbyteorder("=") != other.newbyteorder("=")
+    )
 
 
 def _promotion(name: str, one: np.dtype[Any], other: np.dtype[Any], common: np.dtype[Any]) -> str:
@@ -261,8 +284,8 @@ def _promotion(name: str, one: np.dtype[Any], other: np.dtype[Any], common: np.d
     """
     first, second = sorted((str(one), str(other)))
     return (
-        f"leaf {name} is of dtype {first} in some elements and {second} in others; batches of both are of dtype "
-        f"{common}, as np.stack makes them. Map them to one dtype before Batch."
+        f"leaf {name} is of dtype {first} in some elements and {second} in others; batches of both "
+        f"are of dtype {common}, as np.stack makes them. Map them to one dtype before Batch."
     )
 
 
@@ -280,14 +303,16 @@ def common_dtype(name: str, arrays: Sequence[NDArray[Any]], notify: Notify) -> n
     >>> common_dtype("x", [np.array([]), np.array([1, 2])], print)
     dtype('int64')
     """
-    first, *others = dict.fromkeys(array.dtype for array in [one for one in arrays if one.size] or arrays)
+    first, *others = dict.fromkeys(
+        array.dtype for array in [one for one in arrays if one.size] or arrays
+    )
     common = np.result_type(first)
     for other in others:
         wider = _common(common, other)
         if wider is None:
             raise BatchError(
-                f"leaf {name} has dtype {common} in one element of the batch and {other} in another, and no dtype "
-                "can hold both exactly. Map them to one dtype before Batch."
+                f"leaf {name} has dtype {common} in one element of the batch and {other} in "
+                "another, and no dtype can hold both exactly. Map them to one dtype before Batch."
             )
         common = wider
     if odd := next((other for other in others if _are_numbers(first, other)), None):

@@ -15,8 +15,8 @@ METHODS = ("map", "random_map", "map_with_index", "filter", "flat_map")
 class FunctionOperation(Operation):
     """Operation that calls one user function for each element.
 
-    The function is passed to the constructor, or it is a method of a subclass; `method` is the name of
-    that method.
+    The function is passed to the constructor, or it is a method of a subclass; `method` is the name
+    of that method.
 
     Args:
         function: the function. None (default): the method of the subclass.
@@ -30,8 +30,8 @@ class FunctionOperation(Operation):
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
         if function is not None and not callable(function):
             raise TypeError(
-                f"{type(self).__name__}({short_repr(function)}): the argument is not a function. Pass a function, "
-                f"or define {self.method} in a subclass."
+                f"{type(self).__name__}({short_repr(function)}): the argument is not a function. "
+                f"Pass a function, or define {self.method} in a subclass."
             )
         self._function = function
 
@@ -43,12 +43,15 @@ class FunctionOperation(Operation):
             TypeError: no function was passed, and a subclass does not override the method.
         """
         own = getattr(self, self.method)
-        overridden = getattr(own, "__func__", own) is not getattr(_declaring(type(self)), self.method)
+        overridden = getattr(own, "__func__", own) is not getattr(
+            _declaring(type(self)), self.method
+        )
         function = own if overridden else self._function
         if function is None:
             name = type(self).__name__
             raise TypeError(
-                f"{name}() has no function to call. Pass {name}(function), or define {self.method}() in a subclass."
+                f"{name}() has no function to call. Pass {name}(function), or define "
+                f"{self.method}() in a subclass."
             )
         return function
 
@@ -66,13 +69,18 @@ class FunctionOperation(Operation):
     def _call(self, *arguments: Any) -> Any:
         if self._function is None:
             raise NotImplementedError(
-                f"{type(self).__name__} does not define {self.method}(). Define this method in the class."
+                f"{type(self).__name__} does not define {self.method}(). Define this method in the "
+                "class."
             )
         return self._function(*arguments)
 
     def __repr__(self) -> str:
         function = self._function
-        name = "" if function is None else getattr(function, "__qualname__", None) or short_repr(function)
+        name = (
+            ""
+            if function is None
+            else getattr(function, "__qualname__", None) or short_repr(function)
+        )
         return f"{type(self).__name__}({name})"
 
 
@@ -89,8 +97,8 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
 
     Args:
         kind: class of the operation, such as `MapTransform`.
-        transform: an operation of this class, which is returned unchanged; an object that has the method of this class, such
-            as `map`; or a function.
+        transform: an operation of this class, which is returned unchanged; an object that has the
+            method of this class, such as `map`; or a function.
 
     Raises:
         TypeError: `transform` is none of these, or an operation without a function.
@@ -101,15 +109,15 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
     is_class = is_transform_class(transform)
     if is_class and hasattr(transform, kind.method):
         raise TypeError(
-            f"{kind.method}({transform.__name__}): the argument is a class of transforms. Pass an instance, "
-            f"{transform.__name__}(…)."
+            f"{kind.method}({transform.__name__}): the argument is a class of transforms. Pass an "
+            f"instance, {transform.__name__}(…)."
         )
     method = None if isinstance(transform, type) else getattr(transform, kind.method, None)
     function = transform if method is None else method
     if isinstance(transform, Operation) or is_class or not callable(function):
         raise TypeError(
-            f"{kind.method}({short_repr(transform)}): the argument is not a function. Pass a function, a "
-            f"headrace.{kind.__name__}, or an object with {kind.method}()."
+            f"{kind.method}({short_repr(transform)}): the argument is not a function. Pass a "
+            f"function, a headrace.{kind.__name__}, or an object with {kind.method}()."
         )
     return kind(function)
 

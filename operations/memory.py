@@ -17,7 +17,9 @@ _NO_MEMORY = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EINVAL)
 """Error codes of the system for sizes that it cannot provide. Codes for a lack of file descriptors are left out."""
 
 
-def allocated(specs: Sequence[ArraySpec], names: Sequence[str], allocate: Allocate) -> list[NDArray[Any]]:
+def allocated(
+    specs: Sequence[ArraySpec], names: Sequence[str], allocate: Allocate
+) -> list[NDArray[Any]]:
     """Return the arrays of a batch, uninitialised.
 
     Args:
@@ -44,9 +46,10 @@ def _too_large(specs: Sequence[ArraySpec], names: Sequence[str]) -> BatchMemoryE
     total = sum(map(_bytes, specs))
     of_these = f", {size:,} of these" if len(specs) > 1 else ""
     return BatchMemoryError(
-        f"there is no memory for a batch of {total:,} bytes: leaf {shorten(name or 'of the element', 100)} has shape "
-        f"{spec.shape} and dtype {shorten(spec.dtype, 60)}{of_these}. Pass a smaller batch_size, keep fewer batches, or raise "
-        "the limit (ulimit -v, the container's memory, or the size of /dev/shm)."
+        f"there is no memory for a batch of {total:,} bytes: leaf "
+        f"{shorten(name or 'of the element', 100)} has shape {spec.shape} and dtype "
+        f"{shorten(spec.dtype, 60)}{of_these}. Pass a smaller batch_size, keep fewer batches, or "
+        "raise the limit (ulimit -v, the container's memory, or the size of /dev/shm)."
     )
 
 

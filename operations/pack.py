@@ -33,51 +33,58 @@ from .protocol import Context, Element, Operation, Step
 class Pack(Operation):
     """Pack documents, i.e. arrays of tokens of unequal length, into rows of `length` tokens.
 
-    Elements are dicts (of dicts) of arrays, whose first axes count tokens and may differ in length. For each leaf `x` a row
-    has:
+    Elements are dicts (of dicts) of arrays, whose first axes count tokens and may differ in length.
+    For each leaf `x` a row has:
 
     * `x`, `[length, …]`: the tokens of several documents, one after the other, then padding;
-    * `x_segment_ids`, `int32[length]`: number of the token's document in the row, from 1; 0 for padding;
+    * `x_segment_ids`, `int32[length]`: number of the token's document in the row, from 1; 0 for
+      padding;
     * `x_positions`, `int32[length]`: index of the token in its segment, from 0; 0 for padding.
 
-    An element that is a single array is packed as `{"tokens": array}`, a named tuple or dataclass as the dict of its fields.
-    Several leaves, such as inputs and targets, are packed together: a document has the same segment id in all of them. Rows are
-    dicts.
+    An element that is a single array is packed as `{"tokens": array}`, a named tuple or dataclass
+    as the dict of its fields. Several leaves, such as inputs and targets, are packed together: a
+    document has the same segment id in all of them. Rows are dicts.
 
-    The documents of `window` elements are packed together; no row contains documents of two windows. Documents without a token
-    are dropped. Rows are in the order of the documents that were put into them first (with "best_fit", their longest).
+    The documents of `window` elements are packed together; no row contains documents of two
+    windows. Documents without a token are dropped. Rows are in the order of the documents that were
+    put into them first (with "best_fit", their longest).
 
     Args:
         length: number of tokens in a row; or a dict with a length for each leaf.
-        strategy: "best_fit" (default) puts each document where it leaves the least space, the longest first. With 1,000
-            documents of a mean length of a quarter row, 99 % of the tokens are not padding. "first_fit" puts each document,
-            in their order, into the first row with enough space. "next_fit" puts each document into the row of the document
-            before it, or into a new row if there is too little space: documents keep their order, and 16 to 20 % of these
-            tokens are padding. "concat_then_split" puts documents one after the other, and splits a document where a row is
-            full: with one leaf, and without `bos` and `max_segments`, only the last row of a window is padded.
-        window: number of elements that are packed together (default 1,000). A larger window needs less padding and more
-            memory.
+        strategy: "best_fit" (default) puts each document where it leaves the least space, the
+            longest first. With 1,000 documents of a mean length of a quarter row, 99 % of the
+            tokens are not padding. "first_fit" puts each document, in their order, into the first
+            row with enough space. "next_fit" puts each document into the row of the document before
+            it, or into a new row if there is too little space: documents keep their order, and 16
+            to 20 % of these tokens are padding. "concat_then_split" puts documents one after the
+            other, and splits a document where a row is full: with one leaf, and without `bos` and
+            `max_segments`, only the last row of a window is padded.
+        window: number of elements that are packed together (default 1,000). A larger window needs
+            less padding and more memory.
         max_segments: maximum number of documents in a row. None (default): no limit.
         pad_value: padding (default 0); a number, or a dict by leaf.
-        meta_features: keys of elements that are not packed. For each key, a row has an array `[segments, …]`, with the value
-            of segment i at index i - 1. With `max_segments` its shape is `[max_segments, …]`, filled with `pad_value` (None
-            if values are not numbers), so that rows can be batched.
-        too_long: what happens to a document that is longer than a row: "split" (default) splits it into segments, "cut"
-            drops its end, "error" raises.
-        bos: token that is inserted at the beginning, see `bos_at`; a dict by leaf if there are several leaves. It counts as a
-            token of the row. If leaves must stay aligned, pass a token for each, `{"tokens": 1, "mask": 0}`. None (default):
-            no token.
-        bos_at: "segments" (default) inserts `bos` before each segment, also before the rest of a split document. "rows" inserts
-            it before the first segment of each row, as part of that segment.
-        eos: token that is appended to each document; a dict by leaf, as for `bos`. It counts as a token of the row. A split
-            document has it only at its end. A cut document has it, too. None (default): no token.
-        bos_replaces: True: `bos` replaces the first token, as in Grain. Then a document keeps all its tokens only if it begins
-            with `bos` itself. Default False.
+        meta_features: keys of elements that are not packed. For each key, a row has an array
+            `[segments, …]`, with the value of segment i at index i - 1. With `max_segments` its
+            shape is `[max_segments, …]`, filled with `pad_value` (None if values are not numbers),
+            so that rows can be batched.
+        too_long: what happens to a document that is longer than a row: "split" (default) splits it
+            into segments, "cut" drops its end, "error" raises.
+        bos: token that is inserted at the beginning, see `bos_at`; a dict by leaf if there are
+            several leaves. It counts as a token of the row. If leaves must stay aligned, pass a
+            token for each, `{"tokens": 1, "mask": 0}`. None (default): no token.
+        bos_at: "segments" (default) inserts `bos` before each segment, also before the rest of a
+            split document. "rows" inserts it before the first segment of each row, as part of that
+            segment.
+        eos: token that is appended to each document; a dict by leaf, as for `bos`. It counts as a
+            token of the row. A split document has it only at its end. A cut document has it, too.
+            None (default): no token.
+        bos_replaces: True: `bos` replaces the first token, as in Grain. Then a document keeps all
+            its tokens only if it begins with `bos` itself. Default False.
 
     Raises:
         TypeError, ValueError: an argument has a wrong type or is out of range.
-        PackError: while packing, if a leaf is not an array or differs from that of the first document, a document is too long,
-            or an argument names a missing leaf.
+        PackError: while packing, if a leaf is not an array or differs from that of the first
+            document, a document is too long, or an argument names a missing leaf.
 
     >>> import numpy as np
     >>> import headrace
@@ -110,7 +117,16 @@ class Pack(Operation):
     ) -> None:
         self.window = whole_number("window", window, 1, None, "a positive int")
         self.settings = Settings(
-            length, strategy, max_segments, pad_value, meta_features, too_long, bos, bos_at, bos_replaces, eos
+            length,
+            strategy,
+            max_segments,
+            pad_value,
+            meta_features,
+            too_long,
+            bos,
+            bos_at,
+            bos_replaces,
+            eos,
         )
 
     @property
@@ -135,12 +151,12 @@ class Pack(Operation):
         """Return a plan of the rows of documents whose lengths are known, before any document is read.
 
         Args:
-            lengths: length of each document, `int[documents]`; or a dict with such an array for each leaf. Leaves in
-                `meta_features` may be missing.
+            lengths: length of each document, `int[documents]`; or a dict with such an array for
+                each leaf. Leaves in `meta_features` may be missing.
 
         Raises:
-            PackError: a document is too long and `too_long` is "error"; an argument names a leaf that is not in `lengths`; or
-                leaves have different numbers of lengths.
+            PackError: a document is too long and `too_long` is "error"; an argument names a leaf
+                that is not in `lengths`; or leaves have different numbers of lengths.
             LengthsError, TypeError: `lengths` are not lengths.
         """
         arrays, packed = self._leaves_of(lengths)
@@ -154,7 +170,8 @@ class Pack(Operation):
         """Return `(arrays, paths)`: the lengths and the path of each packed leaf, in the order of optree (sorted keys).
 
         Raises:
-            PackError: an argument names a leaf that is not in `lengths`, or one array is given for several leaves.
+            PackError: an argument names a leaf that is not in `lengths`, or one array is given for
+                several leaves.
             LengthsError, TypeError: `lengths` are not lengths.
         """
         named = lengths if isinstance(lengths, Mapping) else {self._only_leaf(): lengths}
@@ -207,7 +224,8 @@ class Pack(Operation):
         """Make several rows of a plan, and return them in their order.
 
         Args:
-            elements: the documents of all these rows, one for each piece, in the order of the pieces.
+            elements: the documents of all these rows, one for each piece, in the order of the
+                pieces.
             pieces: pieces of all these rows, combined by `end_to_end`.
 
         Raises:
@@ -229,8 +247,8 @@ def _as_table(arrays: list[Ints], leaves: list[Path]) -> Ints:
     for array, leaf in zip(arrays, leaves):
         if array.shape != arrays[0].shape:
             raise PackError(
-                f"leaf {name(leaf)} has {len(array)} lengths, but leaf {name(leaves[0])} has {len(arrays[0])}. "
-                "Pass one length for each document and leaf."
+                f"leaf {name(leaf)} has {len(array)} lengths, but leaf {name(leaves[0])} has "
+                f"{len(arrays[0])}. Pass one length for each document and leaf."
             )
     return np.stack(arrays, axis=1)
 
@@ -245,7 +263,9 @@ def _checked(lengths: Any, leaf: Path) -> Ints:
     Raises:
         LengthsError, TypeError: `lengths` are not lengths.
     """
-    return as_lengths(lengths, (array_of(lengths).shape or (0,))[0], f"lengths of leaf {name(leaf)}")
+    return as_lengths(
+        lengths, (array_of(lengths).shape or (0,))[0], f"lengths of leaf {name(leaf)}"
+    )
 
 
 class PackStep:
@@ -254,8 +274,8 @@ class PackStep:
     Args:
         pack: the operation.
         then: next step, to which rows are pushed.
-        context: context of the chain. The place of a row is derived from the place (seed, position, row) of the first
-            element in its window.
+        context: context of the chain. The place of a row is derived from the place (seed, position,
+            row) of the first element in its window.
         number: index of the operation in the pipeline.
     """
 
@@ -322,14 +342,18 @@ class PackMethods(ChainMethods[ChainT]):
     """Method `pack` of a stream. A `MapDataset` has its own, which plans rows from lengths."""
 
     def pack(
-        self, length: int | Mapping[Any, Any], strategy: Strategy = "best_fit", window: int = 1000, **settings: Any
+        self,
+        length: int | Mapping[Any, Any],
+        strategy: Strategy = "best_fit",
+        window: int = 1000,
+        **settings: Any,
     ) -> ChainT:
         """Pack documents into rows of one length, as `Pack` does with each window of elements.
 
         Args:
             length: number of tokens in a row; or a dict with a length for each leaf.
-            strategy: how the row of a document is chosen: "best_fit" (default), "first_fit", "next_fit" or
-                "concat_then_split"; see `Pack`.
+            strategy: how the row of a document is chosen: "best_fit" (default), "first_fit",
+                "next_fit" or "concat_then_split"; see `Pack`.
             window: number of elements that are packed together (default 1,000).
             **settings: other arguments of `Pack`.
 

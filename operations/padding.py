@@ -50,25 +50,28 @@ def stack(elements: Sequence[Element]) -> Element:
 class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batch(length=512)))
     """Pad leaves of unequal length, then stack. Use it as `Batch(n, batch_fn=pad_batch(…))`.
 
-    A leaf is ragged if the length of its first axis differs among the elements of a batch. Ragged leaves are padded at the end
-    of that axis; the other axes must agree. All other leaves are stacked unchanged. An empty array takes the dtype of the
-    others.
+    A leaf is ragged if the length of its first axis differs among the elements of a batch. Ragged
+    leaves are padded at the end of that axis; the other axes must agree. All other leaves are
+    stacked unchanged. An empty array takes the dtype of the others.
 
     Args:
-        length: None (default): pad ragged leaves to the longest one in the batch. An int: pad ragged leaves, or the only leaf
-            with an axis, to that length. A dict by key of the elements (`{"tokens": 512}`): pad these leaves to these
-            lengths, ragged or not, and other ragged leaves to the longest. A longer leaf is an error. If elements have
-            several leaves with an axis, pass a dict to get batches of one shape: lengths in one batch may be equal by
-            chance, and then no leaf is ragged.
-        value: padding, a number (default 0); or a dict by key (`{"tokens": -1}`), in which missing leaves get 0.
-        mask_key: key of a mask `bool[n, length]` that is added to batches of dicts, True where there is no padding. A dict adds
-            a mask for each of several leaves (`{"tokens": "tokens_mask"}`). None (default): no mask.
+        length: None (default): pad ragged leaves to the longest one in the batch. An int: pad
+            ragged leaves, or the only leaf with an axis, to that length. A dict by key of the
+            elements (`{"tokens": 512}`): pad these leaves to these lengths, ragged or not, and
+            other ragged leaves to the longest. A longer leaf is an error. If elements have several
+            leaves with an axis, pass a dict to get batches of one shape: lengths in one batch may
+            be equal by chance, and then no leaf is ragged.
+        value: padding, a number (default 0); or a dict by key (`{"tokens": -1}`), in which missing
+            leaves get 0.
+        mask_key: key of a mask `bool[n, length]` that is added to batches of dicts, True where
+            there is no padding. A dict adds a mask for each of several leaves (`{"tokens":
+            "tokens_mask"}`). None (default): no mask.
 
     Raises:
         TypeError, ValueError: a length is not an int, or is negative.
-        BatchError: while batching, if a leaf is longer than `length`; leaves differ in another axis; an argument names a
-            missing key; `length` is an int, no leaf in a batch is ragged, and there are several leaves that it could mean;
-            or a mask cannot be added.
+        BatchError: while batching, if a leaf is longer than `length`; leaves differ in another
+            axis; an argument names a missing key; `length` is an int, no leaf in a batch is ragged,
+            and there are several leaves that it could mean; or a mask cannot be added.
 
     >>> import numpy as np
     >>> pad_batch(value=-1)([np.array([1, 2, 3]), np.array([4])]).tolist()
@@ -81,13 +84,23 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
     mask_key: Masks = None
 
     def __init__(
-        self, length: int | Mapping[Any, int] | None = None, value: Any = 0, *, mask_key: Masks = None
+        self,
+        length: int | Mapping[Any, int] | None = None,
+        value: Any = 0,
+        *,
+        mask_key: Masks = None,
     ) -> None:
-        lengths = length if isinstance(length, Mapping) else {} if length is None else {None: length}
+        lengths = (
+            length if isinstance(length, Mapping) else {} if length is None else {None: length}
+        )
         remedy = "an int, a dict of ints by key, or None for the longest"
-        self.lengths = {key: whole_number("length", one, 0, None, remedy) for key, one in lengths.items()}
+        self.lengths = {
+            key: whole_number("length", one, 0, None, remedy) for key, one in lengths.items()
+        }
         self.value = value
-        if mask_key is not None:  # without, states keep the fingerprint that they had before there were masks
+        if (
+            mask_key is not None
+        ):  # without, states keep the fingerprint that they had before there were masks
             self.mask_key = mask_key
 
     def __call__(self, elements: Sequence[Element]) -> Element:
@@ -99,8 +112,15 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         leaves = zip(*([as_array(leaf) for leaf in leaves] for leaves, _ in flat))
         columns = [_Column(name, column) for name, column in zip(leaf_names(structure), leaves)]
         targets, values = self._targets(columns), self._values(columns)
-        padded = [_padded(column, targets.get(column.name), values[column.name]) for column in columns]
-        batch = stack([structure.unflatten([leaves[row] for leaves in padded]) for row in range(len(elements))])
+        padded = [
+            _padded(column, targets.get(column.name), values[column.name]) for column in columns
+        ]
+        batch = stack(
+            [
+                structure.unflatten([leaves[row] for leaves in padded])
+                for row in range(len(elements))
+            ]
+        )
         for key, mask in self._masks(columns, targets):
             batch = _with_mask(batch, key, mask)
         return batch
@@ -109,11 +129,13 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         """Return the length to which each leaf is padded, by its name. Leaves that are not padded are missing.
 
         Raises:
-            BatchError: a leaf is longer than `length`, `length` has a key that the elements do not have, or an int `length`
-                could mean several leaves.
+            BatchError: a leaf is longer than `length`, `length` has a key that the elements do not
+                have, or an int `length` could mean several leaves.
         """
         if None in self.lengths:
-            targets = dict.fromkeys((column.name for column in _meant(columns, self.lengths[None])), self.lengths[None])
+            targets = dict.fromkeys(
+                (column.name for column in _meant(columns, self.lengths[None])), self.lengths[None]
+            )
         else:
             targets = {column.name: column.longest for column in columns if column.ragged}
             for key, length in self.lengths.items():
@@ -121,8 +143,9 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         for column in columns:
             if column.longest > targets.get(column.name, column.longest):
                 raise BatchError(
-                    f"leaf {column.told} has length {column.longest}, over pad_batch(length={targets[column.name]}). "
-                    "Cut it before Batch, or raise length."
+                    f"leaf {column.told} has length {column.longest}, over "
+                    f"pad_batch(length={targets[column.name]}). Cut it before Batch, or raise "
+                    "length."
                 )
         return targets
 
@@ -139,7 +162,9 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
             values |= {column.name: value for column in _named("value", key, columns)}
         return values
 
-    def _masks(self, columns: Sequence[_Column], targets: dict[str, int]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    def _masks(
+        self, columns: Sequence[_Column], targets: dict[str, int]
+    ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
         """Yield `(key, mask)` for each mask to add to the batch.
 
         Args:
@@ -150,7 +175,10 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
             for key, mask_key in self.mask_key.items():
                 yield mask_key, _mask(_named("mask_key", key, columns), targets)
         elif self.mask_key is not None:
-            yield self.mask_key, _mask([column for column in columns if column.name in targets] or columns, targets)
+            yield (
+                self.mask_key,
+                _mask([column for column in columns if column.name in targets] or columns, targets),
+            )
 
 
 def _padded(column: _Column, length: int | None, value: Any) -> Sequence[Any]:
@@ -164,7 +192,9 @@ def _padded(column: _Column, length: int | None, value: Any) -> Sequence[Any]:
     if length is None:
         return [leaf[()] for leaf in column.leaves]
     filled = next((leaf.dtype for leaf in column.leaves if leaf.size), None)
-    leaves = [leaf if leaf.size or filled is None else leaf.astype(filled) for leaf in column.leaves]
+    leaves = [
+        leaf if leaf.size or filled is None else leaf.astype(filled) for leaf in column.leaves
+    ]
     return [_filled(leaf, length, value) if leaf.ndim else leaf[()] for leaf in leaves]
 
 
@@ -208,13 +238,15 @@ def _named(argument: str, key: Any, columns: Sequence[_Column]) -> Sequence[_Col
     found = [column for column in columns if column.below(key)]
     if not found and not any(column.name for column in columns):
         raise BatchError(
-            f"pad_batch({argument}=…) names {short_repr(key)}, but elements are single values without keys. Map them to dicts "
-            "with this key before Batch, or, for length= and value=, pass one number in place of the dict."
+            f"pad_batch({argument}=…) names {short_repr(key)}, but elements are single values "
+            "without keys. Map them to dicts with this key before Batch, or, for length= and "
+            "value=, pass one number in place of the dict."
         )
     if not found:
         raise BatchError(
-            f"pad_batch({argument}=…) names {short_repr(key)}, but elements have no such key, or only None under it. Name "
-            f"only keys of the elements: {first_few([column.told for column in columns])}."
+            f"pad_batch({argument}=…) names {short_repr(key)}, but elements have no such key, or "
+            "only None under it. Name only keys of the elements: "
+            f"{first_few([column.told for column in columns])}."
         )
     return found
 
@@ -233,14 +265,15 @@ def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.boo
     masks = [column.mask(targets.get(column.name, column.longest)) for column in found]
     if not masks:
         raise BatchError(
-            "mask_key= asks for a mask of the padding, but the leaves are single numbers or texts, which are not padded. "
-            "Leave mask_key= out, or name an array in it: pad_batch(mask_key={'tokens': 'tokens_mask'})."
+            "mask_key= asks for a mask of the padding, but the leaves are single numbers or texts, "
+            "which are not padded. Leave mask_key= out, or name an array in it: "
+            "pad_batch(mask_key={'tokens': 'tokens_mask'})."
         )
     if any(not np.array_equal(mask, masks[0]) for mask in masks):
         names = first_few([column.told for column in found])
         raise BatchError(
-            f"leaves are padded differently ({names}), so one mask does not fit all of them. Give a mask to each leaf that "
-            "needs one: pad_batch(mask_key={'tokens': 'tokens_mask'})."
+            f"leaves are padded differently ({names}), so one mask does not fit all of them. Give "
+            "a mask to each leaf that needs one: pad_batch(mask_key={'tokens': 'tokens_mask'})."
         )
     return masks[0]
 
@@ -258,8 +291,10 @@ def _meant(columns: Sequence[_Column], length: int) -> Sequence[_Column]:
     if found or len(there) < 2:
         return found or there
     raise BatchError(
-        f"each leaf has the same length in all elements of this batch, so pad_batch(length={length}) cannot know which "
-        f"of {first_few([column.told for column in there])} to pad. Pass a dict, such as length={{'tokens': {length}}}."
+        "each leaf has the same length in all elements of this batch, so "
+        f"pad_batch(length={length}) cannot know which of "
+        f"{first_few([column.told for column in there])} to pad. Pass a dict, such as "
+        f"length={{'tokens': {length}}}."
     )
 
 
@@ -275,30 +310,39 @@ def batch_and_pad(
     Use it as `Batch(n, batch_fn=batch_and_pad(batch_size=n))`.
 
     Args:
-        elements: at most `batch_size` dicts of leaves with equal shapes. None (default): return a function that takes
-            elements and does this.
+        elements: at most `batch_size` dicts of leaves with equal shapes. None (default): return a
+            function that takes elements and does this.
         batch_size: number of rows of every batch.
         pad_value: value in the added rows (default 0).
-        mask_key: key under which the batch gets `bool[batch_size]`, True for rows with an element (default "mask"). None: no
-            mask; then elements need not be dicts.
+        mask_key: key under which the batch gets `bool[batch_size]`, True for rows with an element
+            (default "mask"). None: no mask; then elements need not be dicts.
 
     Raises:
         ValueError: there are more elements than `batch_size`.
-        BatchError: there are no elements, or they cannot be stacked; or a mask is requested, and elements are not dicts
-            or already have that key.
+        BatchError: there are no elements, or they cannot be stacked; or a mask is requested, and
+            elements are not dicts or already have that key.
 
     >>> batch = batch_and_pad([{"x": 1}, {"x": 2}], batch_size=3)
     >>> batch["x"].tolist(), batch["mask"].tolist()
     ([1, 2, 0], [True, True, False])
     """
     if elements is None:
-        return functools.partial(batch_and_pad, batch_size=batch_size, pad_value=pad_value, mask_key=mask_key)
+        return functools.partial(
+            batch_and_pad, batch_size=batch_size, pad_value=pad_value, mask_key=mask_key
+        )
     batch = filled_up(elements, batch_size, pad_value, stack)
-    return batch if mask_key is None else _with_mask(batch, mask_key, np.arange(batch_size) < len(elements))
+    return (
+        batch
+        if mask_key is None
+        else _with_mask(batch, mask_key, np.arange(batch_size) < len(elements))
+    )
 
 
 def filled_up(
-    elements: Sequence[Element], batch_size: int, pad_value: Any, make: Callable[[Sequence[Element]], Element]
+    elements: Sequence[Element],
+    batch_size: int,
+    pad_value: Any,
+    make: Callable[[Sequence[Element]], Element],
 ) -> Element:
     """Return a batch of `batch_size` rows: `make(elements)`, with rows of `pad_value` after it.
 
@@ -318,8 +362,8 @@ def filled_up(
     _check_not_empty("batch_and_pad", elements)
     if len(elements) > batch_size:
         raise ValueError(
-            f"batch_and_pad was called with {len(elements)} elements, but batch_size={batch_size}. Give Batch "
-            "the same size."
+            f"batch_and_pad was called with {len(elements)} elements, but batch_size={batch_size}. "
+            "Give Batch the same size."
         )
     leaves, structure = flatten(make(elements))
     return structure.unflatten([_filled(leaf, batch_size, pad_value) for leaf in leaves])
@@ -328,13 +372,14 @@ def filled_up(
 def _with_mask(batch: Element, key: str, mask: NDArray[np.bool_]) -> Element:
     if not isinstance(batch, dict):
         raise BatchError(
-            f"the mask would be added as batch[{short_repr(key)}], but a batch is {a_kind_of(batch)}, not a dict. Pass "
-            "mask_key=None, or map the elements to dicts before Batch."
+            f"the mask would be added as batch[{short_repr(key)}], but a batch is "
+            f"{a_kind_of(batch)}, not a dict. Pass mask_key=None, or map the elements to dicts "
+            "before Batch."
         )
     if key in batch:
         raise BatchError(
-            f"the mask would be added as batch[{short_repr(key)}], but elements have that key already. Pass another "
-            "mask_key=, or mask_key=None."
+            f"the mask would be added as batch[{short_repr(key)}], but elements have that key "
+            "already. Pass another mask_key=, or mask_key=None."
         )
     return {**batch, key: mask}
 

@@ -1,8 +1,9 @@
 """Base class of operations, and the context that their steps share.
 
 Each operation creates a step: a function that takes an element and pushes results to the next step.
-Each thread that runs a pipeline makes the chain of steps once, and makes it again after a failure. A
-record passes through all steps before the next one enters the first step, unless a step combines elements.
+Each thread that runs a pipeline makes the chain of steps once, and makes it again after a failure.
+A record passes through all steps before the next one enters the first step, unless a step combines
+elements.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class Fault(NamedTuple):
 SeedFor = Callable[[str, int | None], int]
 """Type of a function that returns the seed for a dataset method.
 
-It takes the name of the method, and the seed that the user passed or None. Without a seed, it derives one from an earlier
-call of the dataset's `seed()`.
+It takes the name of the method, and the seed that the user passed or None. Without a seed, it
+derives one from an earlier call of the dataset's `seed()`.
 """
 
 Allocate = Callable[[Sequence[ArraySpec]], list[NDArray[Any]]]
@@ -127,25 +128,31 @@ DrawingFunction: TypeAlias = tuple[Callable[[Element, Any], Any], Generators]
 class Context:
     """Values that all steps of a chain share: the place of the current element in the stream, and functions.
 
-    The place is seed, position and row. Steps read it; steps that combine elements, and the caller of the chain, set it.
+    The place is seed, position and row. Steps read it; steps that combine elements, and the caller
+    of the chain, set it.
 
     Attributes:
         seed: seed of the random operations.
-        position: position of the record in the global order; for a batch, the position of its first record.
-        row: index of the element among all elements that come from one position; 0 unless an operation that is not
-            one-to-one, such as a flat map, makes several.
-        input: index of the task's input from which the element was made; for a batch, the index of one such input.
-        packed: while rows of a window are packed, its documents and the index of the row; while a window is batched by
-            budget, the indices of the batch's records in the window, and None; otherwise None.
+        position: position of the record in the global order; for a batch, the position of its first
+            record.
+        row: index of the element among all elements that come from one position; 0 unless an
+            operation that is not one-to-one, such as a flat map, makes several.
+        input: index of the task's input from which the element was made; for a batch, the index of
+            one such input.
+        packed: while rows of a window are packed, its documents and the index of the row; while a
+            window is batched by budget, the indices of the batch's records in the window, and None;
+            otherwise None.
         only: index of the only element of a window to push to the next step; None: push all.
         allocate: function that allocates batches.
         notify: function that reports messages about leaves to the user.
-        most: maximum number of rows of a batch, because the stage currently has at most this many inputs.
-        take_all: for each batch operation, by its index: function that adds all elements of an iterator.
-        at_end: functions that are called, in order, at the end of a span (consecutive batches handed to one worker), to
-            finish open batches.
-        at_failure: functions that are called, in order, after a failure. If an element that a step still holds is at fault,
-            they raise its error first.
+        most: maximum number of rows of a batch, because the stage currently has at most this many
+            inputs.
+        take_all: for each batch operation, by its index: function that adds all elements of an
+            iterator.
+        at_end: functions that are called, in order, at the end of a span (consecutive batches
+            handed to one worker), to finish open batches.
+        at_failure: functions that are called, in order, after a failure. If an element that a step
+            still holds is at fault, they raise its error first.
         fault: operation in which the current exception was raised; None without an exception.
     """
 
@@ -193,25 +200,29 @@ class Hooks(NamedTuple):
 class Operation:
     """Base class of all operations. Attributes describe how an operation treats elements. Users mostly subclass transforms.
 
-    A subclass defines `connect`, and overrides attributes whose defaults do not fit. docs/how-to/operation-members.md
-    explains each. "Pushed" means passed to the next operation.
+    A subclass defines `connect`, and overrides attributes whose defaults do not fit.
+    docs/how-to/operation-members.md explains each. "Pushed" means passed to the next operation.
 
     Attributes:
-        takes: number of elements that are collected and treated together, as a batch or window; None if each is treated
-            alone.
+        takes: number of elements that are collected and treated together, as a batch or window;
+            None if each is treated alone.
         drops_remainder: True if fewer than `takes` elements at the end are dropped.
         needs_one: True if it is an error that all elements are dropped in this way.
         only_stacks: True if elements are only combined into one tree of arrays.
-        keeps_elements: True if elements are pushed unchanged, in an order that does not depend on their contents.
+        keeps_elements: True if elements are pushed unchanged, in an order that does not depend on
+            their contents.
         only_filters: True if each element is pushed unchanged, or dropped.
-        one_to_one: True if exactly one element is pushed for each element (or for each `takes` elements).
-        max_fan_out: maximum number of elements that are pushed for one, if the operation is neither one-to-one nor a filter;
-            None: no limit.
+        one_to_one: True if exactly one element is pushed for each element (or for each `takes`
+            elements).
+        max_fan_out: maximum number of elements that are pushed for one, if the operation is neither
+            one-to-one nor a filter; None: no limit.
         reads_position: True if the result depends on `Context.position`, `row` or `seed`.
         reads_index: True if `Context.position` is the requested index in a `MapDataset`.
         needs_seed: True if the operation is random.
-        puts_together: True if the combined elements become items of one element, not rows of a batch.
-        plans_rows: True if the operation has the methods `plan` and `planned` of `Pack`: lengths determine its rows.
+        puts_together: True if the combined elements become items of one element, not rows of a
+            batch.
+        plans_rows: True if the operation has the methods `plan` and `planned` of `Pack`: lengths
+            determine its rows.
         plans_batches: True for `BudgetBatch`, whose batches are planned if lengths are known.
         thread_safe: True (default) if several threads may run the operation at the same time. With False, a loader that
             chooses its kind of workers itself uses processes.
@@ -245,7 +256,8 @@ class Operation:
         Args:
             then: the next step.
             context: context that all steps of the chain share.
-            number: index of this operation in the pipeline; it is part of the key of its random numbers.
+            number: index of this operation in the pipeline; it is part of the key of its random
+                numbers.
         """
         raise NotImplementedError
 
@@ -253,7 +265,8 @@ class Operation:
         """Return a copy that combines `count` elements into one.
 
         Raises:
-            NotImplementedError: the operation does not combine elements, or cannot be changed in this way.
+            NotImplementedError: the operation does not combine elements, or cannot be changed in
+                this way.
         """
         raise NotImplementedError
 
@@ -263,7 +276,8 @@ class Operation:
         A random operation returns a copy that has its own seed.
 
         Args:
-            seed_for: function that returns the seed, from the method's name and the seed that was passed or None.
+            seed_for: function that returns the seed, from the method's name and the seed that was
+                passed or None.
             number: number of operations before it.
 
         Raises:
@@ -271,8 +285,8 @@ class Operation:
         """
         if self.needs_seed:
             raise SeedError(
-                f"{self!r} draws from the seed of a sampler, but a MapDataset or IterDataset has no "
-                f"sampler. Use {self!r} in a DataLoader."
+                f"{self!r} draws from the seed of a sampler, but a MapDataset or IterDataset has "
+                f"no sampler. Use {self!r} in a DataLoader."
             )
         return self
 
@@ -325,8 +339,8 @@ def fingerprint(operation: Operation) -> str:
     """Return eight hexadecimal digits that change with the operation's class, its name or a plain parameter.
 
     If the operation has an attribute `fingerprint`, they depend on its value alone.
-    The size of a batch does not change them. A checkpoint stores it separately, because a run may resume
-    with another one.
+    The size of a batch does not change them. A checkpoint stores it separately, because a run may
+    resume with another one.
 
     >>> from headrace.operations import Batch
     >>> fingerprint(Batch(4)) == fingerprint(Batch(4, drop_remainder=True))

@@ -28,7 +28,12 @@ class Runner:
         return {**vars(self), "_idle": []}
 
     def __call__(
-        self, elements: Sequence[Any], position: int, row: int, seed: int = 0, key: int | None = None
+        self,
+        elements: Sequence[Any],
+        position: int,
+        row: int,
+        seed: int = 0,
+        key: int | None = None,
     ) -> list[Any]:
         """Return the results for consecutive elements.
 
@@ -37,11 +42,13 @@ class Runner:
             position: position of the first element. Random numbers depend on it and on `row`.
             row: row of the first element.
             seed: seed of the operations that have no seed of their own.
-            key: record key. If an operation fails, a note with the operation and this key is added to the exception.
-                None (default): no note.
+            key: record key. If an operation fails, a note with the operation and this key is added
+                to the exception. None (default): no note.
         """
         try:
-            steps = self._idle.pop()  # not in the list while in use, since an operation's function may call this object
+            steps = (
+                self._idle.pop()
+            )  # not in the list while in use, since an operation's function may call this object
         except IndexError:
             steps = _Steps(self._operations)
         try:
@@ -50,7 +57,9 @@ class Runner:
             if key is not None:
                 number = steps.context.fault.number if steps.context.fault else 0
                 failed = self._operations[number]
-                error.add_note(f"headrace: operation {number}, {failed!r}, failed on record key {key}.")
+                error.add_note(
+                    f"headrace: operation {number}, {failed!r}, failed on record key {key}."
+                )
             raise
         self._idle.append(steps)  # steps that failed are not used again
         return found
@@ -70,7 +79,12 @@ class _Steps:
 
     def run(self, elements: Sequence[Any], position: int, row: int, seed: int) -> list[Any]:
         context, step = self.context, self._step
-        context.seed, context.position, context.row, context.most = seed, position, row, len(elements)
+        context.seed, context.position, context.row, context.most = (
+            seed,
+            position,
+            row,
+            len(elements),
+        )
         for element in elements:
             step(element)
         for finish in self._at_end:

@@ -17,7 +17,8 @@ class WindowShuffle(Operation):
 
     Args:
         window_size: number of elements in a window, at least 1. The last window may have fewer.
-        seed: seed of this shuffle, in `[0, 2^64)`. None (default): the seed of the sampler or the dataset.
+        seed: seed of this shuffle, in `[0, 2^64)`. None (default): the seed of the sampler or the
+            dataset.
 
     Raises:
         TypeError, ValueError: an argument is not an int, or is out of range.
@@ -33,7 +34,9 @@ class WindowShuffle(Operation):
     reads_position = True
 
     def __init__(self, window_size: int, seed: int | None = None) -> None:
-        self.window_size = whole_number("window_size", window_size, 1, None, "a positive number of elements")
+        self.window_size = whole_number(
+            "window_size", window_size, 1, None, "a positive number of elements"
+        )
         self.seed = None if seed is None else whole_number("seed", seed, 0, (1 << 64) - 1, "an int")
         self.takes = self.window_size
 
@@ -46,7 +49,8 @@ class WindowShuffle(Operation):
         """Return a copy with its own seed, for use in a chain of datasets.
 
         Args:
-            seed_for: function that returns the seed, from "window_shuffle" and this operation's seed or None.
+            seed_for: function that returns the seed, from "window_shuffle" and this operation's
+                seed or None.
             number: not used.
 
         Raises:
@@ -62,7 +66,8 @@ class WindowShuffle(Operation):
     def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
         """Return a function that computes the order of a window.
 
-        It takes the number of elements, and seed, position and row of the first element. It returns the order as indices.
+        It takes the number of elements, and seed, position and row of the first element. It returns
+        the order as indices.
 
         Args:
             number: index of the operation in the pipeline, a part of the key of its random numbers.
@@ -70,7 +75,11 @@ class WindowShuffle(Operation):
         generator_at, own = KeyedGenerator(number).at, self.seed
 
         def order(count: int, seed: int, position: int, row: int) -> list[int]:
-            places: list[int] = generator_at(seed if own is None else own, position, row).permutation(count).tolist()
+            places: list[int] = (
+                generator_at(seed if own is None else own, position, row)
+                .permutation(count)
+                .tolist()
+            )
             return places
 
         return order
@@ -80,7 +89,9 @@ class WindowShuffle(Operation):
 
         def push_window(window: Sequence[tuple[Any, ...]]) -> None:
             places = order(len(window), *window[0][:3])
-            for place in places if context.only is None else places[context.only : context.only + 1]:
+            for place in (
+                places if context.only is None else places[context.only : context.only + 1]
+            ):
                 context.seed, context.position, context.row, context.input, element = window[place]
                 then(element)
 
@@ -146,16 +157,22 @@ class ZipRows(Operation):
 
 
 def in_groups(
-    size: int, push_group: Callable[[Sequence[tuple[Any, ...]]], None], context: Context, number: int, keeps_rest: bool
+    size: int,
+    push_group: Callable[[Sequence[tuple[Any, ...]]], None],
+    context: Context,
+    number: int,
+    keeps_rest: bool,
 ) -> Step:
     """Return a step that collects `size` elements with their places, and then calls `push_group`.
 
     Args:
         size: number of elements in a group.
-        push_group: function that takes a group: `(seed, position, row, input, element)` for each element.
+        push_group: function that takes a group: `(seed, position, row, input, element)` for each
+            element.
         context: context of the chain of steps.
         number: index of the operation in the pipeline.
-        keeps_rest: True: `push_group` also gets a last group of fewer elements. False: that group is dropped.
+        keeps_rest: True: `push_group` also gets a last group of fewer elements. False: that group
+            is dropped.
     """
     group: list[tuple[Any, ...]] = []
 

@@ -1,9 +1,9 @@
 """Copy elements into the memory of a batch, a few at a time.
 
 The first element determines the layout: one column, `[batch_size, *shape]`, for each leaf. Later
-batches keep the layout as long as it fits their first element. Elements with the structure, types and
-shapes of the first one are copied column by column, many by one NumPy call. All others are copied one
-by one, which also finds the cause of an error.
+batches keep the layout as long as it fits their first element. Elements with the structure, types
+and shapes of the first one are copied column by column, many by one NumPy call. All others are
+copied one by one, which also finds the cause of an error.
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ class Stack:
     """
 
     def __init__(
-        self, size: int, allocate: Allocate, notify: Notify = notify_nobody, lists_are_trees: bool = False
+        self,
+        size: int,
+        allocate: Allocate,
+        notify: Notify = notify_nobody,
+        lists_are_trees: bool = False,
     ) -> None:
         self.size = size
         self._lists_are_trees = lists_are_trees
@@ -65,8 +69,8 @@ class Stack:
         """Copy elements into `row` and the following rows. Row 0 begins a new batch.
 
         Raises:
-            BatchError: an element cannot be stacked, differs from the first one in structure or shape, or has a dtype
-                that has no common dtype with the others.
+            BatchError: an element cannot be stacked, differs from the first one in structure or
+                shape, or has a dtype that has no common dtype with the others.
         """
         layout = self._layout
         self.row = row
@@ -128,7 +132,8 @@ class Layout:
         size: number of rows.
         leaves: leaves of the first element.
         structure: structure of the first element.
-        exact: True: `put` also rejects elements whose keys have another order, though the batch would be the same.
+        exact: True: `put` also rejects elements whose keys have another order, though the batch
+            would be the same.
         notify: function that reports a message about a leaf to the user.
     """
 
@@ -142,7 +147,10 @@ class Layout:
     ) -> None:
         self._structure = structure
         self._exact = exact
-        self._columns = [Column(name, size, leaf, notify) for name, leaf in zip(leaf_names(self._structure), leaves)]
+        self._columns = [
+            Column(name, size, leaf, notify)
+            for name, leaf in zip(leaf_names(self._structure), leaves)
+        ]
         self._plain = [column for column in self._columns if column.is_plain]
         self._specs = tuple(column.spec for column in self._plain)
         self._names_of_plain = [column.name for column in self._plain]
@@ -173,7 +181,9 @@ class Layout:
         self._take(allocate)
 
     def _take(self, allocate: Allocate) -> None:
-        for column, array in zip(self._plain, allocated(self._specs, self._names_of_plain, allocate)):
+        for column, array in zip(
+            self._plain, allocated(self._specs, self._names_of_plain, allocate)
+        ):
             column.begin(array)
         for column in self._columns:
             if not column.is_plain:
@@ -182,7 +192,8 @@ class Layout:
     def begin_with(self, elements: Sequence[Element], allocate: Allocate) -> bool:
         """Begin a batch with these elements if all have the structure, types and shapes of the earlier batch's first element.
 
-        Return True if the batch was begun. Otherwise memory may have been allocated and partly filled; begin another batch.
+        Return True if the batch was begun. Otherwise memory may have been allocated and partly
+        filled; begin another batch.
 
         Args:
             elements: the first elements of the batch, at least one.
@@ -190,7 +201,11 @@ class Layout:
         """
         if self._flat is dict:
             first = elements[0]
-            keeps_order = type(first) is dict and len(first) == len(self._order) and all(map(is_, first, self._order))
+            keeps_order = (
+                type(first) is dict
+                and len(first) == len(self._order)
+                and all(map(is_, first, self._order))
+            )
         else:
             keeps_order = self._is_leaf or self._flat is not None
         if not (keeps_order and self._alike):
@@ -209,10 +224,13 @@ class Layout:
     def put(self, row: int, elements: Sequence[Element]) -> bool:
         """Copy elements into consecutive rows, the first one into `row`, if all are like the first element.
 
-        They must have its structure, types and shapes. Return True if they were copied. Otherwise some rows may be overwritten.
+        They must have its structure, types and shapes. Return True if they were copied. Otherwise
+        some rows may be overwritten.
         """
         leaves = self._leaves_by_column(elements) if self._alike else None
-        return leaves is not None and all(column.put_all(row, some) for column, some in zip(self._columns, leaves))
+        return leaves is not None and all(
+            column.put_all(row, some) for column, some in zip(self._columns, leaves)
+        )
 
     def put_one(self, row: int, element: Any) -> bool:
         """Copy one element into a row, if it has the structure, types and shapes of the batch. Return True if it was copied."""
@@ -244,7 +262,9 @@ class Layout:
                 return None
             if self._names is None:
                 return list(zip(*elements))
-            if self._exact and any(keys.count(name) < count for name, keys in zip(self._order, zip(*elements))):
+            if self._exact and any(
+                keys.count(name) < count for name, keys in zip(self._order, zip(*elements))
+            ):
                 return None
             return [list(map(itemgetter(name), elements)) for name in self._names]
         except (KeyError, TypeError, ValueError):
@@ -270,8 +290,8 @@ class Layout:
             return no_element()
         return StructureError(
             "elements of one batch have different structures: the first is "
-            f"{shown(self._structure)}, but this one is {shown(flatten(element)[1])} (* is a leaf). "
-            "Map them to one structure before Batch, or pass Batch(…, batch_fn=…)."
+            f"{shown(self._structure)}, but this one is {shown(flatten(element)[1])} (* is a "
+            "leaf). Map them to one structure before Batch, or pass Batch(…, batch_fn=…)."
         )
 
 
@@ -281,17 +301,18 @@ def _check(element: Element, lists_are_trees: bool) -> None:
         raise no_element()
     for name in () if lists_are_trees else bare_lists(element):
         raise BatchError(
-            f"leaf {shorten(name or 'of the element', 100)} is a list without an array in it, and would be "
-            "stacked item by item. Map it to an array, np.asarray(…). If lengths differ, also pass Batch(…, "
-            "batch_fn=headrace.pad_batch()). If you want its items stacked one by one, map it to a tuple."
+            f"leaf {shorten(name or 'of the element', 100)} is a list without an array in it, and "
+            "would be stacked item by item. Map it to an array, np.asarray(…). If lengths differ, "
+            "also pass Batch(…, batch_fn=headrace.pad_batch()). If you want its items stacked one "
+            "by one, map it to a tuple."
         )
 
 
 def no_element() -> NoElementError:
     """Return the error for an element of a batch that is None."""
     return NoElementError(
-        "an element of a batch is None. Replace values that are missing in the data, and check that the "
-        "function before Batch returns a value. To leave elements out, use Filter."
+        "an element of a batch is None. Replace values that are missing in the data, and check "
+        "that the function before Batch returns a value. To leave elements out, use Filter."
     )
 
 

@@ -44,7 +44,9 @@ def flatten(
     leaves, structure = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=nodes.namespace)
     if set(map(type, leaves)) <= _PLAIN:
         return leaves, structure
-    others = (leaf for leaf in leaves if type(leaf) not in _PLAIN and not (is_leaf and is_leaf(leaf)))
+    others = (
+        leaf for leaf in leaves if type(leaf) not in _PLAIN and not (is_leaf and is_leaf(leaf))
+    )
     return flatten(tree, is_leaf, nodes) if nodes.register(others) else (leaves, structure)
 
 
@@ -66,7 +68,8 @@ def rows_of(batch: Any) -> Iterator[Any]:
     """Yield the rows of a batch, in order. The arrays of a row are views.
 
     Raises:
-        BatchError: a leaf is not an array with a leading axis, or leaves have different numbers of rows.
+        BatchError: a leaf is not an array with a leading axis, or leaves have different numbers of
+            rows.
 
     >>> import numpy as np
     >>> [int(row["x"]) for row in rows_of({"x": np.arange(3)})]
@@ -77,12 +80,14 @@ def rows_of(batch: Any) -> Iterator[Any]:
     if len(lengths) != 1 or None in lengths:
         counts = zip(leaf_names(structure), leaves)
         rows = [
-            f"{name or 'the batch'}: {leaf.shape[0] if getattr(leaf, 'ndim', 0) else 'none'}" for name, leaf in counts
+            f"{name or 'the batch'}: {leaf.shape[0] if getattr(leaf, 'ndim', 0) else 'none'}"
+            for name, leaf in counts
         ]
         raise BatchError(
-            f"rebatch needs leaves with the same number of rows, but "
-            f"{f'the rows are {first_few(rows)}' if rows else 'the batch has no leaves'}. Call rebatch before "
-            "the map that changes the number of rows, or give each leaf one row for each record."
+            "rebatch needs leaves with the same number of rows, but "
+            f"{f'the rows are {first_few(rows)}' if rows else 'the batch has no leaves'}. Call "
+            "rebatch before the map that changes the number of rows, or give each leaf one row for "
+            "each record."
         )
     return (structure.unflatten(list(row)) for row in zip(*leaves))
 
@@ -111,8 +116,8 @@ class Nodes:
 
     Attributes:
         namespace: namespace in optree's registry.
-        node_of: function that takes a leaf, and returns the registration of its class as a node; None for a real leaf. Not
-            called for arrays and common scalars.
+        node_of: function that takes a leaf, and returns the registration of its class as a node;
+            None for a real leaf. Not called for arrays and common scalars.
     """
 
     namespace: str
@@ -122,9 +127,15 @@ class Nodes:
         """Find leaves that are in fact nodes, and register their classes with optree. Return True if there were any."""
         found = {type(leaf): node for leaf in leaves if (node := self.node_of(leaf)) is not None}
         for kind, (to_children, from_children, entry) in found.items():
-            with contextlib.suppress(ValueError):  # another thread met the class at the same time, and was quicker
+            with contextlib.suppress(
+                ValueError
+            ):  # another thread met the class at the same time, and was quicker
                 optree.register_pytree_node(
-                    kind, to_children, from_children, path_entry_type=entry, namespace=self.namespace
+                    kind,
+                    to_children,
+                    from_children,
+                    path_entry_type=entry,
+                    namespace=self.namespace,
                 )
         return bool(found)
 
@@ -170,7 +181,11 @@ def _by_methods(kind: Any, take_apart: Callable[[Any], Any]) -> Node:
         kind: the class. It has `tree_unflatten`.
         take_apart: function that flattens an instance to `(children, metadata)`.
     """
-    return take_apart, lambda metadata, children: kind.tree_unflatten(metadata, children), optree.FlattenedEntry
+    return (
+        take_apart,
+        lambda metadata, children: kind.tree_unflatten(metadata, children),
+        optree.FlattenedEntry,
+    )
 
 
 def _without_keys(tree: Any) -> tuple[list[Any], Any]:
@@ -196,7 +211,11 @@ def _dataclass_node(kind: Any) -> Node:
     names = tuple(field.name for field in fields if field.name not in static)
 
     def to_children(instance: Any) -> tuple[list[Any], Any, tuple[str, ...]]:
-        return [getattr(instance, name) for name in names], tuple(getattr(instance, name) for name in static), names
+        return (
+            [getattr(instance, name) for name in names],
+            tuple(getattr(instance, name) for name in static),
+            names,
+        )
 
     def from_children(values: Any, children: Any) -> Any:
         instance: Any = object.__new__(kind)
@@ -208,7 +227,10 @@ def _dataclass_node(kind: Any) -> Node:
 
 
 def _is_static(field: dataclasses.Field[Any]) -> bool:
-    return field.metadata.get("pytree_node", True) is False or field.metadata.get("static", False) is True
+    return (
+        field.metadata.get("pytree_node", True) is False
+        or field.metadata.get("static", False) is True
+    )
 
 
 def _if_dataclass(leaf: Any) -> Node | None:

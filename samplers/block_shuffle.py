@@ -2,21 +2,22 @@
 
 Blocks are permuted, and the records of several blocks (a window) are shuffled together.
 
-In: places (indices within an epoch), and the epoch of each. Out: record keys. Pure arithmetic with O(1) memory;
-each place has the same cost.
+In: places (indices within an epoch), and the epoch of each. Out: record keys. Pure arithmetic with
+O(1) memory; each place has the same cost.
 
 An epoch is divided into `lanes` equal lanes, which are read in turn, and a rest:
 
     places   0 1 2 3 4 5 …          lane = place % lanes, turn = place // lanes
-    a lane   | window | window |    each of about `window` blocks, whose records are permuted together
-    a block  `block` neighbouring records; a permutation of all blocks of the epoch decides which ones
+    a lane   | window | window |    each of about `window` blocks, whose records are permuted
+    together a block  `block` neighbouring records; a permutation of all blocks of the epoch decides
+    which ones
 
 So a shard that reads every S-th place reads blocks that no other shard reads, if S divides `lanes`,
 except in the rest, which all shards read.
 The rest consists of the blocks that are not divided over the lanes: the last block of the source,
-if it is smaller, and at least half a window of other blocks (all blocks, if the source is small). It is
-one more window; in each epoch, it comes at a random point between the other windows. So records at the
-end of the source are not always at the end of an epoch.
+if it is smaller, and at least half a window of other blocks (all blocks, if the source is small).
+It is one more window; in each epoch, it comes at a random point between the other windows. So
+records at the end of the source are not always at the end of an epoch.
 """
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ class BlockShuffle:
         window: number of blocks whose records are shuffled together; default 16, at least 2.
         lanes: number of shards that can each read blocks of their own; default 1. Use the number of
             processes of the largest run, or a multiple of it. If the number of shards divides
-            `lanes`, each process fetches blocks of its own; all fetch only the few blocks that cannot be
-            divided over the lanes. In a source of few blocks, these may be all of them. If the number
-            of shards does not divide `lanes`, a `DataLoader` on files in stores warns. Another value
-            gives another order.
+            `lanes`, each process fetches blocks of its own; all fetch only the few blocks that
+            cannot be divided over the lanes. In a source of few blocks, these may be all of them.
+            If the number of shards does not divide `lanes`, a `DataLoader` on files in stores
+            warns. Another value gives another order.
 
     Raises:
         ValueError: if a number is too small or too large.
@@ -76,7 +77,9 @@ class BlockShuffle:
 
     def __post_init__(self) -> None:
         for name, least in (("block", 1), ("window", 2), ("lanes", 1)):
-            number = whole_number(name, getattr(self, name), least, _MOST, "a small positive int, such as 16")
+            number = whole_number(
+                name, getattr(self, name), least, _MOST, "a small positive int, such as 16"
+            )
             object.__setattr__(self, name, number)
 
     @property
@@ -92,7 +95,8 @@ class BlockShuffle:
     def readers_of_a_block(self, shards: int) -> int:
         """Return how many of `shards` shards read records of the same block; 1 if `shards` divides `lanes`.
 
-        The blocks of the rest (see the module's docstring), which all shards read, are not considered.
+        The blocks of the rest (see the module's docstring), which all shards read, are not
+        considered.
 
         >>> [BlockShuffle(lanes=4).readers_of_a_block(shards) for shards in (1, 4, 6, 8)]
         [1, 1, 3, 2]
@@ -162,7 +166,9 @@ class BlockOrder:
         begin, in_rest = self._rest_begins(epochs), ranks >= self._in_lanes
         places = np.empty_like(keys)
         within = (ranks - self._in_lanes) * self._block + records
-        places[in_rest] = begin[in_rest] + unpermute(within[in_rest], epochs[in_rest], self._rest, self._seed + _REST)
+        places[in_rest] = begin[in_rest] + unpermute(
+            within[in_rest], epochs[in_rest], self._rest, self._seed + _REST
+        )
         in_lanes = ~in_rest
         of_lanes = self._places_in_lanes(ranks[in_lanes], records[in_lanes], epochs[in_lanes])
         places[in_lanes] = of_lanes + np.where(of_lanes < begin[in_lanes], 0, self._rest)
@@ -177,7 +183,9 @@ class BlockOrder:
         within = (turns - first) * self._block + records
         for size in {int(sizes.min()), int(sizes.max())} if len(sizes) else ():
             chosen = sizes == size
-            within[chosen] = unpermute(within[chosen], numbers[chosen], size * self._block, self._seed + _RECORDS)
+            within[chosen] = unpermute(
+                within[chosen], numbers[chosen], size * self._block, self._seed + _RECORDS
+            )
         places: Numbers = (first * self._block + within) * self._lanes + lanes
         return places
 
@@ -188,12 +196,18 @@ class BlockOrder:
         sizes = self._first_block(windows + 1) - first
         numbers = (epochs * self._windows + windows) * self._lanes + lanes
         within = turns - first * self._block
-        for size in {int(sizes.min()), int(sizes.max())} if len(sizes) else ():  # windows have two sizes at most
+        for size in (
+            {int(sizes.min()), int(sizes.max())} if len(sizes) else ()
+        ):  # windows have two sizes at most
             chosen = sizes == size
-            within[chosen] = permute(within[chosen], numbers[chosen], size * self._block, self._seed + _RECORDS)
+            within[chosen] = permute(
+                within[chosen], numbers[chosen], size * self._block, self._seed + _RECORDS
+            )
         blocks = within // self._block
         records = within - blocks * self._block
-        keys: Numbers = self._block_at((first + blocks) * self._lanes + lanes, epochs) * self._block + records
+        keys: Numbers = (
+            self._block_at((first + blocks) * self._lanes + lanes, epochs) * self._block + records
+        )
         return keys
 
     def _rest_keys(self, places: Numbers, epochs: Numbers) -> Numbers:
@@ -210,8 +224,9 @@ class BlockOrder:
     def _first_block(self, window: Any) -> Any:
         """Return the number of the first block of a window, counted within its lane.
 
-        Blocks are dealt to the lanes in turn. Lane k fills the places k, k + lanes, k + 2·lanes, … of an epoch's order. A
-        window is several consecutive blocks of a lane whose records are shuffled together.
+        Blocks are dealt to the lanes in turn. Lane k fills the places k, k + lanes, k + 2·lanes, …
+        of an epoch's order. A window is several consecutive blocks of a lane whose records are
+        shuffled together.
 
         Args:
             window: number of the window in its lane, or an array of such numbers.
@@ -222,8 +237,8 @@ class BlockOrder:
     def _rest_begins(self, epochs: Numbers) -> Numbers:
         """Return, for each epoch `int64[n]`, the index within the epoch `int64[n]` at which the rest begins.
 
-        The rest is the blocks that are left if each lane gets the same number of whole blocks. Lanes are parts of an order
-        that have blocks of their own.
+        The rest is the blocks that are left if each lane gets the same number of whole blocks.
+        Lanes are parts of an order that have blocks of their own.
         """
         distinct, which = np.unique(epochs, return_inverse=True)
         turns = permute(np.zeros_like(distinct), distinct, self._windows + 1, self._seed + _PLACES)

@@ -21,26 +21,27 @@ from .sharding import NoSharding, ShardOptions, as_shard_options
 class BpttSampler(VectorSampler):
     """Read batches whose rows continue from one batch to the next, for truncated backpropagation through time (BPTT).
 
-    The records are divided into `batch_size` parts of neighbouring records, all of the same length, and row r of the
-    batches reads the records of part r, one after the other. So a model can keep the hidden state of a row from one
-    batch to the next. The rows begin again in each epoch: reset the hidden state at each step that is a multiple of
-    `steps_per_epoch`.
+    The records are divided into `batch_size` parts of neighbouring records, all of the same length,
+    and row r of the batches reads the records of part r, one after the other. So a model can keep
+    the hidden state of a row from one batch to the next. The rows begin again in each epoch: reset
+    the hidden state at each step that is a multiple of `steps_per_epoch`.
 
-    The records are, for example, the windows of a `TokenSource`, which follow one another in the text. Up to
-    `batch_size - 1` records at the end of the source are not read, because the parts have equal lengths.
+    The records are, for example, the windows of a `TokenSource`, which follow one another in the
+    text. Up to `batch_size - 1` records at the end of the source are not read, because the parts
+    have equal lengths.
 
     Args:
         num_records: number of records, 1 to 2^55.
-        batch_size: number of rows in a batch of all shards together. Use `Batch(batch_size // shard_count)`, with no
-            operation before it that leaves out or adds records.
-        shard_options: the shard of this process; default `NoSharding()`. Row r of a shard's batches is row
-            `r * shard_count + shard_index` of the batches of all shards, in every batch.
+        batch_size: number of rows in a batch of all shards together. Use `Batch(batch_size //
+            shard_count)`, with no operation before it that leaves out or adds records.
+        shard_options: the shard of this process; default `NoSharding()`. Row r of a shard's batches
+            is row `r * shard_count + shard_index` of the batches of all shards, in every batch.
         num_epochs: number of epochs; None (default) for no end.
         seed: an int in `[0, 2^32)` for random operations; None (default): the loader can have none.
 
     Raises:
-        ValueError: if a number is outside its range, there are fewer records than `batch_size`, or `batch_size` is not
-            a multiple of the number of shards.
+        ValueError: if a number is outside its range, there are fewer records than `batch_size`, or
+            `batch_size` is not a multiple of the number of shards.
         TypeError: if a number is not an int, or `shard_options` has the wrong type.
 
     >>> from headrace import Batch, DataLoader
@@ -59,26 +60,44 @@ class BpttSampler(VectorSampler):
     def __post_init__(self) -> None:
         shard = as_shard_options(self.shard_options)
         records = whole_number(
-            "num_records", self.num_records, 1, 1 << 55, "the number of records in the source, len(source)"
+            "num_records",
+            self.num_records,
+            1,
+            1 << 55,
+            "the number of records in the source, len(source)",
         )
         rows = whole_number(
-            "batch_size", self.batch_size, 1, records, f"an int of at most {records}, the number of records"
+            "batch_size",
+            self.batch_size,
+            1,
+            records,
+            f"an int of at most {records}, the number of records",
         )
         epochs, seed = self.num_epochs, self.seed
         if epochs is not None:
-            epochs = whole_number("num_epochs", epochs, 1, None, "a positive int, or None for an endless stream")
+            epochs = whole_number(
+                "num_epochs", epochs, 1, None, "a positive int, or None for an endless stream"
+            )
         if seed is not None:
-            seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
+            seed = whole_number(
+                "seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example"
+            )
         if rows % shard.shard_count:
             raise ValueError(
-                f"batch_size={rows} cannot be divided among {shard.shard_count} shards. Pass a multiple of "
-                f"{shard.shard_count}, so that each row of a shard's batches continues."
+                f"batch_size={rows} cannot be divided among {shard.shard_count} shards. Pass a "
+                f"multiple of {shard.shard_count}, so that each row of a shard's batches continues."
             )
-        vars(self).update(num_records=records, batch_size=rows, shard_options=shard, num_epochs=epochs, seed=seed)
+        vars(self).update(
+            num_records=records, batch_size=rows, shard_options=shard, num_epochs=epochs, seed=seed
+        )
 
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize` for an endless sampler."""
-        return ENDLESS if self.num_epochs is None else min(self.epoch_length * self.num_epochs, ENDLESS)
+        return (
+            ENDLESS
+            if self.num_epochs is None
+            else min(self.epoch_length * self.num_epochs, ENDLESS)
+        )
 
     @property
     def steps_per_epoch(self) -> int:

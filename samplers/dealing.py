@@ -35,10 +35,11 @@ LOOKED_AT = 48
 def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s:
     """Divide the records of a block among shards with nearly equal costs; return the record at each place of the block.
 
-    Place `j * shards + s` of the block is the `j`-th record of shard `s`. Each shard gets equally many records, and
-    reads them in the block's order. Records are dealt greedily, the largest cost first; then pairs are exchanged as
-    long as that makes the sums of costs more equal. With several batches, the sums of the shards in each batch are
-    made equal; or, if that is worse, each batch gets records of similar cost.
+    Place `j * shards + s` of the block is the `j`-th record of shard `s`. Each shard gets equally
+    many records, and reads them in the block's order. Records are dealt greedily, the largest cost
+    first; then pairs are exchanged as long as that makes the sums of costs more equal. With several
+    batches, the sums of the shards in each batch are made equal; or, if that is worse, each batch
+    gets records of similar cost.
 
     Args:
         costs: `int64[records]`, 0 or more, with a sum below 2^62.
@@ -90,7 +91,9 @@ def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
         count: number of sets.
     """
     rounds = order.reshape(-1, count).copy()
-    rounds[1::2] = rounds[1::2, ::-1]  # there and back, so that columns of several rounds are nearly equal
+    rounds[1::2] = rounds[
+        1::2, ::-1
+    ]  # there and back, so that columns of several rounds are nearly equal
     sets = np.empty((count, len(rounds)), np.int64)
     sums = np.zeros(count, np.int64)
     single = min(SINGLE, len(rounds))
@@ -109,7 +112,8 @@ def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
 def _exchange(costs: Int64s, sets: Int64s, sums: Int64s) -> None:
     """Make the sums of sets more equal: exchange records of the set with the largest sum for cheaper ones of other sets.
 
-    Stops when the sums are nearly equal, when no exchange helps, or after four exchanges for each set.
+    Stops when the sums are nearly equal, when no exchange helps, or after four exchanges for each
+    set.
 
     Args:
         costs: costs of all records of the block.
@@ -125,7 +129,9 @@ def _exchange(costs: Int64s, sets: Int64s, sums: Int64s) -> None:
         if sums[high] <= enough:
             return
         lows = (
-            np.argpartition(sums, LOWEST)[:LOWEST] if count > 2 * LOWEST else np.flatnonzero(np.arange(count) != high)
+            np.argpartition(sums, LOWEST)[:LOWEST]
+            if count > 2 * LOWEST
+            else np.flatnonzero(np.arange(count) != high)
         )
         lows = np.sort(lows)
         givers, takers = sets[high, looked_at], sets[lows[:, None], looked_at]

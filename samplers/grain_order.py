@@ -83,7 +83,11 @@ class GrainOrder:
 
     def places_of(self, keys: Positions, epoch: int) -> Positions:
         """Return the index within an epoch at which each record is read: `int64[n] -> int64[n]`. For a single shard only."""
-        return keys if self.seed is None else places_of(keys, self.num_records - 1, (self.seed + epoch) & _MASK32)
+        return (
+            keys
+            if self.seed is None
+            else places_of(keys, self.num_records - 1, (self.seed + epoch) & _MASK32)
+        )
 
     def record_keys(self, positions: Positions) -> Positions:
         """Return the record keys `int64[n]` at global positions `int64[n]`, all of which belong to this shard."""
@@ -116,7 +120,9 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
         return np.zeros(len(places), dtype=np.int64)
     if _last_stays(max_index):
         return np.where(
-            places == max_index, max_index, shuffled(np.minimum(places, max_index - 1), max_index - 1, seed)
+            places == max_index,
+            max_index,
+            shuffled(np.minimum(places, max_index - 1), max_index - 1, seed),
         )
     bits = _bits(max_index)
     keys = round_keys(seed, bits // 2)
@@ -168,7 +174,11 @@ def places_of(keys: Positions, max_index: int, seed: int) -> Positions:
     if max_index == 0:
         return np.zeros(len(keys), dtype=np.int64)
     if _last_stays(max_index):
-        return np.where(keys == max_index, max_index, places_of(np.minimum(keys, max_index - 1), max_index - 1, seed))
+        return np.where(
+            keys == max_index,
+            max_index,
+            places_of(np.minimum(keys, max_index - 1), max_index - 1, seed),
+        )
     bits = _bits(max_index)
     cipher_keys = round_keys(seed, bits // 2)
     if bits == TABLE_BITS:
@@ -311,7 +321,10 @@ def seed_sequence(seed: int, count: int) -> list[int]:
         second = (first + added) & _MASK32
         _spread(words, step, middle, far, first, second)
     for step in range(steps, steps + count):
-        total = words[step % count] + words[(step + middle) % count] + words[(step - 1) % count] & _MASK32
+        total = (
+            words[step % count] + words[(step + middle) % count] + words[(step - 1) % count]
+            & _MASK32
+        )
         first = (total ^ (total >> 27)) * 1566083941 & _MASK32
         second = (first - step % count) & _MASK32
         words[(step + middle) % count] ^= first

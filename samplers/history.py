@@ -1,7 +1,7 @@
 """What a checkpoint says about an order: the order that the program described, and its changes during the run.
 
-An order changes if the weights or parts of a mix, the weights of records, the omitted records or the number of
-records become others at a position. The values are plain JSON.
+An order changes if the weights or parts of a mix, the weights of records, the omitted records or
+the number of records become others at a position. The values are plain JSON.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ class OrderChange(NamedTuple):
     """A change of an order: from a position on, some of its values are others.
 
     Attributes:
-        position: first position with the new values. For a part of a mix, it counts the positions of this part. A
-            change at position 0 says how the run began, if the current program describes something else.
+        position: first position with the new values. For a part of a mix, it counts the positions
+            of this part. A change at position 0 says how the run began, if the current program
+            describes something else.
         values: the new values, by name.
         part: name of the part of a mix whose own order changes; None if the order itself changes.
     """
@@ -46,8 +47,10 @@ class SavedOrder(NamedTuple):
 
     Attributes:
         described: fingerprint of the order that the program described.
-        changes: changes of this order during the run. For a mix, the changes of each part are sorted by position.
-        ended: for a mix, a pair [part name, position of its end] for each part that ends before the mix does.
+        changes: changes of this order during the run. For a mix, the changes of each part are
+            sorted by position.
+        ended: for a mix, a pair [part name, position of its end] for each part that ends before the
+            mix does.
     """
 
     described: Values
@@ -86,7 +89,11 @@ class SavedOrder(NamedTuple):
 
 def parts_in(described: Values) -> dict[str, Values]:
     """Return the fingerprints of the parts of a mix from the mix's fingerprint, by their keys in it; {} for another order."""
-    return {key: value for key, value in described.items() if isinstance(value, dict) and "kind" in value}
+    return {
+        key: value
+        for key, value in described.items()
+        if isinstance(value, dict) and "kind" in value
+    }
 
 
 def of_part(changes: Iterable[OrderChange], key: str) -> Changes:
@@ -96,7 +103,9 @@ def of_part(changes: Iterable[OrderChange], key: str) -> Changes:
         changes: changes of the mix.
         key: the part's key in a fingerprint, from `part_named`.
     """
-    named = (change for change in changes if change.part is not None and part_named(change.part) == key)
+    named = (
+        change for change in changes if change.part is not None and part_named(change.part) == key
+    )
     return tuple(change._replace(part=None) for change in named)
 
 

@@ -1,14 +1,15 @@
 """Compute the positions not yet read after several shards have read parts of an order.
 
-In: how far each shard got. Out: the position with each index among the positions not yet read. Pure arithmetic.
+In: how far each shard got. Out: the position with each index among the positions not yet read. Pure
+arithmetic.
 
-Shard s of S has reached local position p_s: it has delivered the global positions s, s + S, …, s + (p_s
-− 1)·S. P is the largest p_s. Level j is the positions j·S to j·S + S − 1, one for each shard. Two parts
-of the order are not yet read. The *ragged part* is, of each level j < P, the positions of shards with
-p_s ≤ j. The *dense tail* is everything from global position S·P on. If the shards are sorted by p_s,
-the shards that still have to read a level are the first ones of that list. So the ragged part is made
-of a few rectangles (levels × shards), and one search finds the level and the shard of an index. In the
-dense tail, the position is the index plus a constant.
+Shard s of S has reached local position p_s: it has delivered the global positions s, s + S, …, s +
+(p_s − 1)·S. P is the largest p_s. Level j is the positions j·S to j·S + S − 1, one for each shard.
+Two parts of the order are not yet read. The *ragged part* is, of each level j < P, the positions of
+shards with p_s ≤ j. The *dense tail* is everything from global position S·P on. If the shards are
+sorted by p_s, the shards that still have to read a level are the first ones of that list. So the
+ragged part is made of a few rectangles (levels × shards), and one search finds the level and the
+shard of an index. In the dense tail, the position is the index plus a constant.
 """
 
 from __future__ import annotations
@@ -102,8 +103,9 @@ class UnreadOrder:
     def _tables(self) -> tuple[Positions, Positions, Positions, Positions]:
         """The rectangles (levels × shards) of undelivered positions, as four arrays with one entry per rectangle.
 
-        Level k is the positions `k * shards + s` of all shards s. The arrays have the first level, the number
-        of levels, the number of shards, and the index into `_served` of the first of these shards.
+        Level k is the positions `k * shards + s` of all shards s. The arrays have the first level,
+        the number of levels, the number of shards, and the index into `_served` of the first of
+        these shards.
         """
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
         whole = self.total // self._shards
@@ -151,7 +153,9 @@ class UnreadOrder:
             which = np.searchsorted(self._starts, some, side="right") - 1
             lows, _, widths, places = self._tables
             levels, shards = np.divmod(some - self._starts[which], widths[which])
-            result[ragged] = (lows[which] + levels) * self._shards + self._served[places[which] + shards]
+            result[ragged] = (lows[which] + levels) * self._shards + self._served[
+                places[which] + shards
+            ]
         return result
 
 
@@ -175,13 +179,18 @@ class Without:
     def is_possible(self) -> bool:
         """True if there are ranges, they ascend without touching each other, and end at or below `total`."""
         edges = [edge for pair in self.ranges for edge in pair]
-        return bool(edges) and all(low < high for low, high in pairwise(edges)) and edges[-1] <= self.total
+        return (
+            bool(edges)
+            and all(low < high for low, high in pairwise(edges))
+            and edges[-1] <= self.total
+        )
 
     @cached_property
     def _offsets(self) -> Positions:
         """Numbers to add to an index among the positions outside the ranges to get its position.
 
-        The first is for indices before the first range, each other for indices after one more range.
+        The first is for indices before the first range, each other for indices after one more
+        range.
         """
         return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
 

@@ -33,8 +33,8 @@ def has_own_orders(sampler: VectorSampler) -> bool:
 def read_equally(sampler: VectorSampler, shard: ShardOptions) -> ShardOptions:
     """Return the shard options with which a loader reads a sampler.
 
-    If the sampler gives each of several shards its own order, this is `shard` with `drop_remainder=True`, so that all
-    shards get equally many records; otherwise `shard` unchanged.
+    If the sampler gives each of several shards its own order, this is `shard` with
+    `drop_remainder=True`, so that all shards get equally many records; otherwise `shard` unchanged.
     """
     equal = has_own_orders(sampler) and shard.shard_count > 1
     return dataclasses.replace(shard, drop_remainder=True) if equal else shard
@@ -52,22 +52,26 @@ def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> 
 
     Args:
         sampler: the user's sampler, before it is limited to a shard.
-        shard: the shard of the current run. The sampler's `drop_remainder` is used, not the one of `shard`.
+        shard: the shard of the current run. The sampler's `drop_remainder` is used, not the one of
+            `shard`.
         order_shards: number of shards of the first run; 0 for the order of `shard`.
 
     Raises:
-        ValueError: if `order_shards` is not 0, although all shards read parts of one common order; or
-            a shard would have no records.
+        ValueError: if `order_shards` is not 0, although all shards read parts of one common order;
+            or a shard would have no records.
     """
     if not has_own_orders(sampler):
         if order_shards:
             raise ValueError(
-                f"this sampler has one order for all shards, but order_shards={order_shards}. Pass order_shards=0."
+                f"this sampler has one order for all shards, but order_shards={order_shards}. Pass "
+                "order_shards=0."
             )
         return sampler
     equal_parts = sampler.shard_options.drop_remainder
     if order_shards == 0:
-        return sampler.with_shard_options(ShardOptions(shard.shard_index, shard.shard_count, equal_parts))
+        return sampler.with_shard_options(
+            ShardOptions(shard.shard_index, shard.shard_count, equal_parts)
+        )
     first = ShardOptions(0, order_shards, equal_parts)
     return sampler.with_shard_options(first) if order_shards == 1 else OwnOrders(sampler, first)
 
@@ -91,7 +95,9 @@ class OwnOrders(VectorSampler):
     fingerprint: dict[str, Any]
 
     def __init__(self, sampler: VectorSampler, shard_options: ShardOptions) -> None:
-        sampler.with_shard_options(dataclasses.replace(shard_options, shard_index=shard_options.shard_count - 1))
+        sampler.with_shard_options(
+            dataclasses.replace(shard_options, shard_index=shard_options.shard_count - 1)
+        )
         self._sampler = sampler.with_shard_options(shard_options)
         self.shard_options = shard_options
         self.seed = sampler.seed
@@ -110,7 +116,9 @@ class OwnOrders(VectorSampler):
         owners = positions % self.shard_options.shard_count
         for owner in distinct(owners):
             chosen = owners == owner
-            own = self._sampler.with_shard_options(dataclasses.replace(self.shard_options, shard_index=owner))
+            own = self._sampler.with_shard_options(
+                dataclasses.replace(self.shard_options, shard_index=owner)
+            )
             keys[chosen] = own.record_keys(positions[chosen])
         return keys
 

@@ -27,11 +27,13 @@ class ScalarSampler(VectorSampler):
     """A user's `Sampler` as a `VectorSampler`: its `record_keys` and its `seeds` call it once for each position.
 
     If it returns a generator (`rng`) for position 0, one number is drawn from the generator of each
-    position; this number is the seed of random operations there (0 at a position without a generator).
+    position; this number is the seed of random operations there (0 at a position without a
+    generator).
 
     Args:
-        sampler: the user's sampler; it is called for position 0, and up to 63 times to find its length if it has no
-            `__len__`. Its `shard_options` and `fingerprint` are used if it has them.
+        sampler: the user's sampler; it is called for position 0, and up to 63 times to find its
+            length if it has no `__len__`. Its `shard_options` and `fingerprint` are used if it has
+            them.
 
     Raises:
         TypeError: if the call for position 0 does not return a `RecordMetadata` with a record key.
@@ -46,11 +48,15 @@ class ScalarSampler(VectorSampler):
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
-        self.shard_options = as_shard_options(getattr(sampler, "shard_options", None) or NoSharding())
+        self.shard_options = as_shard_options(
+            getattr(sampler, "shard_options", None) or NoSharding()
+        )
         self._length = self.epoch_length = _length_of(sampler)
         self._first = _metadata_from(self._metadata, 0) if self._length else None
         rng = None if self._first is None else self._first.rng
-        self.seed = None if rng is None else _seed_of(rng)  # None says that random operations cannot run
+        self.seed = (
+            None if rng is None else _seed_of(rng)
+        )  # None says that random operations cannot run
         self.fingerprint = self._fingerprint()
 
     def _fingerprint(self) -> dict[str, Any]:
@@ -59,14 +65,19 @@ class ScalarSampler(VectorSampler):
         The digest covers its plain attributes and the record at the first position.
 
         Raises:
-            RecordKeyError: if the first record key is not an int, and the sampler has no `fingerprint`.
+            RecordKeyError: if the first record key is not an int, and the sampler has no
+                `fingerprint`.
         """
         explicit: dict[str, Any] | None = getattr(self._sampler, "fingerprint", None)
         if explicit:
             return explicit
         first = None if self._first is None else int(self._checked([self._first.record_key])[0])
         parameters = digest([plain_attributes(self._sampler), first, self.seed], 8)
-        return {"kind": type(self._sampler).__qualname__, "length": len(self), "parameters": parameters}
+        return {
+            "kind": type(self._sampler).__qualname__,
+            "length": len(self),
+            "parameters": parameters,
+        }
 
     def __len__(self) -> int:
         return self._length
@@ -88,13 +99,16 @@ class ScalarSampler(VectorSampler):
         metadata = self._sampler[position]
         if getattr(metadata, "record_key", None) is None:
             raise TypeError(
-                f"{type(self._sampler).__name__}[{position}] returned {short_repr(metadata)}. A sampler must "
-                "return headrace.RecordMetadata(index, record_key), with the key of a record, an int in [0, len(source))."
+                f"{type(self._sampler).__name__}[{position}] returned {short_repr(metadata)}. A "
+                "sampler must return headrace.RecordMetadata(index, record_key), with the key of a "
+                "record, an int in [0, len(source))."
             )
         return metadata
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._checked([self._metadata(position).record_key for position in positions.tolist()])
+        return self._checked(
+            [self._metadata(position).record_key for position in positions.tolist()]
+        )
 
     def _checked(self, keys: list[Any]) -> NDArray[np.int64]:
         try:
@@ -102,15 +116,18 @@ class ScalarSampler(VectorSampler):
         except (OverflowError, TypeError):
             wrong = next((key for key in keys if not _is_key(key)), keys)
             raise RecordKeyError(
-                f"{type(self._sampler).__name__} returned record_key={short_repr(wrong)}, which is not a key of a "
-                "source. A sampler must return RecordMetadata(index, record_key) with an int in [0, len(source))."
+                f"{type(self._sampler).__name__} returned record_key={short_repr(wrong)}, which is "
+                "not a key of a source. A sampler must return RecordMetadata(index, record_key) "
+                "with an int in [0, len(source))."
             ) from None
 
     def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
         if self.seed is None:
             return None
         generators = [self._metadata(position).rng for position in positions.tolist()]
-        return np.array([0 if rng is None else _seed_of(rng) for rng in generators], dtype=np.uint64)
+        return np.array(
+            [0 if rng is None else _seed_of(rng) for rng in generators], dtype=np.uint64
+        )
 
 
 def _whole(key: Any) -> int:
@@ -134,8 +151,8 @@ def _metadata_from(ask: Callable[[int], RecordMetadata], position: int) -> Recor
         return ask(position)
     except StopIteration as error:
         raise StopIterationError(
-            f"the sampler raised StopIteration at position {position}. After its last position it must raise "
-            "IndexError."
+            f"the sampler raised StopIteration at position {position}. After its last position it "
+            "must raise IndexError."
         ) from error
 
 
@@ -172,21 +189,26 @@ def as_vector_sampler(sampler: Any) -> VectorSampler:
     A sampler of headrace, or of a class derived from one, is returned as it is.
 
     Raises:
-        TypeError: if it is a class, a list, tuple, dict, text or array, or has no `__getitem__`; or if
-            its first call does not return a `RecordMetadata` with a record key.
+        TypeError: if it is a class, a list, tuple, dict, text or array, or has no `__getitem__`; or
+            if its first call does not return a `RecordMetadata` with a record key.
         RecordKeyError: if its first record key is not an int, and it has no `fingerprint`.
         StopIterationError: if one of its first calls raises StopIteration.
     """
     if isinstance(sampler, type):
-        raise TypeError(f"sampler is the class {sampler.__name__}. Pass an instance, {sampler.__name__}(…).")
+        raise TypeError(
+            f"sampler is the class {sampler.__name__}. Pass an instance, {sampler.__name__}(…)."
+        )
     if isinstance(sampler, VectorSampler):
         return sampler
-    if isinstance(sampler, Sampler) and not isinstance(sampler, (list, tuple, dict, str, bytes, np.ndarray)):
+    if isinstance(sampler, Sampler) and not isinstance(
+        sampler, (list, tuple, dict, str, bytes, np.ndarray)
+    ):
         return ScalarSampler(sampler)
     _refuse_iterable(sampler)
     raise TypeError(
-        f"sampler={short_repr(sampler)} is not a sampler. Pass headrace.IndexSampler(num_records=…), or "
-        "an object with __getitem__(index) -> RecordMetadata."
+        f"sampler={short_repr(sampler)} is not a sampler. Pass "
+        "headrace.IndexSampler(num_records=…), or an object with __getitem__(index) -> "
+        "RecordMetadata."
     )
 
 
@@ -208,6 +230,6 @@ def _refuse_iterable(sampler: Any) -> None:
     known = [_INSTEAD[kind.__name__] for kind in type(sampler).__mro__ if kind.__name__ in _INSTEAD]
     remedy = known[0] if known else _INSTEAD["RandomSampler"]
     raise TypeError(
-        f"sampler={short_repr(sampler)} is {a_kind_of(sampler)}, which can only be iterated, but headrace asks for the "
-        f"record at any position. Pass {remedy}."
+        f"sampler={short_repr(sampler)} is {a_kind_of(sampler)}, which can only be iterated, but "
+        f"headrace asks for the record at any position. Pass {remedy}."
     )

@@ -47,7 +47,11 @@ class ShardOptions:
         count = whole_number("shard_count", self.shard_count, 1, None, "the number of shards")
         object.__setattr__(self, "shard_count", count)
         index = whole_number(
-            "shard_index", self.shard_index, -1 << 63, None, "the number of this process's shard, from 0"
+            "shard_index",
+            self.shard_index,
+            -1 << 63,
+            None,
+            "the number of this process's shard, from 0",
         )
         object.__setattr__(self, "shard_index", index)
         drops = true_or_false("drop_remainder", self.drop_remainder)
@@ -83,15 +87,28 @@ def as_shard_options(options: Any) -> ShardOptions:
     """
     if isinstance(options, ShardOptions):
         return options
-    if not isinstance(options, type) and hasattr(options, "shard_index") and hasattr(options, "shard_count"):
-        return ShardOptions(options.shard_index, options.shard_count, getattr(options, "drop_remainder", False))
+    if (
+        not isinstance(options, type)
+        and hasattr(options, "shard_index")
+        and hasattr(options, "shard_count")
+    ):
+        return ShardOptions(
+            options.shard_index, options.shard_count, getattr(options, "drop_remainder", False)
+        )
     if isinstance(options, type) and issubclass(options, ShardOptions):
-        instance = "headrace.ShardOptions(index, count)" if options is ShardOptions else f"{options.__name__}(…)"
+        instance = (
+            "headrace.ShardOptions(index, count)"
+            if options is ShardOptions
+            else f"{options.__name__}(…)"
+        )
         if options in (NoSharding, ShardByJaxProcess):
             instance = f"headrace.{options.__name__}()"
-        raise TypeError(f"shard_options={options.__name__} is a class. Pass an instance, {instance}.")
+        raise TypeError(
+            f"shard_options={options.__name__} is a class. Pass an instance, {instance}."
+        )
     raise TypeError(
-        f"shard_options={short_repr(options)} is {a_kind_of(options)}. Pass headrace.ShardOptions(index, count)."
+        f"shard_options={short_repr(options)} is {a_kind_of(options)}. Pass "
+        "headrace.ShardOptions(index, count)."
     )
 
 
@@ -107,8 +124,8 @@ class NoSharding(ShardOptions):
 class ShardByJaxProcess(ShardOptions):
     """One shard for each JAX process: `jax.process_index()` of `jax.process_count()`.
 
-    Call `jax.distributed.initialize()` before making one. On Pathways, where one process controls all devices, it warns: use
-    `RemoteLoader` there.
+    Call `jax.distributed.initialize()` before making one. On Pathways, where one process controls
+    all devices, it warns: use `RemoteLoader` there.
 
     Args:
         drop_remainder: True gives every shard the same number of records; False (default) may give
@@ -124,6 +141,8 @@ class ShardByJaxProcess(ShardOptions):
         except ImportError as error:
             from ..errors import MissingExtraError
 
-            raise MissingExtraError('ShardByJaxProcess needs jax: pip install "headrace[jax]"') from error
+            raise MissingExtraError(
+                'ShardByJaxProcess needs jax: pip install "headrace[jax]"'
+            ) from error
         warn_of_one_controller("ShardByJaxProcess")
         super().__init__(jax.process_index(), jax.process_count(), drop_remainder)

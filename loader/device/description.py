@@ -39,10 +39,11 @@ if TYPE_CHECKING:
 class DeviceLoader(FeederOptions):
     """A stream of batches on devices, made by `loader.to_device(…)` and `headrace.device_put(…)`. Immutable.
 
-    If the source can be iterated several times, each `iter()` is an independent run from the start. Over an
-    iterator, only one feeder can run at a time, and each feeder continues where the iterator is. If the
-    iterator has a state, the next feeder continues after the last batch that the user received from the
-    earlier feeder. Otherwise, the batches that the earlier feeder had read ahead are lost.
+    If the source can be iterated several times, each `iter()` is an independent run from the start.
+    Over an iterator, only one feeder can run at a time, and each feeder continues where the
+    iterator is. If the iterator has a state, the next feeder continues after the last batch that
+    the user received from the earlier feeder. Otherwise, the batches that the earlier feeder had
+    read ahead are lost.
 
     Without x64, jax has no 64-bit integers. The first value that does not fit into 32 bits causes a
     warning.
@@ -68,8 +69,9 @@ class DeviceLoader(FeederOptions):
     Raises:
         MissingExtraError: jax is not installed.
         TypeError, ValueError: an argument has the wrong type, or is outside its range.
-        ValueError: when a loop begins: `on_uneven="repeat"`, and the source is not a `DataLoader` or a dataset; or, when
-            its first batch is asked for, another feeder that runs reads from the same iterator.
+        ValueError: when a loop begins: `on_uneven="repeat"`, and the source is not a `DataLoader`
+            or a dataset; or, when its first batch is asked for, another feeder that runs reads from
+            the same iterator.
 
     >>> import jax, headrace
     >>> batches = headrace.load(range(6), batch_size=3, num_epochs=1).to_device(jax.devices()[0])
@@ -80,7 +82,8 @@ class DeviceLoader(FeederOptions):
     def __len__(self) -> int:
         """Return the length of the source, i.e. its number of batches in this process.
 
-        On several hosts, `on_uneven="drop"` may end the stream earlier; "pad" and "repeat" may make it longer.
+        On several hosts, `on_uneven="drop"` may end the stream earlier; "pad" and "repeat" may make
+        it longer.
 
         Raises:
             TypeError: the source has no length.
@@ -90,8 +93,8 @@ class DeviceLoader(FeederOptions):
     def epochs(self, count: int | None = None) -> Epochs[DeviceFeeder]:
         """Return an iterable with one loop per epoch, whose batches are on devices; see `DataLoader.epochs`.
 
-        One state covers all epochs. Each epoch has its own feeder, which begins to read when the loop of the epoch
-        begins.
+        One state covers all epochs. Each epoch has its own feeder, which begins to read when the
+        loop of the epoch begins.
 
         Args:
             count: number of epochs. None (default): all epochs of the sampler.
@@ -151,16 +154,29 @@ def to_device(
     [0, 1, 2, 3]
     """
     return DeviceLoader(
-        self, sharding_or_device, host_buffer, device_buffer, transform, on_unsupported, on_uneven, pinned_host
+        self,
+        sharding_or_device,
+        host_buffer,
+        device_buffer,
+        transform,
+        on_unsupported,
+        on_uneven,
+        pinned_host,
     )
 
 
 def device_put(
-    ds: Iterable[Any], device: ShardingLike, *, cpu_buffer_size: int = 4, device_buffer_size: int = 2, **more: Any
+    ds: Iterable[Any],
+    device: ShardingLike,
+    *,
+    cpu_buffer_size: int = 4,
+    device_buffer_size: int = 2,
+    **more: Any,
 ) -> DeviceLoader:
     """Return a stream of batches on devices, which are transferred before the user asks for them.
 
-    Like `loader.to_device`, with the name and the arguments of Grain; it takes batches from any iterable.
+    Like `loader.to_device`, with the name and the arguments of Grain; it takes batches from any
+    iterable.
 
     Args:
         ds: a `DataLoader`, its iterator, a Grain dataset, or any iterable or iterator of trees of
@@ -185,6 +201,11 @@ def device_put(
         if name not in known:
             others = ", ".join(("cpu_buffer_size", "device_buffer_size", *known))
             raise TypeError(f"device_put has no argument {shorten(name)}=. Use {others}.")
-    for name, size in (("cpu_buffer_size", cpu_buffer_size), ("device_buffer_size", device_buffer_size)):
+    for name, size in (
+        ("cpu_buffer_size", cpu_buffer_size),
+        ("device_buffer_size", device_buffer_size),
+    ):
         whole_number(name, size, 1, None, "a positive int")
-    return DeviceLoader(ds, device, host_buffer=cpu_buffer_size, device_buffer=device_buffer_size, **more)
+    return DeviceLoader(
+        ds, device, host_buffer=cpu_buffer_size, device_buffer=device_buffer_size, **more
+    )

@@ -1,6 +1,7 @@
 """The feeder of devices: the iterator of a `DeviceLoader`.
 
-In: the options of the feeder (`FeederOptions`), which also name the loader. Out: batches, as trees of `jax.Array`.
+In: the options of the feeder (`FeederOptions`), which also name the loader. Out: batches, as trees
+of `jax.Array`.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ class DeviceFeeder(Feeder):
     were read ahead are lost.
 
     Its state is the state after the last batch that *you received*, whatever is in the buffers. The
-    feeder keeps no batch that it gave you, so you can delete it or donate its buffers. If it reads from
-    something other than a `DataLoader`, steps, epochs and records are unknown, and asking for them
-    raises a TypeError.
+    feeder keeps no batch that it gave you, so you can delete it or donate its buffers. If it reads
+    from something other than a `DataLoader`, steps, epochs and records are unknown, and asking for
+    them raises a TypeError.
 
-    After an error, the state is the state after the last batch that you received, and the next `next`
-    tries again, as with the iterator itself. A plain iterable cannot go back, so there the next `next`
-    returns the batch after the failed batch. To stop the threads at once, close the feeder, use it as a
-    context manager, or delete it.
+    After an error, the state is the state after the last batch that you received, and the next
+    `next` tries again, as with the iterator itself. A plain iterable cannot go back, so there the
+    next `next` returns the batch after the failed batch. To stop the threads at once, close the
+    feeder, use it as a context manager, or delete it.
     """
 
 

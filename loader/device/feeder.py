@@ -47,7 +47,11 @@ class Feeder(StreamPositionAPI):
     """
 
     def __init__(
-        self, description: CommonOptions, upstream: Upstream, agreements: Agreements, placement: Placement
+        self,
+        description: CommonOptions,
+        upstream: Upstream,
+        agreements: Agreements,
+        placement: Placement,
     ) -> None:
         self._description = description
         self._upstream = upstream
@@ -59,7 +63,9 @@ class Feeder(StreamPositionAPI):
         self._mask: Any = None
         self._empty = False  # the last batch had no records of this host
         self._stops_here = False  # a host is asked to end, and all loops end after the last batch
-        self._step_of_others = 0  # after a batch without records of this host, or the end: at least this step
+        self._step_of_others = (
+            0  # after a batch without records of this host, or the end: at least this step
+        )
         self._ended = False
         self._in_next = False
         self._closed = self._done = False  # told to close; nothing is left to be closed
@@ -103,11 +109,12 @@ class Feeder(StreamPositionAPI):
     def mask(self) -> Any:
         """Mask of the batch delivered last: an array `bool[rows]`, False for rows that were filled in.
 
-        With devices it is a `jax.Array` that is divided over them as the batch is, otherwise a NumPy array.
+        With devices it is a `jax.Array` that is divided over them as the batch is, otherwise a
+        NumPy array.
 
         Raises:
-            ValueError: no batch was delivered since the start or the last `set_state`, `on_uneven` is neither "pad" nor
-                "repeat", or the batch has no array with an axis.
+            ValueError: no batch was delivered since the start or the last `set_state`, `on_uneven`
+                is neither "pad" nor "repeat", or the batch has no array with an axis.
         """
         if self._mask is None:
             raise ValueError(
@@ -120,7 +127,8 @@ class Feeder(StreamPositionAPI):
     def step(self) -> int:
         """Number of the next batch, from 0, the same on all hosts: batches without records of this host count, too.
 
-        Earlier runs count. After `set_state` with a state of such a batch, it counts them from the next batch on.
+        Earlier runs count. After `set_state` with a state of such a batch, it counts them from the
+        next batch on.
         """
         return max(int(self.here().step), self._step_of_others)
 
@@ -152,8 +160,8 @@ class Feeder(StreamPositionAPI):
     def skipped_count(self) -> int:
         """Number of records or batches that were skipped because they failed; see `DataLoaderIterator.skipped_count`.
 
-        Batches that you have not received yet are included. A record that is read a second time after an error is
-        counted a second time.
+        Batches that you have not received yet are included. A record that is read a second time
+        after an error is counted a second time.
 
         Raises:
             TypeError: the feeder does not read from a `DataLoader`.
@@ -195,14 +203,16 @@ class Feeder(StreamPositionAPI):
         """
         self._go_to(lambda: self._upstream.set_state(state, strict))
 
-    def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
+    def set_states(
+        self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False
+    ) -> None:
         """Continue a run that had another number of shards; see `DataLoaderIterator.set_states`.
 
         Args:
             states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True allows a list with the state of a single shard, if all shards were at the
-                same step and none had ended.
+            equal_steps: True allows a list with the state of a single shard, if all shards were at
+                the same step and none had ended.
 
         Raises:
             CheckpointError: a state is missing, or belongs to another pipeline. The feeder keeps
@@ -211,7 +221,9 @@ class Feeder(StreamPositionAPI):
                 interrupts `next`.
             TypeError: the feeder does not read from a `DataLoader`.
         """
-        self._go_to(lambda: self._upstream.loader("set_states").set_states(states, strict, equal_steps))
+        self._go_to(
+            lambda: self._upstream.loader("set_states").set_states(states, strict, equal_steps)
+        )
 
     def _change(self, wanted: Mapping[str, Any], at_step: int | None) -> None:
         upstream, own = self._upstream, self._description
@@ -224,8 +236,8 @@ class Feeder(StreamPositionAPI):
 
         Waits until a transfer that has begun is done, and up to 5 seconds for a source that is
         reading a record. A source that takes longer is left to its thread, which closes it
-        afterwards; a second call of `close` waits for it, too. An iterator that you passed stays open, and
-        returns to your position if it has a state.
+        afterwards; a second call of `close` waits for it, too. An iterator that you passed stays
+        open, and returns to your position if it has a state.
         """
         if self._done:
             return
@@ -238,7 +250,9 @@ class Feeder(StreamPositionAPI):
 
     def _begin(self) -> Run:
         if self._closed:
-            raise ClosedError("this feeder was closed. Make a new one, and restore the state in it.")
+            raise ClosedError(
+                "this feeder was closed. Make a new one, and restore the state in it."
+            )
         if self._ended:
             raise StopIteration
         begins(self)
@@ -258,7 +272,9 @@ class Feeder(StreamPositionAPI):
         """Make a run that starts where the iterator is from which the feeder reads. It does not refer to the feeder."""
         own, upstream, agreement = self._description, self._upstream, self._agreements.next()
         stepper = Stepper(own, upstream, self._transfer, agreement)
-        intake = Intake(upstream, own.transform, ends_with_error=upstream.goes_back or agreement is not None)
+        intake = Intake(
+            upstream, own.transform, ends_with_error=upstream.goes_back or agreement is not None
+        )
         return Run(intake, stepper, own.host_buffer, own.device_buffer)
 
     def here(self) -> Any:
@@ -298,11 +314,13 @@ class Feeder(StreamPositionAPI):
                 del item  # an error's traceback holds this frame
         if self._closed:
             raise ClosedError(
-                "this feeder was closed by another thread while it waited for a batch. Make a new one, and "
-                "restore the state in it."
+                "this feeder was closed by another thread while it waited for a batch. Make a new "
+                "one, and restore the state in it."
             )
         self._step_of_others = item.at if item is not None else 0
-        self._ended = True  # before anything that can be interrupted: other hosts would not begin another run
+        self._ended = (
+            True  # before anything that can be interrupted: other hosts would not begin another run
+        )
         self._settle(CLOSE_SECONDS)
         raise StopIteration
 
@@ -336,7 +354,8 @@ class Feeder(StreamPositionAPI):
         """End the current run, and wait until its threads no longer use the iterator.
 
         Args:
-            seconds: longest wait for the iterator. A transfer that has begun is waited for in any case.
+            seconds: longest wait for the iterator. A transfer that has begun is waited for in any
+                case.
 
         Returns:
             True if no thread uses the iterator any more; False if that takes longer.

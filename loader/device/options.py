@@ -80,11 +80,13 @@ class FeederOptions:
 
         if not isinstance(self.source, Iterable):
             raise TypeError(
-                f"the source of batches is {short_repr(self.source)}, {a_kind_of(self.source)}. Pass "
-                "a loader, or an iterable of batches."
+                f"the source of batches is {short_repr(self.source)}, {a_kind_of(self.source)}. "
+                "Pass a loader, or an iterable of batches."
             )
         for name in ("host_buffer", "device_buffer"):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, None, "a positive int"))
+            object.__setattr__(
+                self, name, whole_number(name, getattr(self, name), 1, None, "a positive int")
+            )
         if self.transform is not None and not callable(self.transform):
             raise TypeError(
                 f"transform={short_repr(self.transform)} is not a function. Pass a function that "

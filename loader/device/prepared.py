@@ -1,7 +1,8 @@
 """Batches that were split into their leaves, to be filled up with rows, and put where the user wants them.
 
-In: leaves of a batch (arrays and numbers) and facts about them. Out: leaves with more rows, templates, and the batch again.
-jax is not imported, because feeders without devices use this module, too.
+In: leaves of a batch (arrays and numbers) and facts about them. Out: leaves with more rows,
+templates, and the batch again. jax is not imported, because feeders without devices use this
+module, too.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from ...operations.trees import Structure
 class Arrangement:
     """Facts about all batches with the same structure, shapes and dtypes. A leaf is an array or number of the batch.
 
-    The leaves in `going` are put on devices; in a feeder without devices, they are the arrays and numbers that can be
-    filled up with rows. All others are passed on as they are.
+    The leaves in `going` are put on devices; in a feeder without devices, they are the arrays and
+    numbers that can be filled up with rows. All others are passed on as they are.
 
     Attributes:
         structure: structure of the batch.
@@ -38,8 +39,8 @@ class Arrangement:
         with_rows: indices of the leaves whose leading axis has the rows.
         rows: number of rows; -1 if no leaf has rows.
         divisor: `rows` must be a multiple of this number.
-        cut: a pair (index of the leaf, dtype on devices) for each integer leaf that has fewer bits on
-            devices.
+        cut: a pair (index of the leaf, dtype on devices) for each integer leaf that has fewer bits
+            on devices.
     """
 
     structure: Structure
@@ -78,8 +79,9 @@ class Prepared:
     def template(self) -> Any:
         """Return the batch with 0 rows. A process that has no batch left fills it up with zeros.
 
-        Leaves (arrays and numbers) that have no rows keep their values. A leaf that is not put on devices is replaced by
-        None; in a feeder without devices, an object that is neither array nor number.
+        Leaves (arrays and numbers) that have no rows keep their values. A leaf that is not put on
+        devices is replaced by None; in a feeder without devices, an object that is neither array
+        nor number.
         """
         going, with_rows = set(self.arrangement.going), self.arrangement.with_rows
         leaves = [
@@ -93,8 +95,8 @@ class Prepared:
 
         Leaves that are neither put on devices nor may be filled up are left out.
 
-        If batches are filled up, these leaves must be equal in all batches, because a process that has no
-        batch left uses the leaves of another batch.
+        If batches are filled up, these leaves must be equal in all batches, because a process that
+        has no batch left uses the leaves of another batch.
         """
         arrangement = self.arrangement
         constant = [number for number in arrangement.going if number not in arrangement.with_rows]
@@ -107,14 +109,18 @@ class Prepared:
 
         Args:
             rows: number of rows; None: the leaves are returned as they are.
-            repeats: True: missing rows are those of the batch again, from its first. False: they are zeros.
+            repeats: True: missing rows are those of the batch again, from its first. False: they
+                are zeros.
         """
         known = self.arrangement
         leaves = [self.leaves[number] for number in known.going]
         if rows is None or rows == known.rows:
             return leaves
         fill = _repeated if repeats and known.rows else _filled
-        return [fill(leaf, rows) if number in known.with_rows else leaf for number, leaf in zip(known.going, leaves)]
+        return [
+            fill(leaf, rows) if number in known.with_rows else leaf
+            for number, leaf in zip(known.going, leaves)
+        ]
 
     def with_leaves(self, leaves: Iterable[Any]) -> Any:
         """Return the batch with other leaves (arrays and numbers), in order, in place of those that `filled` returns."""
@@ -141,8 +147,8 @@ class Placement(Protocol):
         Args:
             prepared: the batch.
             rows: number of rows to which it is filled up; None to leave it as it is.
-            real: number of rows that are not filled in, from the first; None: all rows of the batch. The mask is
-                True for them.
+            real: number of rows that are not filled in, from the first; None: all rows of the
+                batch. The mask is True for them.
         """
 
 
@@ -156,8 +162,9 @@ def leading_rows(
 ) -> tuple[int | None, int, list[int]]:
     """Find the leaves (arrays) of a batch that have its rows, and the number of rows.
 
-    The first leaf that is divided along its leading axis defines the number, or else the first that has an axis. If
-    some leaf is divided, a leaf that is put whole on every device does not count, even if it has the same length.
+    The first leaf that is divided along its leading axis defines the number, or else the first that
+    has an axis. If some leaf is divided, a leaf that is put whole on every device does not count,
+    even if it has the same length.
 
     Args:
         shapes: shape of each leaf.
@@ -165,7 +172,8 @@ def leading_rows(
         everywhere: for each leaf, True if it is put whole on every device.
 
     Returns:
-        The index of the leaf that defines the number, or None; the number, or -1; and the indices of all leaves with
+        The index of the leaf that defines the number, or None; the number, or -1; and the indices
+        of all leaves with
             rows.
     """
     leading = next(iter(divided or [index for index, shape in enumerate(shapes) if shape]), None)
@@ -188,7 +196,9 @@ def check_rows(names: list[str], shapes: list[tuple[int, ...]], divided: list[in
     Raises:
         ShardingError: the numbers of rows differ.
     """
-    sizes = {shapes[index][0]: names[index] for index in divided or range(len(shapes)) if shapes[index]}
+    sizes = {
+        shapes[index][0]: names[index] for index in divided or range(len(shapes)) if shapes[index]
+    }
     if len(sizes) > 1:
         each = first_few([f"{name or 'the batch'}: {size}" for size, name in sizes.items()])
         raise ShardingError(

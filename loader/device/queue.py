@@ -78,7 +78,8 @@ class End:
 
     Attributes:
         mark: position of the iterator.
-        at: largest step number of a host, if the streams of all hosts have ended; 0 if it is unknown.
+        at: largest step number of a host, if the streams of all hosts have ended; 0 if it is
+            unknown.
     """
 
     mark: Any = None
@@ -101,9 +102,9 @@ class Failed:
 class HandOver:
     """A queue of at most `limit` items from one thread to one other thread. Any thread may close it.
 
-    The receiver first gets an item without removing it, and removes it at the end, by `del items[0]` and
-    `taken += 1`. These two statements call no function, so no signal handler runs between them. If an
-    interrupt comes before them, the item is still in the queue.
+    The receiver first gets an item without removing it, and removes it at the end, by `del
+    items[0]` and `taken += 1`. These two statements call no function, so no signal handler runs
+    between them. If an interrupt comes before them, the item is still in the queue.
 
     A thread waits in `SimpleQueue.get`. It is woken ("rung") by a `put`, which may be called from
     anywhere, also from finalizers during garbage collection.

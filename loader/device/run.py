@@ -4,7 +4,8 @@ In: an upstream iterator. Out: batches on their devices, in order, each with the
 then the end or an error.
 
     reader thread:    upstream iterator → transform         ─► loaded, at most `host_buffer` batches
-    transfer thread:  loaded → agree with others → transfer ─► ready, at most `device_buffer` batches ─► the user
+    transfer thread:  loaded → agree with others → transfer ─► ready, at most `device_buffer`
+    batches ─► the user
 
 There are two threads, so that a slow record does not delay the transfer of earlier batches,
 and a transfer does not delay reading. The threads have a reference to the run, but not to the
@@ -35,7 +36,8 @@ from .upstream import Upstream
 EXIT_SECONDS = 1.0
 """Seconds for which the exit of the interpreter waits for the source of a run."""
 
-# Needs no lock, which an interrupt might leave locked: it is changed and copied by single calls into C.
+# Needs no lock, which an interrupt might leave locked: it is changed and copied by single calls
+# into C.
 _runs: set[weakref.ref[Run]] = set()
 """Weak references to all runs of feeders that exist."""
 
@@ -47,7 +49,8 @@ class Intake:
     Attributes:
         upstream: the iterator. It belongs to the reader thread until that has ended.
         transform: function that is applied to each batch; None for no function.
-        ends_with_error: True if an error ends the run; False if the run continues with the next batch.
+        ends_with_error: True if an error ends the run; False if the run continues with the next
+            batch.
     """
 
     upstream: Upstream
@@ -76,7 +79,8 @@ class Intake:
                 batch = self.transform(batch)
         except StopIteration as error:  # it would look like the end of the stream
             raise RuntimeError(
-                "transform= raised StopIteration. In your function, pass a default value to next(), or use a loop."
+                "transform= raised StopIteration. In your function, pass a default value to "
+                "next(), or use a loop."
             ) from error
         return Loaded(batch, mark, (began, read, time.perf_counter()))
 
@@ -94,13 +98,19 @@ class Run:
         device_buffer: number of batches that may wait on the devices.
     """
 
-    def __init__(self, intake: Intake, stepper: Stepper, host_buffer: int, device_buffer: int) -> None:
+    def __init__(
+        self, intake: Intake, stepper: Stepper, host_buffer: int, device_buffer: int
+    ) -> None:
         self._intake = intake
         self._stepper = stepper
         self._abandoned = False
         self._loaded, self.ready = HandOver(host_buffer), HandOver(device_buffer)
-        self._reader = threading.Thread(target=self._read_all, name="headrace-feeder-read", daemon=True)
-        self._transferrer = threading.Thread(target=self._transfer_all, name="headrace-feeder-transfer", daemon=True)
+        self._reader = threading.Thread(
+            target=self._read_all, name="headrace-feeder-read", daemon=True
+        )
+        self._transferrer = threading.Thread(
+            target=self._transfer_all, name="headrace-feeder-transfer", daemon=True
+        )
 
     def start(self) -> None:
         _runs.add(weakref.ref(self, _runs.discard))
@@ -197,8 +207,8 @@ def leave_to(iterator: Any) -> None:
     for run in [run for run in _all_runs() if run.reads(iterator)]:
         if not run.stopped:
             raise ValueError(
-                f"another feeder already reads from this {type(iterator).__name__}. Close that feeder first, or "
-                "give each feeder an iterator of its own."
+                f"another feeder already reads from this {type(iterator).__name__}. Close that "
+                "feeder first, or give each feeder an iterator of its own."
             )
         run.join()
 

@@ -1,8 +1,8 @@
 """Find the sharding of each leaf (array) of a batch.
 
 In: a device, a sharding, `(mesh, axis names)` or a tree of these, from the user; and the leaves of
-a batch. Out: one checked sharding for each leaf. Imports jax. Facts that depend only on the layout of
-a batch are computed once for all batches of that layout.
+a batch. Out: one checked sharding for each leaf. Imports jax. Facts that depend only on the layout
+of a batch are computed once for all batches of that layout.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def as_shardings(target: Any) -> Any:
         TypeError: a part of it is neither a device nor a sharding.
         ValueError: `(mesh, axis names)` names an axis that the mesh does not have.
     """
-    if target is None or (isinstance(target, list) and target and all(isinstance(each, jax.Device) for each in target)):
+    if target is None or (
+        isinstance(target, list) and target and all(isinstance(each, jax.Device) for each in target)
+    ):
         what = "None" if target is None else "a list of devices"
         raise TypeError(
             f'{what} is not a sharding. To divide batches over devices, pass (Mesh(devices, ("data",)), "data").'
@@ -57,13 +59,20 @@ def _as_sharding(target: Any) -> Sharding:
         return SingleDeviceSharding(target)
     if _is_shorthand(target):
         return _named(*target)
-    remedy = '. Name the axes over which batches are divided, (mesh, "data")' if isinstance(target, Mesh) else ""
+    remedy = (
+        '. Name the axes over which batches are divided, (mesh, "data")'
+        if isinstance(target, Mesh)
+        else ""
+    )
     if isinstance(target, PartitionSpec):
         raise TypeError(
             f"{short_repr(target)} is a PartitionSpec without a mesh. Pass both, (mesh, "
             f"{short_repr(target)}), or NamedSharding(mesh, {short_repr(target)})."
         )
-    raise TypeError(f"{short_repr(target)} is {a_kind_of(target)}, but batches can be sent to {_WANTED}{remedy}.")
+    raise TypeError(
+        f"{short_repr(target)} is {a_kind_of(target)}, but batches can be sent to "
+        f"{_WANTED}{remedy}."
+    )
 
 
 def _named(mesh: Mesh, axes: Any) -> NamedSharding:
@@ -71,7 +80,8 @@ def _named(mesh: Mesh, axes: Any) -> NamedSharding:
 
     Args:
         mesh: the mesh.
-        axes: names of the mesh axes over which the leading axis is divided, or a whole PartitionSpec.
+        axes: names of the mesh axes over which the leading axis is divided, or a whole
+            PartitionSpec.
 
     Raises:
         ValueError: the mesh has no axis of this name.
@@ -80,7 +90,10 @@ def _named(mesh: Mesh, axes: Any) -> NamedSharding:
     names = [name for entry in spec for name in _names(entry)]
     unknown = [name for name in names if name not in mesh.shape]
     if unknown:
-        raise ValueError(f"the mesh has no axis {short_repr(unknown[0])}. Name one of its axes: {_described(mesh)}.")
+        raise ValueError(
+            f"the mesh has no axis {short_repr(unknown[0])}. Name one of its axes: "
+            f"{_described(mesh)}."
+        )
     return NamedSharding(mesh, spec)
 
 
@@ -109,8 +122,8 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
         shardings: a sharding or a tree of them.
         structure: structure of the batch.
         ranks: number of axes of each leaf.
-        keep: True if a leaf for which the tree has None or no key stays on the host. It gets the marker `STAYS` in
-            place of a sharding.
+        keep: True if a leaf for which the tree has None or no key stays on the host. It gets the
+            marker `STAYS` in place of a sharding.
 
     Raises:
         ShardingError: the tree of shardings does not fit the batch.
@@ -123,8 +136,9 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
     except ValueError as error:
         remedy = "" if keep else ' With on_unsupported="keep", leaves without one stay on the host.'
         raise ShardingError(
-            f"the tree of shardings does not fit this batch: {shorten(error)}. Pass one sharding for all leaves, or a "
-            f"tree with the same keys as the batch, and a sharding for each leaf.{remedy}"
+            f"the tree of shardings does not fit this batch: {shorten(error)}. Pass one sharding "
+            "for all leaves, or a tree with the same keys as the batch, and a sharding for each "
+            f"leaf.{remedy}"
         ) from None
     flat = optree.tree_leaves(tree, is_leaf=_is_one, namespace=NAMESPACE)
     return [with_rank(sharding, rank) for sharding, rank in zip(flat, ranks)]
@@ -137,7 +151,11 @@ def _completed(shardings: Any, batch: Any) -> Any:
         shardings: a sharding or a tree of them, which may have None, or lack keys of the batch.
         batch: a tree with the structure of the batch.
     """
-    if isinstance(shardings, (list, tuple)) and type(shardings) is type(batch) and len(shardings) == len(batch):
+    if (
+        isinstance(shardings, (list, tuple))
+        and type(shardings) is type(batch)
+        and len(shardings) == len(batch)
+    ):
         parts = [_completed(*pair) for pair in zip(shardings, batch)]
         return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
     if isinstance(shardings, dict) and isinstance(batch, dict):
@@ -209,8 +227,8 @@ def divides_rows(sharding: Sharding, rank: int) -> bool:
     """Return True if a sharding divides the leading axis of an array with `rank` axes over devices.
 
     With a mesh, that is so if the leading axis has the name of a mesh axis, even one with a single
-    device. Any other sharding divides it unless each device gets the whole array. A single number has no axis, and is
-    not divided.
+    device. Any other sharding divides it unless each device gets the whole array. A single number
+    has no axis, and is not divided.
     """
     if isinstance(sharding, NamedSharding):
         return bool(rank and len(sharding.spec) and _names(sharding.spec[0]))
@@ -220,7 +238,8 @@ def divides_rows(sharding: Sharding, rank: int) -> bool:
 def is_everywhere(sharding: Sharding) -> bool:
     """Return True if a sharding has a mesh, and its PartitionSpec names no mesh axis, as in `P()` or `P(None)`.
 
-    Then each device has the whole array. False for `P("data")`, even if the mesh axis "data" has only one device.
+    Then each device has the whole array. False for `P("data")`, even if the mesh axis "data" has
+    only one device.
     """
     return isinstance(sharding, NamedSharding) and not any(_names(entry) for entry in sharding.spec)
 
@@ -244,7 +263,9 @@ def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
             raise ShardingError(_indivisible(name, shape, sharding, axis, count))
 
 
-def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axis: int, parts: int) -> str:
+def _indivisible(
+    name: str, shape: tuple[int, ...], sharding: NamedSharding, axis: int, parts: int
+) -> str:
     below = shape[axis] // parts * parts
     sizes = f"{below} and {below + parts}" if below else str(parts)
     axes = " × ".join(str(each) for each in _names(sharding.spec[axis]))
@@ -256,9 +277,9 @@ def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axi
         else "Change the shape of the records, or the sharding of this leaf."
     )
     return (
-        f"{describe_leaf(name)} has shape {shape}, whose axis {axis} of size {shape[axis]} cannot be divided "
-        f"over the {parts} parts{here} of axis {axes} of the mesh ({_described(sharding.mesh)}); the nearest sizes that can "
-        f"are {sizes}. {remedy}"
+        f"{describe_leaf(name)} has shape {shape}, whose axis {axis} of size {shape[axis]} cannot "
+        f"be divided over the {parts} parts{here} of axis {axes} of the mesh "
+        f"({_described(sharding.mesh)}); the nearest sizes that can are {sizes}. {remedy}"
     )
 
 
@@ -272,7 +293,9 @@ def _process_of(device: Any) -> int:
     return int(device.process_index)
 
 
-def leading_parts(sharding: Sharding, host_of: Callable[[Any], Any] = _process_of) -> dict[Any, frozenset[int]]:
+def leading_parts(
+    sharding: Sharding, host_of: Callable[[Any], Any] = _process_of
+) -> dict[Any, frozenset[int]]:
     """Return, for each process, the indices of the pieces of the leading axis that its devices hold.
 
     Args:
@@ -283,7 +306,9 @@ def leading_parts(sharding: Sharding, host_of: Callable[[Any], Any] = _process_o
         ShardingError: the sharding has no mesh.
     """
     if not isinstance(sharding, NamedSharding):
-        raise ShardingError(f"{short_repr(sharding)} has no mesh. Pass a NamedSharding or (mesh, axis names).")
+        raise ShardingError(
+            f"{short_repr(sharding)} has no mesh. Pass a NamedSharding or (mesh, axis names)."
+        )
     count = _size(sharding.mesh, [*sharding.spec, None][0])
     held: dict[Any, set[int]] = {}
     for device, index in with_rank(sharding, 1).devices_indices_map((count,)).items():

@@ -1,8 +1,8 @@
 """Divide the user's waiting time into its causes: reading, transforming, agreeing, transferring, and the rest.
 
-In: for each batch, the times at which the user waited, and at which it was read, transformed, agreed on
-and transferred. Out: seconds of waiting for each of these. The rest of a wait is "hand-over": queues,
-and the waking up of threads.
+In: for each batch, the times at which the user waited, and at which it was read, transformed,
+agreed on and transferred. Out: seconds of waiting for each of these. The rest of a wait is
+"hand-over": queues, and the waking up of threads.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class FeederStats:
     @property
     def quantiles(self) -> dict[str, Quantiles]:
         """Quantiles of the waits for the last 1,000 batches ("next"), of their causes, and of the loader's tasks."""
-        causes = dict(zip(("next", *PARTS_OF_A_WAIT[1:-1], "hand-over"), zip(*self.last, strict=True)))
+        causes = dict(
+            zip(("next", *PARTS_OF_A_WAIT[1:-1], "hand-over"), zip(*self.last, strict=True))
+        )
         own = {name: quantiles_of(seconds) for name, seconds in causes.items()}
         return ({} if self.loader is None else self.loader.quantiles) | own
 
@@ -87,7 +89,11 @@ class FeederStats:
             *((f"  {name}", seconds) for (name, _), seconds in zip(_PARTS, parts)),
             ("your own work", self.elapsed - waited),
         ]
-        work = [] if self.loader is None or not self.loader.stages else self.loader.lines(OPERATION_LINES)
+        work = (
+            []
+            if self.loader is None or not self.loader.stages
+            else self.loader.lines(OPERATION_LINES)
+        )
         return "\n".join(
             [
                 *table(f"{self.steps:,} steps", self.elapsed, rows),
@@ -112,10 +118,19 @@ _PARTS = (
         "reading",
         "the loader is slower than your steps; print(iterator.stats()) without the feeder, or pass worker_count=.",
     ),
-    ("transforming", "transform= runs on one thread; move it to the operations, and pass worker_count=."),
+    (
+        "transforming",
+        "transform= runs on one thread; move it to the operations, and pass worker_count=.",
+    ),
     ("agreeing", "other hosts have their batches later than this one; look at their stats."),
-    ("transfer", "send fewer bytes (uint8, converted on the device), or larger batches less often."),
-    ("hand-over", "batches come in time, but many and small; make larger ones, or use some at once."),
+    (
+        "transfer",
+        "send fewer bytes (uint8, converted on the device), or larger batches less often.",
+    ),
+    (
+        "hand-over",
+        "batches come in time, but many and small; make larger ones, or use some at once.",
+    ),
 )
 """The causes of a wait, in the order of `StepTimes`; each with the advice that is given if it is the largest."""
 
@@ -131,7 +146,9 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
     >>> split(10.0, 20.0, Times(8.0, 13.0, 14.0, 14.0, 14.0, 19.5))
     StepTimes(waited=10.0, reading=3.0, transforming=1.0, agreeing=0.0, transfer=5.5, hand_over=0.5)
     """
-    if times.transferred <= began:  # it was ready: the common case, and the one that must cost little
+    if (
+        times.transferred <= began
+    ):  # it was ready: the common case, and the one that must cost little
         return StepTimes(ended - began, 0.0, 0.0, 0.0, 0.0, ended - began)
 
     def within(start: float, stop: float) -> float:
@@ -168,7 +185,9 @@ class Watch:
             noted = self._noted[:count]
             del self._noted[:count]
             for batch in noted:
-                self._total = [total + seconds for total, seconds in zip(self._total, split(*batch))]
+                self._total = [
+                    total + seconds for total, seconds in zip(self._total, split(*batch))
+                ]
                 self._waits.began = batch.asked
                 self._waits.end(batch.taken)
             self._last.extend(noted)
@@ -192,4 +211,6 @@ class Watch:
             self._add_up()
             batches = tuple(self._last)
             steps, elapsed, total = self._steps, self._waits.elapsed, StepTimes(*self._total)
-        return FeederStats(steps, elapsed, total, tuple(split(*batch) for batch in batches), batches, loader)
+        return FeederStats(
+            steps, elapsed, total, tuple(split(*batch) for batch in batches), batches, loader
+        )

@@ -34,24 +34,37 @@ class Stepper:
     """
 
     def __init__(
-        self, description: CommonOptions, upstream: Upstream, transfer: Placement, agreement: Agreement | None
+        self,
+        description: CommonOptions,
+        upstream: Upstream,
+        transfer: Placement,
+        agreement: Agreement | None,
     ) -> None:
         self._upstream = upstream
         self._transfer = transfer
         self._agreement = agreement
         self._on_uneven = description.on_uneven
-        # True: batches arrive here unchanged, so the numbers of rows that their iterator has promised are right.
+        # True: batches arrive here unchanged, so the numbers of rows that their iterator has
+        # promised are right.
         self._promises = description.transform is None
         self._repeats = (
-            Repeats(description.source, description.transform) if description.on_uneven == "repeat" else None
+            Repeats(description.source, description.transform)
+            if description.on_uneven == "repeat"
+            else None
         )
         self._templates: dict[str, Any] = {}  # a batch without rows of each layout
-        self._constants: dict[str, dict[str, bytes]] = {}  # leaves without rows, equal in all batches of a layout
+        self._constants: dict[
+            str, dict[str, bytes]
+        ] = {}  # leaves without rows, equal in all batches of a layout
         self._known: tuple[Arrangement, int] | None = None
         self._known_verdict: Verdict | None = None
-        self._most_rows: dict[str, int] = {}  # by the batch's layout, where no pipeline says how many rows are usual
+        self._most_rows: dict[
+            str, int
+        ] = {}  # by the batch's layout, where no pipeline says how many rows are usual
 
-    def step(self, item: Loaded | End | Failed, stopped: Stopped) -> Delivered | End | Failed | None:
+    def step(
+        self, item: Loaded | End | Failed, stopped: Stopped
+    ) -> Delivered | End | Failed | None:
         """Convert an item of the reader thread to an item for the user, after all hosts have agreed on it.
 
         Errors of the transfer are raised.
@@ -61,8 +74,9 @@ class Stepper:
             stopped: function that returns True to stop waiting for other hosts.
 
         Returns:
-            The batch on its devices, also for the end, if other hosts continue and it is filled up; the end of the
-            stream; a `Failed` if this process or the agreement failed; None if `stopped()` became True.
+            The batch on its devices, also for the end, if other hosts continue and it is filled up;
+            the end of the stream; a `Failed` if this process or the agreement failed; None if
+            `stopped()` became True.
         """
         agree_from = time.perf_counter()
         if self._agreement is not None and not self._agreement.begin(stopped):
@@ -85,7 +99,15 @@ class Stepper:
         batch, mask = self._put(prepared, verdict.rows, 0 if ended else None)
         made = item.made if isinstance(item, Loaded) else (agree_from,) * 3
         times = Times(*made, agree_from, agreed, time.perf_counter())
-        return Delivered(batch, mask, item.mark, times, empty=ended, at=verdict.at if ended else 0, last=verdict.last)
+        return Delivered(
+            batch,
+            mask,
+            item.mark,
+            times,
+            empty=ended,
+            at=verdict.at if ended else 0,
+            last=verdict.last,
+        )
 
     def _put(self, prepared: Prepared, rows: int | None, real: int | None) -> tuple[Any, Any]:
         try:
@@ -106,10 +128,21 @@ class Stepper:
         except Exception as error:
             return Failed(error)
 
-    def _verdict(self, item: Loaded | End | Failed, prepared: Prepared | None, stopped: Stopped) -> Verdict | None:
-        usual = self._usual(item, prepared.arrangement) if isinstance(item, Loaded) and prepared is not None else 0
+    def _verdict(
+        self, item: Loaded | End | Failed, prepared: Prepared | None, stopped: Stopped
+    ) -> Verdict | None:
+        usual = (
+            self._usual(item, prepared.arrangement)
+            if isinstance(item, Loaded) and prepared is not None
+            else 0
+        )
         known = self._known
-        if prepared is not None and known is not None and known[0] is prepared.arrangement and known[1] == usual:
+        if (
+            prepared is not None
+            and known is not None
+            and known[0] is prepared.arrangement
+            and known[1] == usual
+        ):
             return self._known_verdict
         offer = self._offer(item, prepared, usual)
         if self._agreement is not None:
@@ -127,9 +160,16 @@ class Stepper:
         if prepared is None:
             return Offer("end", self._on_uneven, at=at, stops=self._upstream.stops)
         known = prepared.arrangement
-        if self._agreement is not None and self._on_uneven == "pad" and known.described not in self._templates:
+        if (
+            self._agreement is not None
+            and self._on_uneven == "pad"
+            and known.described not in self._templates
+        ):
             layout = known.described
-            self._templates[layout], self._constants[layout] = prepared.template(), prepared.constants()
+            self._templates[layout], self._constants[layout] = (
+                prepared.template(),
+                prepared.constants(),
+            )
             self._agreement.give_template(layout, self._templates[layout])
         steady = self._upstream.steady(item.mark) if self._promises else 1
         return Offer(
@@ -146,13 +186,17 @@ class Stepper:
 
     def _step_at(self, item: Loaded | End | Failed) -> int:
         """Return the step number after a batch, or at the end; 0 if the batches do not come from a loader."""
-        return 0 if isinstance(item, Failed) or self._upstream.host_iterator is None else int(item.mark.step)
+        return (
+            0
+            if isinstance(item, Failed) or self._upstream.host_iterator is None
+            else int(item.mark.step)
+        )
 
     def _usual(self, item: Loaded, arrangement: Arrangement) -> int:
         """Return the number of rows to which a batch with fewer rows is filled up; 0 if it is not filled up.
 
-        It depends on the pipeline only, so that a resumed run has the same shapes. If batches do not
-        come from a pipeline, it is the largest number of rows of earlier batches with the same
+        It depends on the pipeline only, so that a resumed run has the same shapes. If batches do
+        not come from a pipeline, it is the largest number of rows of earlier batches with the same
         layout.
 
         Args:
@@ -167,7 +211,9 @@ class Stepper:
         self._most_rows[arrangement.described] = most
         return most
 
-    def _filler(self, item: Loaded | End | Failed, verdict: Go, stopped: Stopped) -> Prepared | None:
+    def _filler(
+        self, item: Loaded | End | Failed, verdict: Go, stopped: Stopped
+    ) -> Prepared | None:
         """Return the batch that this process delivers after its end: an empty one, or one of its own batches again."""
         assert self._agreement is not None
         layout = self._agreement.layout
@@ -188,8 +234,8 @@ class Stepper:
         Args:
             agreement: agreement with the other processes.
             layout: description of the leaves of their batches.
-            stopped: function that returns True to stop waiting for a batch of another process, whose structure is used
-                if this process had none like it; the result is then None.
+            stopped: function that returns True to stop waiting for a batch of another process,
+                whose structure is used if this process had none like it; the result is then None.
 
         Raises:
             HostsError: the batch of the other process has a class that this process has not
@@ -211,13 +257,15 @@ class Stepper:
         After a failure in a step that was agreed on in advance, nothing is sent.
 
         Args:
-            error: the error that ended the run, or None. An error that came from another host does not count as a
-                failure of this host.
+            error: the error that ended the run, or None. An error that came from another host does
+                not count as a failure of this host.
         """
         if self._repeats is not None:
             self._repeats.close()
         if self._agreement is not None:
-            self._agreement.leave(None if error is None or isinstance(error, HostsError) else self._failure(error))
+            self._agreement.leave(
+                None if error is None or isinstance(error, HostsError) else self._failure(error)
+            )
 
 
 def _describe_change(before: dict[str, bytes], now: dict[str, bytes]) -> str:

@@ -3,10 +3,10 @@
 In: trees of NumPy arrays and numbers. Out: trees of `jax.Array`, completely transferred to their
 devices. Only the feeder's transfer thread uses this module.
 
-It makes no copy on the host, except of batches that are filled up, and with `pinned_host`. On CPU, jax
-uses a 64-byte aligned array without a copy. It keeps the array, and so its memory, until the
-`jax.Array` is deleted. For other devices, the host's arrays must stay unchanged until the transfer is
-done; this module waits for that.
+It makes no copy on the host, except of batches that are filled up, and with `pinned_host`. On CPU,
+jax uses a 64-byte aligned array without a copy. It keeps the array, and so its memory, until the
+`jax.Array` is deleted. For other devices, the host's arrays must stay unchanged until the transfer
+is done; this module waits for that.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class Transfer:
 
     def __init__(self, description: FeederOptions) -> None:
         if description.pinned_host and len(processes_of(description.sharding)) > 1:
-            raise ValueError("pinned_host=True works only with devices of a single process. Leave pinned_host= out.")
+            raise ValueError(
+                "pinned_host=True works only with devices of a single process. Leave pinned_host= "
+                "out."
+            )
         self._description = description
         self._with_mask = description.on_uneven in FILLING
         self._arrangement: Arrangement | None = None
@@ -61,8 +64,8 @@ class Transfer:
         Raises:
             TypeError: a leaf cannot be put on a device.
             OverflowError: a Python int is too large for a device.
-            ShardingError: the shardings do not fit the batch; or, with `on_uneven="pad"` or "repeat", its
-                leaves have different numbers of rows.
+            ShardingError: the shardings do not fit the batch; or, with `on_uneven="pad"` or
+                "repeat", its leaves have different numbers of rows.
         """
         leaves, structure = flatten(batch)
         for number, leaf in enumerate(leaves):
@@ -77,9 +80,13 @@ class Transfer:
             self._looks = self.warning is None
         return Prepared(leaves, known)
 
-    def _arranged(self, structure: Structure, kinds: list[tuple[tuple[int, ...], Any]]) -> Arrangement:
+    def _arranged(
+        self, structure: Structure, kinds: list[tuple[tuple[int, ...], Any]]
+    ) -> Arrangement:
         names = leaf_names(structure)
-        every = for_leaves(self._description.sharding, structure, [len(shape) for shape, _ in kinds], self._keeps)
+        every = for_leaves(
+            self._description.sharding, structure, [len(shape) for shape, _ in kinds], self._keeps
+        )
         going = [
             number
             for number, (_, dtype) in enumerate(kinds)
@@ -87,16 +94,36 @@ class Transfer:
         ]
         shardings = [every[number] for number in going]
         shapes = [kinds[number][0] for number in going]
-        divided = [index for index, shape in enumerate(shapes) if divides_rows(shardings[index], len(shape))]
-        leading, rows, with_rows = leading_rows(shapes, divided, [is_everywhere(sharding) for sharding in shardings])
+        divided = [
+            index
+            for index, shape in enumerate(shapes)
+            if divides_rows(shardings[index], len(shape))
+        ]
+        leading, rows, with_rows = leading_rows(
+            shapes, divided, [is_everywhere(sharding) for sharding in shardings]
+        )
         if self._with_mask:
             check_rows([names[number] for number in going], shapes, divided)
         divisor = int(
-            np.lcm.reduce([1, *(rows_divisor(sharding, len(shape)) for sharding, shape in zip(shardings, shapes))])
+            np.lcm.reduce(
+                [
+                    1,
+                    *(
+                        rows_divisor(sharding, len(shape))
+                        for sharding, shape in zip(shardings, shapes)
+                    ),
+                ]
+            )
         )
         filled = frozenset(going[index] for index in with_rows)
-        cut = [(number, narrow) for number in going if (narrow := narrower(kinds[number][1])) is not None]
-        return Arrangement(structure, kinds, names, going, shardings, leading, filled, rows, divisor, cut)
+        cut = [
+            (number, narrow)
+            for number in going
+            if (narrow := narrower(kinds[number][1])) is not None
+        ]
+        return Arrangement(
+            structure, kinds, names, going, shardings, leading, filled, rows, divisor, cut
+        )
 
     @property
     def _keeps(self) -> bool:
@@ -127,7 +154,10 @@ class Transfer:
         going = prepared.filled(rows, self._description.on_uneven == "repeat")
         for number, leaf, sharding in zip(arrangement.going, going, arrangement.shardings):
             check(arrangement.names[number], np.shape(leaf), sharding)
-        shardings, masked = arrangement.shardings, self._with_mask and arrangement.leading is not None
+        shardings, masked = (
+            arrangement.shardings,
+            self._with_mask and arrangement.leading is not None,
+        )
         if arrangement.leading is not None and masked:
             real = arrangement.rows if real is None else real
             going.append(np.arange(arrangement.rows if rows is None else rows) < real)
@@ -152,9 +182,10 @@ def _number(value: Any, structure: Structure, number: int) -> Any:
         limits = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64))
         if not limits.min <= value <= limits.max:
             raise OverflowError(
-                f"{describe_leaf(leaf_names(structure)[number])} is {short_repr(value)}, outside of [{limits.min}, "
-                f"{limits.max}], the range of jax's {limits.dtype}. Pass a number in this range, or a float. With "
-                "jax_enable_x64, integers of jax may have 64 bits."
+                f"{describe_leaf(leaf_names(structure)[number])} is {short_repr(value)}, outside "
+                f"of [{limits.min}, {limits.max}], the range of jax's {limits.dtype}. Pass a "
+                "number in this range, or a float. With jax_enable_x64, integers of jax may have "
+                "64 bits."
             )
     return np.asarray(value)
 
@@ -175,10 +206,12 @@ def describe_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
         for end in ends:
             if not limits.min <= end <= limits.max:
                 return (
-                    f"{describe_leaf(arrangement.names[number])} has {end}, outside of [{limits.min}, {limits.max}]: without "
-                    f"x64, jax makes {narrow} of {leaf.dtype}, and {end} becomes {end.astype(narrow)}. Call "
-                    "jax.config.update('jax_enable_x64', True), map the numbers to smaller ones, or keep the leaf on the host: "
-                    "a tree of shardings with None for it, and on_unsupported='keep'. This warning comes once."
+                    f"{describe_leaf(arrangement.names[number])} has {end}, outside of "
+                    f"[{limits.min}, {limits.max}]: without x64, jax makes {narrow} of "
+                    f"{leaf.dtype}, and {end} becomes {end.astype(narrow)}. Call "
+                    "jax.config.update('jax_enable_x64', True), map the numbers to smaller ones, "
+                    "or keep the leaf on the host: a tree of shardings with None for it, and "
+                    "on_unsupported='keep'. This warning comes once."
                 )
     return None
 
@@ -198,7 +231,11 @@ def _kind(dtype: Any) -> str:
 def is_supported(dtype: Any) -> bool:
     """Return True if jax has arrays of a dtype, including its own dtypes such as bfloat16 and random keys."""
     if not isinstance(dtype, np.dtype):
-        return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.extended)) if not isinstance(dtype, type) else False
+        return (
+            bool(jax.dtypes.issubdtype(dtype, jax.dtypes.extended))
+            if not isinstance(dtype, type)
+            else False
+        )
     if not dtype.isnative:
         return False
     if dtype.kind in "biu":
@@ -238,7 +275,9 @@ def _placed(leaves: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
         shardings: sharding of each array.
     """
     if all(sharding.is_fully_addressable for sharding in shardings):
-        one_for_all = shardings and all(sharding is shardings[0] for sharding in shardings)  # faster than one for each
+        one_for_all = shardings and all(
+            sharding is shardings[0] for sharding in shardings
+        )  # faster than one for each
         return list(jax.device_put(list(leaves), shardings[0] if one_for_all else list(shardings)))
     return [_part_placed(leaf, sharding) for leaf, sharding in zip(leaves, shardings)]
 

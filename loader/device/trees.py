@@ -18,7 +18,11 @@ from ...operations.trees import flatten as flatten_as
 def _node_of(leaf: Any) -> Node | None:
     if isinstance(leaf, jax.Array) or jax.tree_util.all_leaves([leaf]):
         return node_of(leaf)
-    return _taken_apart, lambda structure, children: structure.unflatten(children), optree.FlattenedEntry
+    return (
+        _taken_apart,
+        lambda structure, children: structure.unflatten(children),
+        optree.FlattenedEntry,
+    )
 
 
 def _taken_apart(tree: Any) -> tuple[list[Any], Any]:

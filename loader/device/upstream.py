@@ -34,7 +34,9 @@ class Upstream:
     def __init__(self, iterator: Any, owned: bool) -> None:
         self.iterator = iterator
         host = getattr(iterator, "host_iterator", None)
-        self.host_iterator: DataLoaderIterator | None = iterator if host is iterator else None  # of a loader
+        self.host_iterator: DataLoaderIterator | None = (
+            iterator if host is iterator else None
+        )  # of a loader
         self.goes_back = hasattr(iterator, "get_state") and hasattr(
             iterator, "set_state"
         )  # else `go_back` does nothing
@@ -44,7 +46,9 @@ class Upstream:
         self.gone = False  # the feeder was closed or dropped
         self.stops = False  # this process is asked to end
         self.owned = owned  # the feeder opened it
-        self._batch: tuple[Pipeline, _LastBatch | None] | None = None  # of the pipeline that was asked about last
+        self._batch: tuple[Pipeline, _LastBatch | None] | None = (
+            None  # of the pipeline that was asked about last
+        )
 
     @classmethod
     def of(cls, description: CommonOptions) -> Upstream:
@@ -55,7 +59,9 @@ class Upstream:
         """
         iterator = iter(description.source)
         upstream = cls(iterator, owned=iterator is not description.source)
-        if description.on_uneven == "repeat" and (upstream.host_iterator is None or not upstream.owned):
+        if description.on_uneven == "repeat" and (
+            upstream.host_iterator is None or not upstream.owned
+        ):
             upstream.leave()
             raise ValueError(
                 f'on_uneven="repeat" begins the stream again, which {a_kind_of(description.source)} cannot. Feed from a '
@@ -79,7 +85,8 @@ class Upstream:
     def mark(self) -> Any:
         """Return the iterator's position.
 
-        The result has the methods of `StreamPosition`; some of them raise an error if the iterator has no state.
+        The result has the methods of `StreamPosition`; some of them raise an error if the iterator
+        has no state.
         """
         host = self.host_iterator
         return OtherMark(self.iterator, self.goes_back) if host is None else host.here()
@@ -94,12 +101,17 @@ class Upstream:
         return next(self.iterator)
 
     def _take_up(self) -> None:
-        while self._new_changes:  # removed first: meanwhile the user's thread may put another one in its place
+        while (
+            self._new_changes
+        ):  # removed first: meanwhile the user's thread may put another one in its place
             self.loader("change").take_up(self._new_changes.pop(0))
 
     def add(self, change: Change) -> None:
         """Add a change, which the iterator makes before its next batch. A change of a mix replaces later changes of the mix."""
-        self._new_changes = [*(each for each in self._new_changes if not change.replaces(each)), change]
+        self._new_changes = [
+            *(each for each in self._new_changes if not change.replaces(each)),
+            change,
+        ]
         self.changes = [*(each for each in self.changes if not change.replaces(each)), change]
 
     def forget_changes(self) -> None:
@@ -109,7 +121,11 @@ class Upstream:
     def describe_at(self, mark: Any) -> str:
         """Return a text that describes the iterator and, if known, the position `mark`, for `repr`."""
         host = self.host_iterator
-        return f"source={type(self.iterator).__name__}" if host is None else mark.describe(host.snapshot().worker_count)
+        return (
+            f"source={type(self.iterator).__name__}"
+            if host is None
+            else mark.describe(host.snapshot().worker_count)
+        )
 
     def set_state(self, state: Any, strict: bool) -> None:
         """Move the iterator to a state. If it is a `DataLoader`'s, `strict` is passed on.
@@ -125,8 +141,9 @@ class Upstream:
     def steady(self, mark: Any) -> int:
         """Return how many consecutive batches are known to have equally many rows, beginning with the batch before a position.
 
-        If each step has the same number of positions, the last operation is a `Batch`, and nothing was skipped, these
-        are the batch before the position and all whole batches after it. Otherwise the result is 1.
+        If each step has the same number of positions, the last operation is a `Batch`, and nothing
+        was skipped, these are the batch before the position and all whole batches after it.
+        Otherwise the result is 1.
 
         Args:
             mark: a position of the iterator.
@@ -134,13 +151,15 @@ class Upstream:
         batch = self._batch_of(mark)
         if batch is None or not batch.only_stacks or not mark.pipeline.aligned or mark.kept.skipped:
             return 1
-        return 1 + int(mark.pipeline.leaf.left_from(mark.cursor.positions[0]) // mark.pipeline.stages[0].unit)
+        return 1 + int(
+            mark.pipeline.leaf.left_from(mark.cursor.positions[0]) // mark.pipeline.stages[0].unit
+        )
 
     def usual_rows(self, mark: Any, rows: int, transformed: bool) -> int:
         """Return the number of rows to which a batch with fewer rows is filled up; 0 if it is not filled up.
 
-        A batch is not filled up if it has all its rows, if no `Batch` decides its number of rows, or if a
-        function after a whole batch removed rows.
+        A batch is not filled up if it has all its rows, if no `Batch` decides its number of rows,
+        or if a function after a whole batch removed rows.
 
         Args:
             mark: position after the batch.
@@ -152,7 +171,9 @@ class Upstream:
             return 0
         if (batch.only_stacks and not transformed) or mark.run is None:
             return batch.size
-        table = mark.run.origin.table(np.array([mark.row]))  # a function may have made fewer rows of a whole batch
+        table = mark.run.origin.table(
+            np.array([mark.row])
+        )  # a function may have made fewer rows of a whole batch
         return batch.size if table.row.max(initial=-1) + 1 < batch.size else 0
 
     def _batch_of(self, mark: Any) -> _LastBatch | None:
@@ -169,7 +190,8 @@ class Upstream:
             return
         if self.host_iterator is not None:
             self.host_iterator.go_back(self.user_mark)
-            # The mark may be of a batch that was read before a change of a mix. Other changes wait in the iterator.
+            # The mark may be of a batch that was read before a change of a mix. Other changes wait
+            # in the iterator.
             new = self._new_changes
             self._new_changes = [each for each in self.changes if each in new or each.is_of_order]
             self._take_up()
@@ -250,10 +272,13 @@ def _last_batch(pipeline: Pipeline) -> _LastBatch | None:
 
 def _no_state(method: str, kind: str) -> TypeError:
     return TypeError(
-        f"{method} needs an iterator with get_state and set_state, but {kind} has none. Feed from a "
-        "headrace.DataLoader, or from an iterator that has them."
+        f"{method} needs an iterator with get_state and set_state, but {kind} has none. Feed from "
+        "a headrace.DataLoader, or from an iterator that has them."
     )
 
 
 def _no_loader(what: str, kind: str) -> TypeError:
-    return TypeError(f"{what} needs the iterator of a DataLoader, but this is {kind}. Feed from a headrace.DataLoader.")
+    return TypeError(
+        f"{what} needs the iterator of a DataLoader, but this is {kind}. Feed from a "
+        "headrace.DataLoader."
+    )

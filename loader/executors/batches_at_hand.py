@@ -1,10 +1,10 @@
 """Make batches in the user's process if their rows are in shared memory as columns, like rows of a `Pack`.
 
-In: a group of rows, and the blocks that contain them (a block has the rows of one task). Out: the block of
-their batch; or None if a worker has to make it.
+In: a group of rows, and the blocks that contain them (a block has the rows of one task). Out: the
+block of their batch; or None if a worker has to make it.
 
-Rows of one block become a view of their memory. Few rows of several blocks are copied. A worker would need longer to
-copy the rows than it needed to pack them.
+Rows of one block become a view of their memory. Few rows of several blocks are copied. A worker
+would need longer to copy the rows than it needed to pack them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
 MOST_COPIED = 1 / 4
 """Largest number of rows in a batch that is copied here, as a share of the rows of the smallest block it comes from.
 
-The last block does not count. A batch is copied if its rows are in several blocks. A block has the rows that one task
-returned.
+The last block does not count. A batch is copied if its rows are in several blocks. A block has the
+rows that one task returned.
 """
 
 
@@ -46,7 +46,9 @@ class BatchesAtHand:
     def __init__(self, pipeline: Pipeline, rows_stay: bool) -> None:
         self._pipeline = pipeline
         can_be = rows_stay and not pipeline.traced
-        self.stages = frozenset(stage.number for stage in pipeline.stages if can_be and _only_stacks(stage))
+        self.stages = frozenset(
+            stage.number for stage in pipeline.stages if can_be and _only_stacks(stage)
+        )
         self._allocate = SlabPool().allocate
 
     def handle(self, task: Task, blocks: Blocks) -> DoneHandle | None:
@@ -73,12 +75,17 @@ class BatchesAtHand:
         rows = sum(stop - start for _, start, stop in parts)
         if rows > MOST_COPIED * min(map(len, (first, *(each for each, _, _ in others[:-1])))):
             return None
-        return batch_of(parts, self._allocate) if all(first.is_like(each) for each, _, _ in others) else None
+        return (
+            batch_of(parts, self._allocate)
+            if all(first.is_like(each) for each, _, _ in others)
+            else None
+        )
 
     def _tags(self, task: GroupTask, blocks: Blocks) -> RowOrigins:
         """Return the origin of the first row of a task's batch: source and position, from which the keys follow.
 
-        For rows of joined streams, the position is the row's index in the joined stream, over all shards.
+        For rows of joined streams, the position is the row's index in the joined stream, over all
+        shards.
 
         Args:
             task: the task that makes the batch.
@@ -102,7 +109,9 @@ def _only_stacks(stage: Stage) -> bool:
 
 def _is_aligned(rows: StackedRows) -> bool:
     """Return True if every row of these columns begins at the start of a cache line in memory, as batches do."""
-    return all(column.flags.c_contiguous and column.strides[0] % ALIGNMENT == 0 for column in rows.columns)
+    return all(
+        column.flags.c_contiguous and column.strides[0] % ALIGNMENT == 0 for column in rows.columns
+    )
 
 
 class DoneHandle:

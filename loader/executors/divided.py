@@ -20,8 +20,8 @@ def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
 
     The smaller tasks:
 
-    * if the task reads positions: at most 32 ranges of positions, each for one or several outputs. A range with several
-      outputs can be divided further;
+    * if the task reads positions: at most 32 ranges of positions, each for one or several outputs.
+      A range with several outputs can be divided further;
     * if it runs on rows that are not grouped: a single row;
     * if it runs on one window of a `Pack` or of batches by budget: one of the window's elements.
     """

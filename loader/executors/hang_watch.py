@@ -1,7 +1,7 @@
 """Report tasks that take too long, from a separate thread.
 
-In: the workers that run in this process. Out: for each long task, a `Hang` with its operation, record and
-Python stack.
+In: the workers that run in this process. Out: for each long task, a `Hang` with its operation,
+record and Python stack.
 """
 
 from __future__ import annotations
@@ -80,8 +80,9 @@ def log_silence(worker: int, given: str, seconds: float) -> None:
         seconds: seconds since any worker sent something.
     """
     _LOGGER.warning(
-        f"worker {worker} has sent nothing for {seconds:.0f} s, not even a report about its task. Its task works on {given}. "
-        "The cause may be code that holds Python's lock (GIL), or a stopped process. Pass timeout= to end such workers.",
+        f"worker {worker} has sent nothing for {seconds:.0f} s, not even a report about its task. "
+        f"Its task works on {given}. The cause may be code that holds Python's lock (GIL), or a "
+        "stopped process. Pass timeout= to end such workers.",
         extra={"hanging": f"worker {worker} has sent nothing for {seconds:.1f} s"},
     )
 
@@ -96,12 +97,16 @@ class HangWatch:
         tell: function that gets the report. It is called in the thread of the watch.
     """
 
-    def __init__(self, seconds: float | None, reads: ReadsUnderWay, tell: Callable[[Hang], None]) -> None:
+    def __init__(
+        self, seconds: float | None, reads: ReadsUnderWay, tell: Callable[[Hang], None]
+    ) -> None:
         self._seconds = seconds
         self._reads = reads
         self._tell = tell
         self._workers: list[Worker] = []
-        self._told: dict[int, tuple[float, int]] = {}  # by worker: when its task began, and how often that was told
+        self._told: dict[
+            int, tuple[float, int]
+        ] = {}  # by worker: when its task began, and how often that was told
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         finalize(self, self._ended.set)
@@ -109,15 +114,18 @@ class HangWatch:
     def add(self, worker: Worker) -> None:
         """Watch one more worker that runs in this process.
 
-        The first call starts the thread of the watch, unless tasks are never reported (`seconds` is None). If the
-        system cannot start a thread, nothing is watched until a later call can start it.
+        The first call starts the thread of the watch, unless tasks are never reported (`seconds` is
+        None). If the system cannot start a thread, nothing is watched until a later call can start
+        it.
         """
         self._workers.append(worker)
         if self._seconds is not None and self._thread is None:
             pause = min(max(self._seconds / 10, LEAST_PAUSE), MOST_PAUSE)
             # The thread does not keep the watch alive: one that is dropped ends it.
             arguments = (ref(self), self._ended, pause)
-            thread = threading.Thread(target=_watch, args=arguments, name="headrace-watch", daemon=True)
+            thread = threading.Thread(
+                target=_watch, args=arguments, name="headrace-watch", daemon=True
+            )
             with Uninterrupted(), suppress(RuntimeError):  # the system gives no more threads
                 thread.start()
                 self._thread = thread
@@ -127,8 +135,8 @@ class HangWatch:
         self._ended.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            # Not for ever: the garbage collector may call this inside `threading.enumerate()`, which holds a lock that
-            # the ending thread needs.
+            # Not for ever: the garbage collector may call this inside `threading.enumerate()`,
+            # which holds a lock that the ending thread needs.
             wait_until(lambda: not thread.is_alive(), CLOSE_SECONDS)
 
     def look(self) -> None:
@@ -148,7 +156,9 @@ class HangWatch:
 
 def _watch(watch: ref[HangWatch], ended: threading.Event, pause: float) -> None:
     while not ended.wait(pause) and (one := watch()) is not None:
-        with suppress(Exception):  # the work went on while it was looked at, or the user's process is gone
+        with suppress(
+            Exception
+        ):  # the work went on while it was looked at, or the user's process is gone
             one.look()
         del one
 
@@ -161,8 +171,8 @@ def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) ->
     Args:
         worker: the worker.
         busy: its current task, with the thread and the start time.
-        reads: reads that are made in advance. If the worker waits for records, the read that has run longest is
-            described.
+        reads: reads that are made in advance. If the worker waits for records, the read that has
+            run longest is described.
         seconds: seconds since the task began.
     """
     _, task, thread = busy
@@ -178,16 +188,26 @@ def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) ->
             who, where = _operation_in(frames, worker.pipeline), worker.place_now()
     except Exception:  # the work went on, and what was looked at is no more
         where = ""
-    where = where or f"at {task_in_words(task, NO_BLOCKS, worker.pipeline)}" if isinstance(task, SpanTask) else where
+    where = (
+        where or f"at {task_in_words(task, NO_BLOCKS, worker.pipeline)}"
+        if isinstance(task, SpanTask)
+        else where
+    )
     shown = _users_part(frames) or frames
-    line = f" ({shown[0].f_code.co_filename}:{shown[0].f_lineno}, in {shown[0].f_code.co_name})" if shown else ""
+    line = (
+        f" ({shown[0].f_code.co_filename}:{shown[0].f_lineno}, in {shown[0].f_code.co_name})"
+        if shown
+        else ""
+    )
     pairs = ((frame, frame.f_lineno) for frame in reversed(shown[:MOST_FRAMES]))
     stack = "".join(traceback.StackSummary.extract(pairs).format())
     return Hang(
         redacted(f"{who.rstrip(',')}{line}"),
         where,
         seconds,
-        redacted(f"{who.rstrip(',')} has not returned for {seconds:.0f} s {where}. It is at:\n{stack}".rstrip()),
+        redacted(
+            f"{who.rstrip(',')} has not returned for {seconds:.0f} s {where}. It is at:\n{stack}".rstrip()
+        ),
     )
 
 

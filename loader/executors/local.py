@@ -1,7 +1,7 @@
 """The executors inside the user's process: one works in the calling thread, one on worker threads.
 
-In: tasks. Out: blocks (results). Records are read in advance on other threads where that helps. Worker
-threads are useful for operations that release the GIL, and for Python without a GIL.
+In: tasks. Out: blocks (results). Records are read in advance on other threads where that helps.
+Worker threads are useful for operations that release the GIL, and for Python without a GIL.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class InlineExecutor(Executor):
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
         self._pipeline = pipeline
-        self._worker = Worker(pipeline, stopwatch=stopwatches(0, options.observe), seeds_globals=options.seed_globals)
+        self._worker = Worker(
+            pipeline, stopwatch=stopwatches(0, options.observe), seeds_globals=options.seed_globals
+        )
         self._reading = options.reading
         self._ahead = ReadAhead(pipeline, options.reading)
         self._hang_watch = HangWatch(options.hang_seconds, self._ahead, log_hang)
@@ -50,16 +52,20 @@ class InlineExecutor(Executor):
         self._reads_ahead = self._ahead.helps
         limits = inline_limits_of(pipeline)
         self._pace = Pace(limits)
-        self._grows = [limits[stage.number].least < limits[stage.number].task for stage in pipeline.stages]
-        self._units = 1 if has_units(pipeline) else 0  # batches of the next task; 0: `_pace` tells how long it is
+        self._grows = [
+            limits[stage.number].least < limits[stage.number].task for stage in pipeline.stages
+        ]
+        self._units = (
+            1 if has_units(pipeline) else 0
+        )  # batches of the next task; 0: `_pace` tells how long it is
         self._windows: dict[tuple[int, int], int] = {}  # by stage and positions of a task
 
     def inputs(self, stage: int) -> int:
         """Return the number of inputs (positions, or rows of earlier tasks) of the next task of a stage.
 
-        A stage is a group of operations that run in one task. A task has the inputs of one batch, or of several batches if
-        these take little time. Tasks of a stage that makes single rows become longer, up to a limit, while they take less
-        than 30 ms.
+        A stage is a group of operations that run in one task. A task has the inputs of one batch,
+        or of several batches if these take little time. Tasks of a stage that makes single rows
+        become longer, up to a limit, while they take less than 30 ms.
         """
         if not self._units:
             return self._pace.inputs(stage)
@@ -71,7 +77,9 @@ class InlineExecutor(Executor):
         inputs = self.inputs(stage)
         known = self._windows.get((stage, inputs))
         if known is None:
-            known = self._windows[stage, inputs] = 1 + tasks_ahead(self._pipeline, self._reading, stage, inputs)
+            known = self._windows[stage, inputs] = 1 + tasks_ahead(
+                self._pipeline, self._reading, stage, inputs
+            )
         return known
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
@@ -90,7 +98,11 @@ class InlineExecutor(Executor):
 
     def column_units(self, task: SpanTask) -> ColumnUnits | None:
         found = self._worker.gathering(task)
-        return None if found is None else ColumnUnits(self._worker, found[0], task, found[1], self.note_units)
+        return (
+            None
+            if found is None
+            else ColumnUnits(self._worker, found[0], task, found[1], self.note_units)
+        )
 
     def run_unit(self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any]) -> Block | None:
         return self._worker.run_unit(task, ahead, made)
@@ -111,7 +123,11 @@ class InlineExecutor(Executor):
         if self._units:
             self.note_units(1, seconds)
         elif self._grows[stage] and not self._pace.is_settled(stage, seconds, block.count):
-            size = bytes_of_rows(block.elements, self._pipeline.stages[stage].groups) if block.count else 0
+            size = (
+                bytes_of_rows(block.elements, self._pipeline.stages[stage].groups)
+                if block.count
+                else 0
+            )
             self._pace.note(task, seconds, block.waited, block.count, size)
         return block
 
@@ -157,7 +173,9 @@ class ThreadExecutor(Executor):
         begins_with: number of threads at the beginning; None: `worker_count` of the options.
     """
 
-    def __init__(self, pipeline: Pipeline, options: ExecutionOptions, begins_with: int | None = None) -> None:
+    def __init__(
+        self, pipeline: Pipeline, options: ExecutionOptions, begins_with: int | None = None
+    ) -> None:
         workers = begins_with or options.workers
         self._window = window_of(workers, options.worker_buffer_size, len(pipeline.leaves))
         self._reading = options.reading
@@ -184,9 +202,9 @@ class ThreadExecutor(Executor):
     def inputs(self, stage: int) -> int:
         """Return the number of inputs (positions, or rows of earlier tasks) of the next task of a stage.
 
-        A stage is a group of operations that run in one task. A task has the inputs of one batch, or of up to 8 batches if
-        these are slices of columns. Tasks of a stage that makes single rows become longer, up to a limit, while they take
-        less than 30 ms.
+        A stage is a group of operations that run in one task. A task has the inputs of one batch,
+        or of up to 8 batches if these are slices of columns. Tasks of a stage that makes single
+        rows become longer, up to a limit, while they take less than 30 ms.
         """
         return self._pace.inputs(stage)
 
@@ -194,7 +212,9 @@ class ThreadExecutor(Executor):
         """Return how many tasks of a stage (operations) to submit at a time: enough for all threads and for reading ahead."""
         if not self._pace.waits(stage):
             return self._window
-        return self._window + tasks_ahead(self._pipeline, self._reading, stage, self._pace.inputs(stage))
+        return self._window + tasks_ahead(
+            self._pipeline, self._reading, stage, self._pace.inputs(stage)
+        )
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Call[Block]:
         """Submit a task on rows of `blocks` to the threads, and begin to read its records if that helps."""
@@ -215,7 +235,10 @@ class ThreadExecutor(Executor):
         if worker is None:
             stopwatch = stopwatches(len(self._workers), self._observes)
             worker = self._own.worker = Worker(
-                self._pipeline, stopwatch=stopwatch, run_throughs=self._run_throughs, watches_globals=False
+                self._pipeline,
+                stopwatch=stopwatch,
+                run_throughs=self._run_throughs,
+                watches_globals=False,
             )
             self._workers.append(worker)
             self._hang_watch.add(worker)

@@ -56,7 +56,11 @@ def make_executor(
             _warn_of_held_generators(pipeline)
 
         return AutoExecutor(
-            pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning or Tuning()
+            pipeline,
+            options,
+            observer,
+            partial(_team_of, pipeline, options, observer),
+            tuning or Tuning(),
         )
     if options.worker_kind == "thread":
         from .local import ThreadExecutor
@@ -66,7 +70,9 @@ def make_executor(
         executor = _on_ray(pipeline, options, observer)
     else:
         executor = _on_processes_or_here(pipeline, options, observer, tuning or Tuning())
-    if not options.seed_globals:  # only now: to look for them takes some milliseconds, in which workers begin
+    if (
+        not options.seed_globals
+    ):  # only now: to look for them takes some milliseconds, in which workers begin
         try:
             _warn_of_held_generators(pipeline)
         except BaseException:  # warnings may be errors
@@ -79,9 +85,11 @@ def _warn_of_held_generators(pipeline: Pipeline) -> None:
     """Warn if an operation has a random generator as attribute, because all worker processes would draw the same numbers."""
     for number, held in generators_by_operation(pipeline.operations).items():
         warn(
-            f"{name_of(pipeline, number)} holds a random generator of type {type(held[0]).__name__}. Each worker gets a copy "
-            "of it, so that workers draw the same numbers, and each new run repeats them. Draw from the generator that "
-            "headrace.RandomMapTransform(function) passes: function(element, rng); or pass seed_globals=True."
+            f"{name_of(pipeline, number)} holds a random generator of type "
+            f"{type(held[0]).__name__}. Each worker gets a copy of it, so that workers draw the "
+            "same numbers, and each new run repeats them. Draw from the generator that "
+            "headrace.RandomMapTransform(function) passes: function(element, rng); or pass "
+            "seed_globals=True."
         )
         return
 
@@ -91,9 +99,9 @@ def _on_processes_or_here(
 ) -> Executor:
     """Return an executor with worker processes, or an executor that may use the calling thread instead.
 
-    If batches are slices of arrays in memory, the faster of the two is chosen by measurement. If every
-    source reads on threads of its own and records are only batched, the calling thread does the
-    work. Workers are used in any case if an option or the pipeline needs them.
+    If batches are slices of arrays in memory, the faster of the two is chosen by measurement. If
+    every source reads on threads of its own and records are only batched, the calling thread does
+    the work. Workers are used in any case if an option or the pipeline needs them.
 
     Args:
         pipeline: pipeline of the run.
@@ -110,7 +118,9 @@ def _on_processes_or_here(
         if may_work_here(pipeline, options):
             if pipeline.columns is None:
                 return _here(pipeline, options, observer)
-            return AutoExecutor(pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning)
+            return AutoExecutor(
+                pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning
+            )
     return _on_processes(pipeline, options, observer)
 
 
@@ -141,13 +151,16 @@ def _here(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> 
 
     observer.worker_count = 0
     observer.decision = (
-        f"Your thread makes the batches, in place of {options.workers} workers: {type(pipeline.leaf.source).__name__} reads "
-        "with threads of its own, and nothing else is to be done."
+        f"Your thread makes the batches, in place of {options.workers} workers: "
+        f"{type(pipeline.leaf.source).__name__} reads with threads of its own, and nothing else is "
+        "to be done."
     )
     return InlineExecutor(pipeline, options)
 
 
-def _team_of(pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int) -> Team:
+def _team_of(
+    pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int
+) -> Team:
     if options.worker_kind == "thread":
         from .local import ThreadExecutor
 
@@ -167,14 +180,21 @@ def _on_processes(
     from .pooled import PooledExecutor
     from .processes.transport import ProcessTransport
 
-    return PooledExecutor(pipeline, options, observer, ProcessTransport(pipeline, options, observer.slabs.add, workers))
+    return PooledExecutor(
+        pipeline,
+        options,
+        observer,
+        ProcessTransport(pipeline, options, observer.slabs.add, workers),
+    )
 
 
 def _on_ray(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> Executor:
     try:
         import ray  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError('worker_kind="ray" needs ray: pip install "headrace[ray]"') from error
+        raise MissingExtraError(
+            'worker_kind="ray" needs ray: pip install "headrace[ray]"'
+        ) from error
     from .pooled import PooledExecutor
     from .ray.transport import RayTransport
     from .ray.worker import RayWorker

@@ -64,8 +64,8 @@ class Limits(NamedTuple):
     Attributes:
         least: smallest number in a task. All numbers are multiples of it.
         task: largest number in a task.
-        message: largest number in all tasks of a message. Also the largest number of rows that they may
-            make, unless `least` already makes more.
+        message: largest number in all tasks of a message. Also the largest number of rows that they
+            may make, unless `least` already makes more.
         nbytes: largest number of bytes of a task's rows, unless `least` already makes more.
     """
 
@@ -90,7 +90,8 @@ def limits_of(pipeline: Pipeline, several: bool) -> dict[int, Limits]:
 
     Args:
         pipeline: pipeline of the run.
-        several: True if the tasks of a message may have several batches together; False if only one.
+        several: True if the tasks of a message may have several batches together; False if only
+            one.
     """
     units = 1 if not several else MAX_UNITS if len(pipeline.stages) == 1 else MAX_REREAD_UNITS
     return {stage.number: _limits(pipeline, stage, units) for stage in pipeline.stages}
@@ -103,8 +104,16 @@ def _limits(pipeline: Pipeline, stage: Stage, units: int) -> Limits:
             if stage.groups
             else Limits(1, MIN_SPAN, MIN_SPAN * units)
         )
-    span, packs = pipeline.spans[stage.leaf], bool(stage.operations) and stage.operations[-1].plans_rows
-    return Limits(span if stage.groups else 1, span * units, span * units, WINDOW_BYTES if packs else TASK_BYTES)
+    span, packs = (
+        pipeline.spans[stage.leaf],
+        bool(stage.operations) and stage.operations[-1].plans_rows,
+    )
+    return Limits(
+        span if stage.groups else 1,
+        span * units,
+        span * units,
+        WINDOW_BYTES if packs else TASK_BYTES,
+    )
 
 
 def more_or_fewer(done: int, seconds: float, most: int) -> int:
@@ -170,7 +179,9 @@ class Pace:
             nbytes: bytes of memory, which stages share equally; None for no limit.
         """
         weight = self._weights.get(stage, 0) * inputs
-        return sys.maxsize if nbytes is None or not weight else nbytes // len(self._limits) // weight
+        return (
+            sys.maxsize if nbytes is None or not weight else nbytes // len(self._limits) // weight
+        )
 
     def note(self, task: Task, seconds: float, waited: float, rows: int, size: int = 0) -> bool:
         """Record the time of a task, and adapt the length of the next tasks.
@@ -185,7 +196,8 @@ class Pace:
             size: bytes of these rows; 0 if unknown.
 
         Returns:
-            True if this changed the length of tasks or messages, the need to read in advance, or the bytes per input.
+            True if this changed the length of tasks or messages, the need to read in advance, or
+            the bytes per input.
         """
         stage, is_span, share = task.stage, isinstance(task, SpanTask), waited / max(seconds, 1e-9)
         before = self._together[stage], self.waits(stage), self._weights.get(stage, 0)
@@ -208,11 +220,13 @@ class Budget:
     """Limits of tasks, from the sizes of their rows and of the object stores of a Ray cluster.
 
     An object takes memory in the store of the node that made it, and of each node that reads
-    it. An object that is large compared with the store displaces others, is written to disk, or never
-    arrives. So the first tasks make one output each, and tasks grow once the size of rows is known.
+    it. An object that is large compared with the store displaces others, is written to disk, or
+    never arrives. So the first tasks make one output each, and tasks grow once the size of rows is
+    known.
 
     Args:
-        stages: number of stages (operations that run in one task) whose rows are in the stores at the same time.
+        stages: number of stages (operations that run in one task) whose rows are in the stores at
+            the same time.
     """
 
     def __init__(self, stages: int) -> None:
@@ -231,7 +245,8 @@ class Budget:
     def note(self, stage: int, inputs: int, rows: int, size: int) -> None:
         """Record that a task of a stage (operations that run in one task) made `rows` rows of `size` bytes together.
 
-        The estimated size of a row rises at once after a task with larger rows, and falls slowly after smaller ones.
+        The estimated size of a row rises at once after a task with larger rows, and falls slowly
+        after smaller ones.
 
         Args:
             stage: index of the stage.
@@ -253,8 +268,8 @@ class Budget:
     def most_rows(self) -> int:
         """Return the largest number of rows that one task, or one object in a store, should have.
 
-        These rows fill at most an eighth of the smallest object store. The result is 1 until a task is
-        done, because the size of a row is unknown.
+        These rows fill at most an eighth of the smallest object store. The result is 1 until a task
+        is done, because the size of a row is unknown.
         """
         return 1 if self._row is None else self._most(self._object(), self._row)
 
@@ -270,8 +285,12 @@ class Budget:
             stage: index of the stage (operations that run in one task).
             inputs: number of inputs of the next tasks, which may be larger than those done so far.
         """
-        room = min(self._stores.values(), default=0.0) * len(self._stores) * STORE_SHARE / self._stages
-        return self._most(room, max(self._largest.get(stage, 0.0), self._weights.get(stage, 0.0) * inputs))
+        room = (
+            min(self._stores.values(), default=0.0) * len(self._stores) * STORE_SHARE / self._stages
+        )
+        return self._most(
+            room, max(self._largest.get(stage, 0.0), self._weights.get(stage, 0.0) * inputs)
+        )
 
     def _most(self, room: float, weight: float) -> int:
         return max(int(room / weight), 1) if weight and self._stores else sys.maxsize
@@ -287,7 +306,11 @@ def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions:
         positions: number of positions in a task.
     """
     leaf = pipeline.stages[stage].leaf
-    if leaf is None or pipeline.leaves[leaf].in_order or not reads_under_way(pipeline.leaves[leaf], options):
+    if (
+        leaf is None
+        or pipeline.leaves[leaf].in_order
+        or not reads_under_way(pipeline.leaves[leaf], options)
+    ):
         return 0
     return -(-keys_ahead(pipeline.leaves[leaf], options) // (positions * len(pipeline.leaves)))
 
@@ -295,8 +318,9 @@ def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions:
 def keys_ahead(leaf: Leaf, options: ReadOptions) -> int:
     """Return how many record keys of a source are read in advance.
 
-    Together they stand for about `options.prefetch_buffer_size` records. If keys have many records each, there is at
-    least one key for each concurrent read, but no more than `prefetch_buffer_size` keys.
+    Together they stand for about `options.prefetch_buffer_size` records. If keys have many records
+    each, there is at least one key for each concurrent read, but no more than
+    `prefetch_buffer_size` keys.
     """
     most = options.prefetch_buffer_size
     return max(most // leaf.records_each, min(reads_under_way(leaf, options), most))

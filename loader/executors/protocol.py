@@ -34,9 +34,9 @@ class Handle(Protocol):
 class Executor(Protocol):
     """Runs tasks.
 
-    One thread at a time calls its methods and the methods of its handles (results to come), and never
-    while another call is running. It is the thread that uses the iterator: the user's or a feeder's. It
-    may change from call to call.
+    One thread at a time calls its methods and the methods of its handles (results to come), and
+    never while another call is running. It is the thread that uses the iterator: the user's or a
+    feeder's. It may change from call to call.
     """
 
     elsewhere: ClassVar[bool] = False
@@ -48,8 +48,8 @@ class Executor(Protocol):
     def inputs(self, stage: int) -> int:
         """Return the number of positions or rows in a stage's next task: the inputs of one or several outputs.
 
-        The stream does not depend on this number. Called by modules of `stream` before they make a task.
-        A stage is a group of operations that run together in one task.
+        The stream does not depend on this number. Called by modules of `stream` before they make a
+        task. A stage is a group of operations that run together in one task.
         """
 
     def most_rows(self) -> int:
@@ -62,15 +62,16 @@ class Executor(Protocol):
     def window(self, stage: int) -> int:
         """Return how many tasks of a stage should be submitted at a time; 1 if nothing is done in advance.
 
-        Called by modules of `stream` when a run begins, and then for each block (the rows of one task)
-        that they need. A stage is a group of operations that run together in one task.
+        Called by modules of `stream` when a run begins, and then for each block (the rows of one
+        task) that they need. A stage is a group of operations that run together in one task.
         """
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
         """Submit a task, and return its handle (a result to come). Does not wait.
 
-        Called by `stream.ordered` once for each task, in the order of the elements. If an executor has divided a task,
-        its result is a block that has smaller tasks in place of rows; each of them is then submitted in the same way.
+        Called by `stream.ordered` once for each task, in the order of the elements. If an executor
+        has divided a task, its result is a block that has smaller tasks in place of rows; each of
+        them is then submitted in the same way.
 
         Args:
             task: the task.
@@ -86,8 +87,10 @@ class Executor(Protocol):
             observer: counts the new tasks, if the result is True.
 
         Returns:
-            True if the executor can be used for new tasks. False if it cannot, for example because waiting for the
-            workers' current tasks would take too long: the caller then closes it and makes a new one.
+            True if the executor can be used for new tasks. False if it cannot, for example because
+            waiting for the
+            workers' current tasks would take too long: the caller then closes it and makes a new
+                one.
         """
         return False
 
@@ -103,7 +106,8 @@ class Executor(Protocol):
 class Tuning:
     """Keeps the search for the best number of workers from one epoch of a loader to the next.
 
-    Only one executor at a time can use the search. Another executor that begins meanwhile makes a new search.
+    Only one executor at a time can use the search. Another executor that begins meanwhile makes a
+    new search.
     """
 
     def __init__(self) -> None:
@@ -112,7 +116,8 @@ class Tuning:
     def take(self) -> Any:
         """Return the progress of the search, and remove it from this object.
 
-        The result is None if no search has been stored, or if an executor has taken it and not given it back.
+        The result is None if no search has been stored, or if an executor has taken it and not
+        given it back.
         """
         found, self._found = self._found, None
         return found

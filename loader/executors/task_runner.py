@@ -67,7 +67,8 @@ class WorkerSetup(NamedTuple):
 
     Attributes:
         options: the options.
-        failure: failure of `worker_init_fn`, with which all tasks of the worker fail; None if it did not fail.
+        failure: failure of `worker_init_fn`, with which all tasks of the worker fail; None if it
+            did not fail.
     """
 
     options: ExecutionOptions
@@ -83,7 +84,9 @@ class OptionsFirst:
     def __init__(self, options: ExecutionOptions) -> None:
         self._options = options
 
-    def __reduce__(self) -> tuple[Callable[..., WorkerSetup], tuple[ExecutionOptions, dict[str, int]]]:
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[..., WorkerSetup], tuple[ExecutionOptions, dict[str, int]]]:
         return _set_up, (self._options, levels_here())
 
 
@@ -91,7 +94,9 @@ def _set_up(options: ExecutionOptions, levels: Mapping[str, int]) -> WorkerSetup
     set_levels(levels)
     if options.worker_init_fn is None or _number is None:
         return WorkerSetup(options, None)
-    number = _number % options.workers  # one that stands for another that crashed has a number in the same range
+    number = (
+        _number % options.workers
+    )  # one that stands for another that crashed has a number in the same range
     try:
         options.worker_init_fn(number, options.workers)
     except Exception as error:
@@ -110,8 +115,8 @@ class TaskRunner(Generic[T]):
         allocate: function that returns the memory for batches.
         encode: function that returns rows in the form to send, and their number of bytes.
         tell_of_hang: function that is called with the report about a task that takes long.
-        weighs_records: True: the size that is reported for a task is the size of its records, if they have more bytes
-            than its rows.
+        weighs_records: True: the size that is reported for a task is the size of its records, if
+            they have more bytes than its rows.
     """
 
     def __init__(
@@ -151,7 +156,11 @@ class TaskRunner(Generic[T]):
         self, task: Task, blocks: Blocks = NO_BLOCKS, reading: RecordsAhead | None = None
     ) -> tuple[tuple[Any, ...], T]:
         began = perf_counter()
-        block = Block(failure=self._unready) if self._unready else self._worker.run(task, blocks, reading)
+        block = (
+            Block(failure=self._unready)
+            if self._unready
+            else self._worker.run(task, blocks, reading)
+        )
         try:
             block, (rows, block.nbytes) = _encoded(block, task, self._pipeline, self._encode)
         except Exception as failure:
@@ -163,7 +172,9 @@ class TaskRunner(Generic[T]):
         block.seconds = ended - began
         if (times := block.times) is not None:
             packing = ended - times.ended
-            block.times = TaskTimes(times.worker, times.began, ended, times.reading, packing, *times[5:])
+            block.times = TaskTimes(
+                times.worker, times.began, ended, times.reading, packing, *times[5:]
+            )
         return block.header, rows
 
 
@@ -176,12 +187,14 @@ def _hang_seconds(options: ExecutionOptions) -> float | None:
     return min((seconds for seconds in both if seconds is not None), default=None)
 
 
-def _encoded(block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any], T]) -> tuple[Block, T]:
+def _encoded(
+    block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any], T]
+) -> tuple[Block, T]:
     """Return a block (the rows of one task) and its encoded rows, without rows that cannot be encoded.
 
-    If `on_error` skips the failure, all rows made of the same inputs are left out, and counted as skipped.
-    Otherwise the block ends before these rows, with the failure as its `failure`, which ends the stream
-    there.
+    If `on_error` skips the failure, all rows made of the same inputs are left out, and counted as
+    skipped. Otherwise the block ends before these rows, with the failure as its `failure`, which
+    ends the stream there.
 
     Args:
         block: rows of the task.
@@ -205,7 +218,9 @@ def _encoded(block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any
             block = _without_first(block, task, pipeline, *_culprit(block.elements, encode, error))
 
 
-def _culprit(rows: list[Any], encode: Callable[[Any], Any], failure: Exception) -> tuple[int, Exception]:
+def _culprit(
+    rows: list[Any], encode: Callable[[Any], Any], failure: Exception
+) -> tuple[int, Exception]:
     """Return the index of the first row that cannot be encoded, and its error; 0 and `failure` if each row can."""
     for number, row in enumerate(rows):
         try:
@@ -215,7 +230,9 @@ def _culprit(rows: list[Any], encode: Callable[[Any], Any], failure: Exception) 
     return 0, failure
 
 
-def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error: Exception) -> Block:
+def _without_first(
+    block: Block, task: Task, pipeline: Pipeline, row: int, error: Exception
+) -> Block:
     """Remove a row that cannot be encoded, and the rows that fail with it, from a block (the rows of one task).
 
     If `on_error` skips the failure, all rows made of the same inputs are removed. Else all
@@ -234,11 +251,21 @@ def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error
         "its result cannot be pickled, which is needed to send it to your process. Return something that "
         'can be pickled, or pass worker_kind="thread"'
     )
-    reason = explained(error, f"{where}: {why}", maker_for(pipeline, stage.first + len(stage.operations)))
-    units = range(block.count) if block.tags is None else [each // stage.unit for each in block.tags.inputs]
+    reason = explained(
+        error, f"{where}: {why}", maker_for(pipeline, stage.first + len(stage.operations))
+    )
+    units = (
+        range(block.count)
+        if block.tags is None
+        else [each // stage.unit for each in block.tags.inputs]
+    )
     unit = units[row]
     ending = ends_stream(pipeline.skips_errors, reason, lambda: _keys(block, task, pipeline, row))
-    kept = [number for number, one in enumerate(units) if (one != unit if ending is None else one < unit)]
+    kept = [
+        number
+        for number, one in enumerate(units)
+        if (one != unit if ending is None else one < unit)
+    ]
     block.elements = [block.elements[number] for number in kept]
     block.tags = None if block.tags is None else block.tags.some(kept)
     if ending is None:
@@ -254,7 +281,10 @@ def _keys(block: Block, task: Task, pipeline: Pipeline, row: int) -> list[Any]:
     if block.tags is None:
         assert isinstance(task, SpanTask), "rows of groups are tagged"
         start = task.start + row * stage.unit
-        return users_keys(pipeline.every_leaf[task.leaf], pipeline.every_leaf[task.leaf].positions(start, start + 1))
+        return users_keys(
+            pipeline.every_leaf[task.leaf],
+            pipeline.every_leaf[task.leaf].positions(start, start + 1),
+        )
     if pipeline.is_below_join(stage) and not stage.on_join:
         return []
     return keys_of_tags([block.tags.positions[row]], pipeline)

@@ -17,7 +17,9 @@ from ..interrupts import Uninterrupted, wait_until
 
 T = TypeVar("T")
 
-_PATIENCE_SECONDS = 2.0  # wait for running calls when a pool that was not closed is deleted, or when Python ends
+_PATIENCE_SECONDS = (
+    2.0  # wait for running calls when a pool that was not closed is deleted, or when Python ends
+)
 
 
 class Call(Generic[T]):
@@ -43,13 +45,15 @@ class Call(Generic[T]):
         self._arguments = ()
         self.done = True
         self._waited_for.release()
-        del self  # The traceback of an error holds this frame. With the call in it, both would be in a reference cycle.
+        # The traceback of an error holds this frame. With the call in it, both would be in a
+        # reference cycle.
+        del self
 
     def give_up(self) -> None:
         """Mark the call as failed, because no thread will make it, and wake the thread that waits for it."""
         self._error = RuntimeError(
-            "the iterator was closed while its work waited for a thread. Make a new one, iter(loader), and restore the "
-            "state in it."
+            "the iterator was closed while its work waited for a thread. Make a new one, "
+            "iter(loader), and restore the state in it."
         )
         self.done = True
         self._waited_for.release()
@@ -132,7 +136,11 @@ def _make_calls(calls: SimpleQueue[Call[Any] | None]) -> None:
         del call  # what it returned is not kept here
 
 
-def _end(calls: SimpleQueue[Call[Any] | None], threads: list[threading.Thread], seconds: float = float("inf")) -> None:
+def _end(
+    calls: SimpleQueue[Call[Any] | None],
+    threads: list[threading.Thread],
+    seconds: float = float("inf"),
+) -> None:
     with suppress(Empty):
         while True:
             if (call := calls.get_nowait()) is not None:

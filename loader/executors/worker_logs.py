@@ -15,9 +15,15 @@ from typing import Any
 def levels_here() -> dict[str, int]:
     """Return the level of each logger for which this process has set one, by logger name; "" is the root logger."""
     named = {
-        name: one.level for name, one in logging.root.manager.loggerDict.items() if isinstance(one, logging.Logger)
+        name: one.level
+        for name, one in logging.root.manager.loggerDict.items()
+        if isinstance(one, logging.Logger)
     }
-    return {name: level for name, level in {"": logging.root.level, **named}.items() if level != logging.NOTSET}
+    return {
+        name: level
+        for name, level in {"": logging.root.level, **named}.items()
+        if level != logging.NOTSET
+    }
 
 
 def set_levels(levels: Mapping[str, int]) -> None:
@@ -36,7 +42,8 @@ class Forward(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Pass a record, pickled, to the function `send`.
 
-        An OSError is ignored, because the user's process is then gone; `logging` reports other errors.
+        An OSError is ignored, because the user's process is then gone; `logging` reports other
+        errors.
         """
         try:
             self._send(_as_bytes(record))
@@ -54,12 +61,16 @@ def forward(send: Callable[[bytes], None]) -> None:
 def _as_bytes(record: logging.LogRecord) -> bytes:
     """Pickle a record with its text already formatted, because its arguments and exception may not be picklable."""
     fields = dict(vars(record))
-    exception = record.exc_text or (logging.Formatter().formatException(record.exc_info) if record.exc_info else None)
+    exception = record.exc_text or (
+        logging.Formatter().formatException(record.exc_info) if record.exc_info else None
+    )
     fields |= {"msg": record.getMessage(), "args": None, "exc_info": None, "exc_text": exception}
     try:
         return pickle.dumps(fields)
     except Exception:
-        return pickle.dumps({name: value for name, value in fields.items() if isinstance(value, (str, int, float))})
+        return pickle.dumps(
+            {name: value for name, value in fields.items() if isinstance(value, (str, int, float))}
+        )
 
 
 def handle_here(data: bytes) -> None:

@@ -52,14 +52,17 @@ def make_pipeline(
         shard_options: shard of this process; None for the sampler's shard.
         skips_errors: True to skip failing records, False to raise, or the user's function that
             decides.
-        growth: when records that are appended during a run are added to the order; None for the default of the source.
-        omit: records to omit, in addition to records that were deleted from the source; None for no others.
+        growth: when records that are appended during a run are added to the order; None for the
+            default of the source.
+        omit: records to omit, in addition to records that were deleted from the source; None for no
+            others.
 
     Raises:
         TypeError: an argument has a wrong type, or a mix of sources has no `MixSampler`.
         ValueError: the arguments do not fit together.
-        RecordKeyError, SourceError: `omit` names a record that the source does not have; a file of keys cannot be
-            read; or `omit` is a function, and the source does not know the files of its records.
+        RecordKeyError, SourceError: `omit` names a record that the source does not have; a file of
+            keys cannot be read; or `omit` is a function, and the source does not know the files of
+            its records.
         LengthsError, PackError: batches or rows cannot be planned from the lengths of records.
         SeedError: an operation is random and has no seed, and the sampler has none.
         EmptyStreamError: there are too few records for a batch, or `omit` has all of them.
@@ -67,7 +70,9 @@ def make_pipeline(
     order, shard, lineage = _sharded(as_vector_sampler(sampler), shard_options)
     source = _mixed(data_source, order) if order.facts.parts else as_source(data_source)
     if isinstance(source, MixedSource) and not order.facts.parts:
-        raise TypeError("a MixedSource needs a MixSampler. Pass sampler=headrace.MixSampler(source, weights=…).")
+        raise TypeError(
+            "a MixedSource needs a MixSampler. Pass sampler=headrace.MixSampler(source, weights=…)."
+        )
     order = order.for_source(len(source))
     wanted = growth_of(source, growth, shard)
     order = living_order(growing_order(order, source, wanted is None), source, omit, wanted)
@@ -75,13 +80,17 @@ def make_pipeline(
     for number, operation in enumerate(checked):
         if operation.needs_seed and order.seed is None:
             raise SeedError(
-                f"operation {number}, {short_repr(operation)}, draws random numbers, but the sampler has no seed. "
-                "Pass seed=0, or another int in [0, 2^32), to the sampler or to load(). A sampler class of your own must "
-                "return RecordMetadata with rng=."
+                f"operation {number}, {short_repr(operation)}, draws random numbers, but the "
+                "sampler has no seed. Pass seed=0, or another int in [0, 2^32), to the sampler or "
+                "to load(). A sampler class of your own must return RecordMetadata with rng=."
             )
     planned = planned_from_lengths(source, order, checked)
     if planned is not None:
-        source, order, checked = planned.source, planned.order.with_shard_options(shard), planned.operations
+        source, order, checked = (
+            planned.source,
+            planned.order.with_shard_options(shard),
+            planned.operations,
+        )
     if wanted is not None and planned is not None:
         raise ValueError(
             "batches or packed rows that are planned from lengths cannot be combined with records that are "
@@ -103,11 +112,13 @@ def with_batch_size(pipeline: Pipeline, batch_size: int, batch: int | None) -> P
     Args:
         pipeline: the pipeline.
         batch_size: the new size.
-        batch: which `Batch`, if there are several: 0 for the first in order, -1 for the last. None: there is only one.
+        batch: which `Batch`, if there are several: 0 for the first in order, -1 for the last. None:
+            there is only one.
 
     Raises:
         TypeError: `batch_size` or `batch` is not an integer.
-        ValueError: there is no such `Batch`, or several and `batch` is None; or the size is out of range.
+        ValueError: there is no such `Batch`, or several and `batch` is None; or the size is out of
+            range.
         EmptyStreamError: there are too few records for a batch.
     """
     number = number_of_batch(pipeline.operations, batch)
@@ -119,10 +130,9 @@ def with_batch_size(pipeline: Pipeline, batch_size: int, batch: int | None) -> P
 def not_empty(pipeline: Pipeline) -> Pipeline:
     """Return the pipeline, after checking that its records are enough for one batch.
 
-    Too few records would all be dropped as the remainder of a batch. Only the first shard, which is the largest, is
-    checked. Other shards that are too short are found
-    later, if shards compare their lengths. Joins of streams are not checked, because one of the
-    streams may be empty.
+    Too few records would all be dropped as the remainder of a batch. Only the first shard, which is
+    the largest, is checked. Other shards that are too short are found later, if shards compare
+    their lengths. Joins of streams are not checked, because one of the streams may be empty.
 
     Raises:
         EmptyStreamError: the largest shard has too few records for one batch.
@@ -135,8 +145,8 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
         has = "each shard has at most" if pipeline.shard.shard_count > 1 else "it has"
         raise EmptyStreamError(
             f"the stream would be empty: {has} {records} records, which are too few for a batch of "
-            f"{pipeline.stages[0].unit}, and drop_remainder=True drops them. Pass a smaller batch_size, or "
-            "drop_remainder=False."
+            f"{pipeline.stages[0].unit}, and drop_remainder=True drops them. Pass a smaller "
+            "batch_size, or drop_remainder=False."
         )
     return pipeline
 
@@ -144,7 +154,9 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
 def dropped_records(pipeline: Pipeline) -> int:
     """Return the number of records in the largest shard if all are dropped, because they are too few for one batch; else 0."""
     shard = pipeline.shard
-    records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(len(pipeline.leaves[0].sampler))
+    records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(
+        len(pipeline.leaves[0].sampler)
+    )
     return 0 if pipeline.stages[0].outputs(records) else records
 
 
@@ -157,12 +169,15 @@ def _refuse_huge_batches(pipeline: Pipeline) -> None:
         ValueError: a batch has more records.
     """
     leaf, rows = pipeline.leaves[0], max(stage.unit for stage in pipeline.stages)
-    if leaf.in_order or min(rows, len(leaf.sampler)) <= max(LARGEST_OF_SEVERAL_EPOCHS, leaf.epoch_length):
+    if leaf.in_order or min(rows, len(leaf.sampler)) <= max(
+        LARGEST_OF_SEVERAL_EPOCHS, leaf.epoch_length
+    ):
         return
     raise ValueError(
-        f"a batch of {rows:,} records is too large. It may have at most {LARGEST_OF_SEVERAL_EPOCHS:,} records, or as many as "
-        f"an epoch has ({leaf.epoch_length:,}) if that is more. For one batch of all records pass num_epochs=1. Otherwise "
-        "pass a smaller batch_size."
+        f"a batch of {rows:,} records is too large. It may have at most "
+        f"{LARGEST_OF_SEVERAL_EPOCHS:,} records, or as many as an epoch has "
+        f"({leaf.epoch_length:,}) if that is more. For one batch of all records pass num_epochs=1. "
+        "Otherwise pass a smaller batch_size."
     )
 
 
@@ -171,8 +186,8 @@ def _sharded(
 ) -> tuple[VectorSampler, ShardOptions, ReshardHistory]:
     """Return the sampler for the loader's shard, the shard, and an empty history of shards of earlier runs.
 
-    An unsharded sampler with Grain's algorithm keeps its one order, and the shards read parts of it, as
-    in Grain.
+    An unsharded sampler with Grain's algorithm keeps its one order, and the shards read parts of
+    it, as in Grain.
 
     Args:
         sampler: the user's sampler.
@@ -183,4 +198,8 @@ def _sharded(
     shard = as_shard_options(shard_options)
     shared = has_own_orders(sampler) and sampler.shard_options.shard_count == 1 < shard.shard_count
     parts = ShardOptions(0, 1, shard.drop_remainder) if shared else shard
-    return sampler.with_shard_options(parts), read_equally(sampler, shard), ReshardHistory(order_shards=int(shared))
+    return (
+        sampler.with_shard_options(parts),
+        read_equally(sampler, shard),
+        ReshardHistory(order_shards=int(shared)),
+    )

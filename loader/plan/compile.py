@@ -39,12 +39,14 @@ def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
     Raises:
         ShardingError: an operation works on one shard only; or planned batches on several shards
             would skip records.
-        ValueError: an operation stacks batches of different shapes, or packs records that are balanced among shards
-            by cost; or a `balance` does not fit the batches and shards.
+        ValueError: an operation stacks batches of different shapes, or packs records that are
+            balanced among shards by cost; or a `balance` does not fit the batches and shards.
     """
     numbering = _Numbering(skips_errors)
     top = numbering.add(tree)
-    return Pipeline(numbering.dealt_leaves(), tuple(numbering.stages), tuple(numbering.joins), top, skips_errors)
+    return Pipeline(
+        numbering.dealt_leaves(), tuple(numbering.stages), tuple(numbering.joins), top, skips_errors
+    )
 
 
 def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipeline:
@@ -65,7 +67,8 @@ class _Numbering:
     A leaf is a source with its sampler.
 
     Args:
-        skips_errors: True to skip failing records, False to raise, or the user's function that decides.
+        skips_errors: True to skip failing records, False to raise, or the user's function that
+            decides.
     """
 
     def __init__(self, skips_errors: Skips) -> None:
@@ -78,8 +81,8 @@ class _Numbering:
     def dealt_leaves(self) -> tuple[Leaf, ...]:
         """Return the leaves (sources with their samplers), ready to run.
 
-        If records are balanced among shards by cost, each leaf gets the blocks of positions within which
-        shards exchange records.
+        If records are balanced among shards by cost, each leaf gets the blocks of positions within
+        which shards exchange records.
 
         Raises:
             ValueError: an operation packs balanced records.
@@ -92,7 +95,9 @@ class _Numbering:
             return leaf
         check_balanced(operation for stage in self.stages for operation in stage.operations)
         stage = next(stage for stage in self.stages if stage.leaf == number)
-        blocks = balance.blocks(stage.unit if stage.groups else None, leaf.shard.shard_count, stage.one_to_one)
+        blocks = balance.blocks(
+            stage.unit if stage.groups else None, leaf.shard.shard_count, stage.one_to_one
+        )
         return dataclasses.replace(leaf, lineage=dataclasses.replace(leaf.lineage, blocks=blocks))
 
     def add(self, tree: Node) -> Subtree:
@@ -105,26 +110,34 @@ class _Numbering:
             self.leaves.append(base.leaf)
             if base.leaf.in_order:
                 self._noted(RunThrough())
-            return self._with_stages(None, first, NodeCounts(1, 0, int(base.leaf.in_order)), operations)
+            return self._with_stages(
+                None, first, NodeCounts(1, 0, int(base.leaf.in_order)), operations
+            )
         inputs = tuple(map(self.add, base.inputs))
         size = reduce(NodeCounts.plus, (one.size for one in inputs), NodeCounts(0, 0, 1))
         part = Subtree(None, self._noted(base.rule, inputs, base.names), first, size)
         return self._with_stages(part, first, size, operations) if operations else part
 
-    def _noted(self, rule: JoinPolicy, inputs: tuple[Subtree, ...] = (), names: tuple[str, ...] = ()) -> int:
+    def _noted(
+        self, rule: JoinPolicy, inputs: tuple[Subtree, ...] = (), names: tuple[str, ...] = ()
+    ) -> int:
         self.joins.append(Join(len(self.joins), inputs, rule, names))
         return len(self.joins) - 1
 
     def _with_stages(
-        self, part: Subtree | None, first: NodeCounts, size: NodeCounts, operations: Sequence[Operation]
+        self,
+        part: Subtree | None,
+        first: NodeCounts,
+        size: NodeCounts,
+        operations: Sequence[Operation],
     ) -> Subtree:
         """Divide operations on a section of the pipeline into stages, add these, and return the enlarged section.
 
         A stage is a group of operations that run together in one task.
 
         Args:
-            part: section of the tree whose rows are the inputs; None if the stages read the leaf (a source
-                with its sampler) that was added last.
+            part: section of the tree whose rows are the inputs; None if the stages read the leaf (a
+                source with its sampler) that was added last.
             first: indices of the first leaf, stage and join of the new section.
             size: how many leaves, stages and joins the section has so far.
             operations: operations, in order.
@@ -157,7 +170,9 @@ def check_shards(operations: Sequence[Operation], shards: int) -> None:
     """
     for operation in operations if shards > 1 else ():
         if operation.single_shard:
-            raise ShardingError(f"{short_repr(operation)} on {shards} shards: it {operation.single_shard}.")
+            raise ShardingError(
+                f"{short_repr(operation)} on {shards} shards: it {operation.single_shard}."
+            )
 
 
 def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
@@ -171,7 +186,9 @@ def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
         ValueError: an operation would stack them.
     """
     planned: Any = base.leaf.sampler if isinstance(base, Read) and base.leaf.plans_batches else None
-    made: list[Any] = [one.plans_batches and one for one in operations]  # a `BudgetBatch` knows shapes that were given
+    made: list[Any] = [
+        one.plans_batches and one for one in operations
+    ]  # a `BudgetBatch` knows shapes that were given
     known = [planned and planned.windows.shapes, *(one and one.shapes for one in made)]
     for shapes, after in zip(known, operations):
         if shapes:
@@ -187,17 +204,18 @@ def check_balanced(operations: Iterable[Operation]) -> None:
     for operation in operations:
         if operation.plans_rows:
             raise ValueError(
-                f"balance= divides records among shards before {short_repr(operation)}, so the rows that it makes "
-                "would not be balanced. In a DataLoader, put Pack before all operations except maps; or pack a dataset, "
-                "MapDataset…pack(…, lengths=…).to_iter_dataset(balance=…)."
+                f"balance= divides records among shards before {short_repr(operation)}, so the "
+                "rows that it makes would not be balanced. In a DataLoader, put Pack before all "
+                "operations except maps; or pack a dataset, MapDataset…pack(…, "
+                "lengths=…).to_iter_dataset(balance=…)."
             )
 
 
 def check_skips(leaf: Leaf) -> None:
     """Check that failing records can be skipped in a leaf (a source with its sampler).
 
-    They cannot in planned batches on several shards: all shards have equal numbers of these, and a shard that skips a
-    record would lose a batch.
+    They cannot in planned batches on several shards: all shards have equal numbers of these, and a
+    shard that skips a record would lose a batch.
 
     Raises:
         ShardingError: the leaf has planned batches, and there are several shards.

@@ -21,7 +21,8 @@ MAX_ROWS = 1 << 60
 class NodeCounts(NamedTuple):
     """Numbers of leaves, stages and joins in a section of a pipeline.
 
-    A leaf is a source with its sampler. A stage is a group of operations that run together in one task.
+    A leaf is a source with its sampler. A stage is a group of operations that run together in one
+    task.
 
     Attributes:
         leaves: number of leaves.
@@ -41,7 +42,8 @@ class NodeCounts(NamedTuple):
 class Subtree:
     """A section of a pipeline: a stage or a join, with everything from which it gets its rows.
 
-    A stage is a group of operations that run together in one task. A leaf is a source with its sampler.
+    A stage is a group of operations that run together in one task. A leaf is a source with its
+    sampler.
 
     Attributes:
         stage: index of the stage at the end of the section; None if it ends with a join.
@@ -71,18 +73,19 @@ class Subtree:
 class Cursor(NamedTuple):
     """The place from which a pipeline, or a section of it that ends with some stage or join, continues.
 
-    A leaf is a source with its sampler. A stage is a group of operations that run together in one task. They are
-    numbered so that the inputs of each stage and join come directly before it (see `compile`). So the cursor of a
-    section is the cursors of its inputs, one after another, and then the value of its last stage or join.
+    A leaf is a source with its sampler. A stage is a group of operations that run together in one
+    task. They are numbered so that the inputs of each stage and join come directly before it (see
+    `compile`). So the cursor of a section is the cursors of its inputs, one after another, and then
+    the value of its last stage or join.
 
     Attributes:
         positions: for each leaf, the local position of the first record that is still to be read.
         skips: for each stage, how many of the rows that it makes next were delivered already. All
             are 0, except while the rows made of one group of inputs are delivered.
-        notes: for each join, and each source without random access, its progress: a few integers, for such a source
-            also a text.
-        unfinished: leftovers (unfinished work of shards of earlier runs). Their rows come before all others of
-            their stages.
+        notes: for each join, and each source without random access, its progress: a few integers,
+            for such a source also a text.
+        unfinished: leftovers (unfinished work of shards of earlier runs). Their rows come before
+            all others of their stages.
     """
 
     positions: tuple[int, ...]
@@ -110,8 +113,8 @@ class Cursor(NamedTuple):
         Leftovers (unfinished work of shards of earlier runs) are left out.
 
         Args:
-            sizes: for each section, how many leaves, stages and joins it has. A join's own progress, which
-                comes after its inputs, belongs to no section.
+            sizes: for each section, how many leaves, stages and joins it has. A join's own
+                progress, which comes after its inputs, belongs to no section.
         """
         positions, skips, notes = iter(self.positions), iter(self.skips), iter(self.notes)
         return [
@@ -128,14 +131,17 @@ class Cursor(NamedTuple):
 class Leftover:
     """Work that a shard of an earlier run had begun, and of which another shard must deliver the rest.
 
-    Such work is a window, or a batch that is split into its elements: it cannot be begun in the middle, so
-    it is made again from its start, and the rows that were delivered are dropped. Its rows come out of the same stage
-    (operations that run in one task) as the current shard's own rows, before them.
+    Such work is a window, or a batch that is split into its elements: it cannot be begun in the
+    middle, so it is made again from its start, and the rows that were delivered are dropped. Its
+    rows come out of the same stage (operations that run in one task) as the current shard's own
+    rows, before them.
 
     Attributes:
         shard: index of the shard of the earlier run, and the number of shards of that run.
-        cursor: place where that shard stopped, in the section of its pipeline that ends with the stage.
-        lineages: for each leaf (source with its sampler), the history of shards before the earlier run.
+        cursor: place where that shard stopped, in the section of its pipeline that ends with the
+            stage.
+        lineages: for each leaf (source with its sampler), the history of shards before the earlier
+            run.
         ends: for each leaf, the local position at which its order ended in the earlier run; None if
             it was endless.
         stage: index of the stage.
@@ -151,7 +157,9 @@ class Leftover:
     mix: str
 
     @property
-    def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], tuple[int | None, ...], str]:
+    def whose(
+        self,
+    ) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], tuple[int | None, ...], str]:
         """Identity of the shard and its run: leftovers (unfinished work) of the same shard have equal values."""
         return self.shard, self.lineages, self.ends, self.mix
 

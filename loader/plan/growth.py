@@ -38,9 +38,9 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
 
     Raises:
         TypeError: the option is neither a text, `GrowthOptions` nor None.
-        ValueError: it is another text; or not "hand", and the source is derived from a growing source; or it is "epoch"
-            or "now" and the source does not grow; or several shards have no common folder for their
-            log.
+        ValueError: it is another text; or not "hand", and the source is derived from a growing
+            source; or it is "epoch" or "now" and the source does not grow; or several shards have
+            no common folder for their log.
     """
     wanted = GrowthOptions(one_of("growth", growth, *TIMES)) if isinstance(growth, str) else growth
     if wanted is not None and not isinstance(wanted, GrowthOptions):
@@ -60,8 +60,8 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
             )
         if wanted is not None and wanted.at != "hand":
             raise ValueError(
-                f"growth={wanted.at!r} needs a growing source, but {type(source).__name__} has a fixed number of "
-                "records. Make the source with growing=True, or leave out growth=."
+                f"growth={wanted.at!r} needs a growing source, but {type(source).__name__} has a "
+                "fixed number of records. Make the source with growing=True, or leave out growth=."
             )
         return None
     wanted = wanted or GrowthOptions()
@@ -96,7 +96,8 @@ def decision_folder(growing: Mapping[str, Generations]) -> str | None:
     """Return the folder beside the data for the log of appended records; None if it cannot be written.
 
     Args:
-        growing: result of `growing_parts`. The folder is beside the data of the first of them by name.
+        growing: result of `growing_parts`. The folder is beside the data of the first of them by
+            name.
     """
     return growing[min(growing)].generation_folder
 
@@ -113,8 +114,8 @@ def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) ->
             change keeps its order.
 
     Raises:
-        ValueError: the source grows, and the sampler cannot change, or does not have all records. For a
-            mix, only if `by_hand` is False; then also if the mix is balanced by cost.
+        ValueError: the source grows, and the sampler cannot change, or does not have all records.
+            For a mix, only if `by_hand` is False; then also if the mix is balanced by cost.
     """
     if sampler.facts.parts:
         return _growing_mix(sampler, source, by_hand)
@@ -128,25 +129,27 @@ def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) ->
     if not grows:
         return sampler
     raise ValueError(
-        f"the sampler covers {changing.num_records} records, but the growing source has {len(source)}. "
-        "Pass num_records=len(source), or growing=False to the source."
+        f"the sampler covers {changing.num_records} records, but the growing source has "
+        f"{len(source)}. Pass num_records=len(source), or growing=False to the source."
     )
 
 
 def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> VectorSampler:
     """Return a mix in which each part whose source grows has an order that can change.
 
-    A part that reads a later generation (version of its files) than the first has such an order, too, if that is possible.
+    A part that reads a later generation (version of its files) than the first has such an order,
+    too, if that is possible.
 
     Args:
         mix: the mix.
         source: its sources.
-        by_hand: True if no records are added during a run. Then a part whose order cannot change keeps its order. False:
-            such a part is an error.
+        by_hand: True if no records are added during a run. Then a part whose order cannot change
+            keeps its order. False: such a part is an error.
 
     Raises:
-        ValueError: `by_hand` is False, and the order of a growing part cannot change, or does not have all records
-            of its source, or the mix is balanced by cost and a part's order would change.
+        ValueError: `by_hand` is False, and the order of a growing part cannot change, or does not
+            have all records of its source, or the mix is balanced by cost and a part's order would
+            change.
     """
     parts: dict[str, Any] = {}
     for name, part in mix.parts.items():
@@ -156,7 +159,9 @@ def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> Vect
                 refuse_balance(mix)
         except ValueError as error:
             if not by_hand:
-                raise ValueError(f"part {short_repr(name)} of the mix: {shorten(error, 400)}.") from None
+                raise ValueError(
+                    f"part {short_repr(name)} of the mix: {shorten(error, 400)}."
+                ) from None
             continue
         if changing is not part:
             parts[name] = changing
@@ -204,7 +209,10 @@ def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeli
         return pipeline
     source = source_at(leaf.source, others)
     sources = source.parts if leaf.has_parts else {ONLY: source}
-    orders = {name: parts[name].of_generation(number, len(sources[name])) for name, number in others.items()}
+    orders = {
+        name: parts[name].of_generation(number, len(sources[name]))
+        for name, number in others.items()
+    }
     return _over(pipeline, source, leaf.sampler.with_parts(orders))
 
 
@@ -213,14 +221,21 @@ def source_at(source: Any, generations: Mapping[str, int]) -> Any:
 
     Args:
         source: the source.
-        generations: for each part of the mix, by name, the number of the generation; a single source
-            has the name "" (`ONLY`).
+        generations: for each part of the mix, by name, the number of the generation; a single
+            source has the name "" (`ONLY`).
 
     Raises:
         SourceError: a generation does not exist, or a file was modified.
     """
-    others = {name: generations_of(source)[name].at_generation(number) for name, number in generations.items()}
-    return MixedSource({**source.parts, **others}) if isinstance(source, MixedSource) else as_source(others[ONLY])
+    others = {
+        name: generations_of(source)[name].at_generation(number)
+        for name, number in generations.items()
+    }
+    return (
+        MixedSource({**source.parts, **others})
+        if isinstance(source, MixedSource)
+        else as_source(others[ONLY])
+    )
 
 
 def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
@@ -230,7 +245,9 @@ def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
         SourceError: the source does not have this generation.
     """
     leaf = pipeline.leaf
-    whole = at_generation(pipeline.with_leaf(dataclasses.replace(leaf, sampler=leaf.sampler.whole)), generation)
+    whole = at_generation(
+        pipeline.with_leaf(dataclasses.replace(leaf, sampler=leaf.sampler.whole)), generation
+    )
     epoch = OneEpoch(whole.leaf.sampler, leaf.epoch)
     return whole.with_leaf(dataclasses.replace(whole.leaf, sampler=epoch))
 

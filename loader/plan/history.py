@@ -26,8 +26,8 @@ class History:
 
     Attributes:
         shards: history of earlier runs on other numbers of shards.
-        orders: changes of the order: of weights, parts, omitted records, the number of records, or the shapes of
-            planned batches.
+        orders: changes of the order: of weights, parts, omitted records, the number of records, or
+            the shapes of planned batches.
     """
 
     shards: tuple[ReshardHistory, ...] = (NO_RUNS,)
@@ -35,7 +35,9 @@ class History:
 
     @classmethod
     def of_leaves(cls, leaves: Sequence[Any]) -> History:
-        return cls(tuple(leaf.lineage for leaf in leaves), tuple(leaf.sampler.changes for leaf in leaves))
+        return cls(
+            tuple(leaf.lineage for leaf in leaves), tuple(leaf.sampler.changes for leaf in leaves)
+        )
 
     def with_leaf(self, number: int, changes: Changes) -> History:
         """Return this history with other changes of the order of the leaf at index `number`."""
@@ -69,8 +71,15 @@ class History:
             for leaf, changes in enumerate(self.orders)
             for position, values, part in changes
         ]
-        shards = ",".join(each.json for each in self.shards) if any(each != NO_RUNS for each in self.shards) else ""
-        entries = {ORDERS: json_text(orders) if orders else "", SHARDS: f"[{shards}]" if shards else ""}
+        shards = (
+            ",".join(each.json for each in self.shards)
+            if any(each != NO_RUNS for each in self.shards)
+            else ""
+        )
+        entries = {
+            ORDERS: json_text(orders) if orders else "",
+            SHARDS: f"[{shards}]" if shards else "",
+        }
         found = ",".join(f'"{name}":{text}' for name, text in entries.items() if text)
         return f"{{{found}}}" if found else ""
 
@@ -87,7 +96,9 @@ class History:
         """
         if not isinstance(values, dict) or not values.keys() <= {ORDERS, SHARDS}:
             raise TypeError
-        shards = tuple(map(ReshardHistory.from_values, values.get(SHARDS, []))) or (NO_RUNS,) * leaves
+        shards = (
+            tuple(map(ReshardHistory.from_values, values.get(SHARDS, []))) or (NO_RUNS,) * leaves
+        )
         orders: list[list[OrderChange]] = [[] for _ in range(leaves)]
         for leaf, *change in values.get(ORDERS, []):
             if type(leaf) is not int or not 0 <= leaf < leaves:
@@ -112,14 +123,16 @@ class Mark(NamedTuple):
     """Facts about the order of a leaf (a source with its sampler) that a later program cannot compute again.
 
     Attributes:
-        position: first position that no shard has read, not counting omitted records, if `place` is filled; else 0. A
-            run that omits other records can continue there.
-        place: a dict by part name. For each part of a mix that omits records, it has the number of the part's records
-            before `position`, with the omitted ones; also for parts to which records were appended, if the mix ends.
-            A source without a mix has the name "" (`ONLY`). Empty if there is no such part.
-        length: if `place` is filled, number of positions of all shards together; None if the order is endless, or if
-            `place` is empty.
-        ended: for a mix, a pair (part name, position of its end) for each part that ends before the mix does.
+        position: first position that no shard has read, not counting omitted records, if `place` is
+            filled; else 0. A run that omits other records can continue there.
+        place: a dict by part name. For each part of a mix that omits records, it has the number of
+            the part's records before `position`, with the omitted ones; also for parts to which
+            records were appended, if the mix ends. A source without a mix has the name "" (`ONLY`).
+            Empty if there is no such part.
+        length: if `place` is filled, number of positions of all shards together; None if the order
+            is endless, or if `place` is empty.
+        ended: for a mix, a pair (part name, position of its end) for each part that ends before the
+            mix does.
     """
 
     position: int = 0
@@ -130,7 +143,11 @@ class Mark(NamedTuple):
     @property
     def values(self) -> dict[str, Any]:
         """The values of this object as plain JSON values, without empty ones."""
-        place = [self.position, self.place.get(ONLY, self.place), *([] if self.length is None else [self.length])]
+        place = [
+            self.position,
+            self.place.get(ONLY, self.place),
+            *([] if self.length is None else [self.length]),
+        ]
         ended = {"ended": list(map(list, self.ended))} if self.ended else {}
         return {**({"place": place} if self.place else {}), **ended}
 
@@ -149,4 +166,9 @@ class Mark(NamedTuple):
         parts = place if isinstance(place, dict) else {ONLY: place}
         ended = tuple((str(name), checked_count(end)) for name, end in values.get("ended", []))
         whole = checked_count(length[0]) if length else None
-        return cls(checked_count(position), {name: checked_count(parts[name]) for name in parts}, whole, ended)
+        return cls(
+            checked_count(position),
+            {name: checked_count(parts[name]) for name in parts},
+            whole,
+            ended,
+        )

@@ -97,7 +97,10 @@ class Identity:
         """A description of each mix, except the last mix of the pipeline, which may change between two runs."""
         of_joins = [join["names"] for join in self.joins[:-1] if join.get("kind") == "mix"]
         is_mix = SavedOrder(self.order).is_mix and not self.joins
-        return [*of_joins, *_mixes_in([self.order.values() if is_mix else self.orders, self.sources])]
+        return [
+            *of_joins,
+            *_mixes_in([self.order.values() if is_mix else self.orders, self.sources]),
+        ]
 
     def with_order(self, number: int, order: Values, source: Values | None = None) -> Identity:
         """Return this identity with another order (and another source, if given) for the source at index `number`.
@@ -108,7 +111,11 @@ class Identity:
             source: fingerprint of the source; None to keep it.
         """
         source = self.sources[number] if source is None else source
-        return replace(self, orders=_with(self.orders, number, order), sources=_with(self.sources, number, source))
+        return replace(
+            self,
+            orders=_with(self.orders, number, order),
+            sources=_with(self.sources, number, source),
+        )
 
     @property
     def labelled(self) -> Values:
@@ -205,7 +212,9 @@ def _differences_of(part: str, saved: Any, present: Any) -> list[str]:
         if len(saved) != len(present):
             return [f"{part}: {len(saved)} → {len(present)}"]
         return [
-            f"{part}: number {index} changed" for index, pair in enumerate(zip(saved, present)) if pair[0] != pair[1]
+            f"{part}: number {index} changed"
+            for index, pair in enumerate(zip(saved, present))
+            if pair[0] != pair[1]
         ]
     return [f"{part}: {short_repr(saved)} → {short_repr(present)}"]
 
@@ -217,10 +226,21 @@ def _differences_in(part: str, name: str, saved: Any, present: Any) -> list[str]
             return found
     if isinstance(saved, dict) and isinstance(present, dict):
         return _differences_of(f"{part}: {name}", saved, present)
-    if isinstance(saved, list) and isinstance(present, list) and len(saved) == len(present) and saved != present:
+    if (
+        isinstance(saved, list)
+        and isinstance(present, list)
+        and len(saved) == len(present)
+        and saved != present
+    ):
         pairs = enumerate(zip(saved, present))
-        return list(chain.from_iterable(_differences_in(part, f"{name} {index}", *pair) for index, pair in pairs))
-    return [] if saved == present else [f"{part}: {name} {short_repr(saved)} → {short_repr(present)}"]
+        return list(
+            chain.from_iterable(
+                _differences_in(part, f"{name} {index}", *pair) for index, pair in pairs
+            )
+        )
+    return (
+        [] if saved == present else [f"{part}: {name} {short_repr(saved)} → {short_repr(present)}"]
+    )
 
 
 WEIGHT = "weight of "
@@ -245,7 +265,9 @@ def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
         return []
 
 
-def _weights_changed(saved: tuple[int, dict[str, Any]], present: tuple[int, dict[str, Any]]) -> list[str]:
+def _weights_changed(
+    saved: tuple[int, dict[str, Any]], present: tuple[int, dict[str, Any]]
+) -> list[str]:
     """Describe the weights of a mix that differ from a saved state, in a list with a text for each part of the mix.
 
     Args:
@@ -259,7 +281,8 @@ def _weights_changed(saved: tuple[int, dict[str, Any]], present: tuple[int, dict
     since = f" from position {start} on" if start else ""
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     return [
-        f"{WEIGHT}{short_repr(name)}{since}: {before.get(name, 'no such part')} → {now.get(name, 'no such part')}"
+        f"{WEIGHT}{short_repr(name)}{since}: {before.get(name, 'no such part')} → "
+        f"{now.get(name, 'no such part')}"
         for name in names
     ]
 

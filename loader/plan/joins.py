@@ -3,9 +3,10 @@
 In: the user's checked arguments. Out: a tree, which `compile` turns into leaves (sources with their
 samplers), stages (operations that run in one task each) and joins.
 
-Each join has a rule, which decides from which input the next row comes. It decides from its state alone, not from rows.
-The state is a few integers, which checkpoints store; the first counts the rows so far. A rule cannot know where an
-input ends, because there may be filters before it. So a join asks the rule what to do when an input ends.
+Each join has a rule, which decides from which input the next row comes. It decides from its state
+alone, not from rows. The state is a few integers, which checkpoints store; the first counts the
+rows so far. A rule cannot know where an input ends, because there may be filters before it. So a
+join asks the rule what to do when an input ends.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from .leaf import Leaf
 class JoinPolicy:
     """Base of the rules that decide from which input of a join (mix, zip and others) the next row comes.
 
-    Rules are frozen dataclasses. A rule's state is a tuple of integers, of which the first counts the rows so far; but
-    see `RunThrough` for a source without random access.
+    Rules are frozen dataclasses. A rule's state is a tuple of integers, of which the first counts
+    the rows so far; but see `RunThrough` for a source without random access.
 
     Attributes:
         kind: name of the rule in fingerprints.
         decisive: names of the fields that are part of the fingerprint; None: all fields.
         start: state at the beginning.
-        restarts: True if an input that has ended is read again from its beginning, until the rule ends.
+        restarts: True if an input that has ended is read again from its beginning, until the rule
+            ends.
         limits: True if the join may end before any of its inputs does.
         endless: True if the join never ends, although its inputs end.
         strict: True if all inputs must end at the same row.
@@ -134,7 +136,11 @@ class Join:
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The rule, and the names and sizes of the inputs, as plain JSON values."""
-        return {**self.rule.fingerprint, "names": list(self.names), "sizes": [list(part.size) for part in self.inputs]}
+        return {
+            **self.rule.fingerprint,
+            "names": list(self.names),
+            "sizes": [list(part.size) for part in self.inputs],
+        }
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """A leaf of a pipeline: a source, the order in which it is read, and the shard of this process.
 
-In: local positions (of this shard). Out: global positions (counted over all shards) and record keys.
+In: local positions (of this shard). Out: global positions (counted over all shards) and record
+keys.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ class Leaf:
         source: maps record keys to records.
         sampler: maps positions to record keys.
         shard: the share of the positions that this process reads.
-        lineage: history of earlier runs on other numbers of shards, from which follows which positions
-            are not yet read.
+        lineage: history of earlier runs on other numbers of shards, from which follows which
+            positions are not yet read.
         epoch: number of the first epoch.
         name: name for states and messages, if the pipeline has several leaves; else "".
-        growth: when records that are appended during a run are added to the order; None if they are not.
-        end: for finishing the work of an earlier run: local position at which the order ended then; None
-            if the order has not changed since, or did not end.
+        growth: when records that are appended during a run are added to the order; None if they are
+            not.
+        end: for finishing the work of an earlier run: local position at which the order ended then;
+            None if the order has not changed since, or did not end.
     """
 
     source: Any
@@ -77,7 +79,8 @@ class Leaf:
     def plans_batches(self) -> bool:
         """True if the order consists of batches that were planned from known lengths (`BudgetBatch`).
 
-        Such an order depends on the number of shards, and keeps its own history of shards of earlier runs.
+        Such an order depends on the number of shards, and keeps its own history of shards of
+        earlier runs.
         """
         return self.facts.shards == "planned"
 
@@ -119,7 +122,9 @@ class Leaf:
         blocks, balance = self.lineage.blocks, self.facts.balance
         if blocks is None or blocks.shards == 1 or balance is None:
             return None
-        whole = self.sampler.with_shard_options(NoSharding())  # its length depends on no `drop_remainder`
+        whole = self.sampler.with_shard_options(
+            NoSharding()
+        )  # its length depends on no `drop_remainder`
         from ...samplers.balance import Dealing
 
         return Dealing(balance, self.sampler.record_keys, len(whole), blocks)
@@ -129,7 +134,9 @@ class Leaf:
         """Number of local positions (of this shard) for which one call of `positions` is most efficient."""
         if self.dealing is None or self.lineage.blocks is None:
             return self.facts.block_size
-        return min(max(self.lineage.blocks.size // self.shard.shard_count, 1), self.facts.block_size)
+        return min(
+            max(self.lineage.blocks.size // self.shard.shard_count, 1), self.facts.block_size
+        )
 
     @property
     def records_each(self) -> int:
@@ -148,7 +155,11 @@ class Leaf:
     def epoch_of(self, local: int) -> int:
         """Return the epoch, from 0, of the record at a position of this shard; 0 for planned batches after the end."""
         if self.plans_batches:
-            return self.epoch + self.sampler.epoch_at(self.position(local)) if self.left_from(local) else 0
+            return (
+                self.epoch + self.sampler.epoch_at(self.position(local))
+                if self.left_from(local)
+                else 0
+            )
         return self.epoch + (self.sampler.epoch_at(self._place(local)) if self.total else 0)
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
@@ -163,15 +174,17 @@ class Leaf:
     def places(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the places `int64[stop - start]` at this shard's local positions `[start, stop)`.
 
-        A place is a global position (counted over all shards) in the order before records are balanced by cost.
+        A place is a global position (counted over all shards) in the order before records are
+        balanced by cost.
         """
         return self.places_of(np.arange(start, stop, dtype=np.int64))
 
     def places_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places `int64[n]` at n local positions of this shard.
 
-        A place is a global position (counted over all shards) in the order before records are balanced by cost. A
-        later local position has a higher place, except after a run on another number of shards.
+        A place is a global position (counted over all shards) in the order before records are
+        balanced by cost. A later local position has a higher place, except after a run on another
+        number of shards.
         """
         if self.plans_batches:
             first: int = self.sampler.first_position  # type: ignore[attr-defined]
@@ -197,8 +210,8 @@ class Leaf:
         if len(keys) and not (keys.min() >= 0 and keys.max() < count):
             wrong = keys[(keys < 0) | (keys >= count)][0]
             raise RecordKeyError(
-                f"the sampler returned record key {wrong}, outside of [0, {count}), the keys of the source. Make "
-                "the sampler for len(source) records."
+                f"the sampler returned record key {wrong}, outside of [0, {count}), the keys of "
+                "the source. Make the sampler for len(source) records."
             )
         return keys
 
@@ -212,8 +225,8 @@ class Leaf:
     def by_part(self, keys: NDArray[np.int64]) -> Any:
         """Return record keys in the form that users see.
 
-        For a mix, a dict of keys by part; for batches or rows that are planned from lengths, the keys of their
-        records; else the keys themselves.
+        For a mix, a dict of keys by part; for batches or rows that are planned from lengths, the
+        keys of their records; else the keys themselves.
         """
         return self.source_facts.records_of(keys)
 
@@ -227,8 +240,15 @@ class Leaf:
         Raises:
             AttributeError: the source is not a mix.
         """
-        self._check_mix("part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the epoch.")
-        return self.sampler.part_epochs(self._place(local)) if self.total else dict.fromkeys(self.facts.parts, 0)
+        self._check_mix(
+            "part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the "
+            "epoch."
+        )
+        return (
+            self.sampler.part_epochs(self._place(local))
+            if self.total
+            else dict.fromkeys(self.facts.parts, 0)
+        )
 
     def part_records(self, local: int) -> dict[str, int]:
         """Return how many records each part of a mix has up to the record before a position of this shard, over all shards.
@@ -237,7 +257,8 @@ class Leaf:
             AttributeError: the source is not a mix.
         """
         self._check_mix(
-            "part_records is for mixes, loaders with a MixSampler; here, iterator.stats() tells the records."
+            "part_records is for mixes, loaders with a MixSampler; here, iterator.stats() tells "
+            "the records."
         )
         return self.sampler.part_records(self.before(local))
 

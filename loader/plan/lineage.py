@@ -1,8 +1,8 @@
 """The positions of an order that are not yet read after earlier runs on other numbers of shards.
 
-In: how far the shards of a run have read. Out: the positions that they did not read; and, if a shard
-stopped between the rows of one record, how many of these rows were delivered. The size is a few
-integers for each shard, however long the run.
+In: how far the shards of a run have read. Out: the positions that they did not read; and, if a
+shard stopped between the rows of one record, how many of these rows were delivered. The size is a
+few integers for each shard, however long the run.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ class ReshardHistory:
 
     Attributes:
         total: number of positions, on all shards, in the first of these runs.
-        layers: one or two layers for each run, in order. If the run skipped ranges of positions, the
-            first layer has these ranges. The last layer has the local position that each shard reached.
-            Layers whose positions all shards have read are merged.
-        skips: pairs (position, rows), one for each record of which a shard delivered some rows but not
-            all: the record's global position, and how many of its rows were delivered.
+        layers: one or two layers for each run, in order. If the run skipped ranges of positions,
+            the first layer has these ranges. The last layer has the local position that each shard
+            reached. Layers whose positions all shards have read are merged.
+        skips: pairs (position, rows), one for each record of which a shard delivered some rows but
+            not all: the record's global position, and how many of its rows were delivered.
         within_shard: True if positions are the local positions of one shard, because each shard has
             its own order.
         order_shards: number of shards of the first run if each shard had its own order
             (`algorithm="grain"`); 1 if the shards shared one Grain order; 0 for other orders.
         blocks: blocks of positions in which records are balanced among shards by cost; None if they
             are not balanced.
-        grown: pairs (layer, positions), one for each time that the order became longer or shorter: the
-            index of the layer before which this happened, and by how many positions (negative if
-            shorter). Layers keep the length that they were made with; added positions of the order come
-            after all positions that the layer left unread.
+        grown: pairs (layer, positions), one for each time that the order became longer or shorter:
+            the index of the layer before which this happened, and by how many positions (negative
+            if shorter). Layers keep the length that they were made with; added positions of the
+            order come after all positions that the layer left unread.
     """
 
     total: int = 0
@@ -108,9 +108,9 @@ class ReshardHistory:
         for order in self.orders:
             if left < min(order.total, order.dense_from):
                 raise CheckpointError(
-                    f"the state is of a run over {self.last_total} records (in all epochs), but this sampler has only "
-                    f"{total}, fewer than the shards of that run have read. Pass at least the former number of records "
-                    "and epochs."
+                    f"the state is of a run over {self.last_total} records (in all epochs), but "
+                    f"this sampler has only {total}, fewer than the shards of that run have read. "
+                    "Pass at least the former number of records and epochs."
                 )
             left += order.length - order.total
 
@@ -133,14 +133,14 @@ class ReshardHistory:
         """Return the history after one more run.
 
         Args:
-            places: for each shard of the run, the local position that it reached, and how many rows of the record
-                there were delivered.
+            places: for each shard of the run, the local position that it reached, and how many rows
+                of the record there were delivered.
             total: number of all positions of the run's order.
             unread: ranges of local positions that all shards skipped, or were to skip later.
 
         Raises:
-            CheckpointError: a shard's position is after the end of its share of the positions; or there
-                are fewer positions than earlier runs have read.
+            CheckpointError: a shard's position is after the end of its share of the positions; or
+                there are fewer positions than earlier runs have read.
         """
         self.check_total(total)
         count = len(places)
@@ -162,19 +162,23 @@ class ReshardHistory:
             since = ", since their number last changed," if self.layers else ""
             before = " that were not read before this change" if self.layers else ""
             raise CheckpointError(
-                f"the states do not fit this loader: the shards had{since} read {list(reached)[:8]} records each, but this "
-                f"loader has only {length} in all epochs and shards{before}. Pass at least the former number of records and "
+                f"the states do not fit this loader: the shards had{since} read "
+                f"{list(reached)[:8]} records each, but this loader has only {length} in all "
+                f"epochs and shards{before}. Pass at least the former number of records and "
                 "epochs, or restore another checkpoint."
             )
         brief, lowest = _collapsed(layers)
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))
-        return dataclasses.replace(_of_orders(brief), skips=kept, order_shards=self.order_shards, blocks=self.blocks)
+        return dataclasses.replace(
+            _of_orders(brief), skips=kept, order_shards=self.order_shards, blocks=self.blocks
+        )
 
     def dealt_anew(self, blocks: Blocks | None) -> ReshardHistory:
         """Return the history with other blocks, within which records are balanced among shards by cost.
 
-        The history is returned unchanged if the unread positions do not begin at the boundary of a block, if
-        shards stopped at different positions, or if one stopped in the middle of a record.
+        The history is returned unchanged if the unread positions do not begin at the boundary of a
+        block, if shards stopped at different positions, or if one stopped in the middle of a
+        record.
 
         Args:
             blocks: the blocks; None if records are not balanced.
@@ -182,11 +186,20 @@ class ReshardHistory:
         if blocks is self.blocks is None:
             return self
         offset = sum(part for layer in self.layers for part in layer if isinstance(part, int))
-        simple = all(len(layer) == 1 and isinstance(layer[0], int) for layer in self.layers) and not self.skips
-        whole = self.blocks is None or self.blocks.shards == 1 or (offset - self.blocks.first) % self.blocks.size == 0
+        simple = (
+            all(len(layer) == 1 and isinstance(layer[0], int) for layer in self.layers)
+            and not self.skips
+        )
+        whole = (
+            self.blocks is None
+            or self.blocks.shards == 1
+            or (offset - self.blocks.first) % self.blocks.size == 0
+        )
         if not simple or not whole:
             return self
-        return dataclasses.replace(self, blocks=None if blocks is None else blocks._replace(first=offset))
+        return dataclasses.replace(
+            self, blocks=None if blocks is None else blocks._replace(first=offset)
+        )
 
     @cached_property
     def values(self) -> list[Any]:
@@ -197,7 +210,14 @@ class ReshardHistory:
         layers = list(map(_layer_to_values, self.layers))
         more = [None if self.blocks is None else list(self.blocks), *map(list, self.grown)]
         more = more if self.grown or self.blocks is not None else []
-        return [self.total, layers, list(map(list, self.skips)), self.within_shard, self.order_shards, *more]
+        return [
+            self.total,
+            layers,
+            list(map(list, self.skips)),
+            self.within_shard,
+            self.order_shards,
+            *more,
+        ]
 
     @cached_property
     def json(self) -> str:
@@ -215,9 +235,19 @@ class ReshardHistory:
             order = tuple(map(_layer, layers))
             dealt = _blocks(more[0]) if more and more[0] is not None else None
             lineage = cls(
-                checked_count(total), order, _pairs(skips), within_shard, checked_count(shards), dealt, _grown(more[1:])
+                checked_count(total),
+                order,
+                _pairs(skips),
+                within_shard,
+                checked_count(shards),
+                dealt,
+                _grown(more[1:]),
             )
-            if type(within_shard) is not bool or (lineage.order_shards > 1 and not layers) or not lineage.is_possible:
+            if (
+                type(within_shard) is not bool
+                or (lineage.order_shards > 1 and not layers)
+                or not lineage.is_possible
+            ):
                 raise ValueError
         except (ValueError, TypeError, OverflowError, LookupError):
             raise CheckpointError(
@@ -254,8 +284,8 @@ def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
 def _layer_to_values(layer: Layer) -> list[Any]:
     """Return a layer of a history (skipped ranges, or the local positions that shards reached) as short plain values.
 
-    Ranges become pairs. Positions become three values: the smallest position, a divisor, and a list with
-    (position - smallest) / divisor for each shard.
+    Ranges become pairs. Positions become three values: the smallest position, a divisor, and a list
+    with (position - smallest) / divisor for each shard.
     """
     numbers = [part for part in layer if isinstance(part, int)]
     if not numbers:
@@ -285,7 +315,9 @@ def _of_orders(orders: Sequence[UnreadOrder | Without]) -> ReshardHistory:
     """Return the history that consists of these layers. The objects map indices of unread positions to positions."""
     before = (orders[0].total, *(order.length for order in orders))
     grown = tuple((number, order.total - before[number]) for number, order in enumerate(orders))
-    layers = tuple(order.reached if isinstance(order, UnreadOrder) else order.ranges for order in orders)
+    layers = tuple(
+        order.reached if isinstance(order, UnreadOrder) else order.ranges for order in orders
+    )
     return ReshardHistory(orders[0].total, layers, grown=tuple(pair for pair in grown if pair[1]))
 
 

@@ -1,7 +1,7 @@
 """The rule of a mix of streams, which takes rows of several inputs in given proportions.
 
-In: an order of inputs, or the description of a mix in a checkpoint, whose weights or inputs have changed since then.
-Out: the rule of the current or of that former mix, and joins with it.
+In: an order of inputs, or the description of a mix in a checkpoint, whose weights or inputs have
+changed since then. Out: the rule of the current or of that former mix, and joins with it.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class _Block(NamedTuple):
 
     Attributes:
         first: index of the first row.
-        ends: for each input that had ended before these rows, two numbers: the index of the input, and
-            the row at which it ended.
+        ends: for each input that had ended before these rows, two numbers: the index of the input,
+            and the row at which it ended.
         inputs: index of the input of each row, `int64[rows]`.
     """
 
@@ -69,7 +69,9 @@ class _Block(NamedTuple):
     inputs: NDArray[np.int64]
 
     def has(self, row: int, count: int, ends: JoinState) -> bool:
-        return self.ends == ends and self.first <= row and row + count <= self.first + len(self.inputs)
+        return (
+            self.ends == ends and self.first <= row and row + count <= self.first + len(self.inputs)
+        )
 
     def of(self, row: int, count: int) -> NDArray[np.int64]:
         return self.inputs[row - self.first : row - self.first + count]
@@ -100,7 +102,12 @@ class MixRows(JoinPolicy):
     @property
     def fingerprint(self) -> dict[str, Any]:
         leaving = {"leaving": list(self.leaving)} if self.leaving else {}
-        return {"kind": self.kind, "order": self.order.to_values(), "goes_on": self.goes_on, **leaving}
+        return {
+            "kind": self.kind,
+            "order": self.order.to_values(),
+            "goes_on": self.goes_on,
+            **leaving,
+        }
 
     def _leaves(self, number: int) -> bool:
         return self.goes_on or number in self.leaving
@@ -121,7 +128,8 @@ class MixRows(JoinPolicy):
         """Return the order without the inputs that have ended.
 
         Args:
-            ends: for each input that has ended, its index and the row at which it ended, in one list.
+            ends: for each input that has ended, its index and the row at which it ended, in one
+                list.
         """
         if not ends:
             return self.order
@@ -155,7 +163,11 @@ class MixRows(JoinPolicy):
         """
         order: RowOrder | None = self.order
         for number, place in zip(numbers, places):
-            order = order.without(number, place) if order is not None and number < len(order.names) else None
+            order = (
+                order.without(number, place)
+                if order is not None and number < len(order.names)
+                else None
+            )
         whole = order is not None and len(set(numbers)) == len(numbers)
         return whole and all(map(self._leaves, numbers))
 
@@ -188,7 +200,8 @@ def text_of(saved: Mapping[str, Any]) -> str:
     """
     leaving = ["leaving"] if "leaving" in saved else []
     return json.dumps(
-        {name: saved.get(name) for name in ("goes_on", *leaving, "names", "order")}, separators=(",", ":")
+        {name: saved.get(name) for name in ("goes_on", *leaving, "names", "order")},
+        separators=(",", ":"),
     )
 
 
@@ -204,19 +217,25 @@ def former_mix(join: Join, text: str) -> Join:
     """
     try:
         saved = json.loads(text)
-        names, order, goes_on = saved["names"], MixOrder.from_values(saved["order"]), bool(saved["goes_on"])
+        names, order, goes_on = (
+            saved["names"],
+            MixOrder.from_values(saved["order"]),
+            bool(saved["goes_on"]),
+        )
         leaving = tuple(map(int, saved.get("leaving", ())))
         if len(names) != len(order.names):
             raise ValueError("the mix must have as many names as weights")
         missing = [name for name in names if name not in join.names]
     except (ValueError, TypeError, LookupError) as error:
         raise CheckpointError(
-            f"the state is damaged: its former mix cannot be read ({shorten(error)}). Restore another checkpoint."
+            f"the state is damaged: its former mix cannot be read ({shorten(error)}). Restore "
+            "another checkpoint."
         ) from None
     if missing:
         raise CheckpointError(
-            f"dataset {short_repr(missing[0])} was removed from the mix, but the checkpoint was saved while "
-            "a batch, Pack, window_shuffle or the like held some of its records. Keep it among the datasets, with weight 0."
+            f"dataset {short_repr(missing[0])} was removed from the mix, but the checkpoint was "
+            "saved while a batch, Pack, window_shuffle or the like held some of its records. Keep "
+            "it among the datasets, with weight 0."
         )
     numbers = tuple(map(join.names.index, names))
     return dataclasses.replace(join, rule=FormerMix(order, goes_on, leaving, numbers=numbers))

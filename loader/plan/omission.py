@@ -19,21 +19,25 @@ from ...sources.facts import facts_of
 from ...sources.omission.keys import OmitOfParts, keys_to_omit
 
 
-def living_order(order: VectorSampler, source: Any, omit: OmitOfParts | None, growth: GrowthOptions | None) -> Any:
+def living_order(
+    order: VectorSampler, source: Any, omit: OmitOfParts | None, growth: GrowthOptions | None
+) -> Any:
     """Return the order without omitted records; the same order if no records are omitted.
 
     Args:
         order: order of all records of the source.
-        source: source of the records. It may state the keys of records that were deleted (`omitted_keys`).
+        source: source of the records. It may state the keys of records that were deleted
+            (`omitted_keys`).
         omit: records that the user omits: their keys, a file of keys, or a function; for a mix, a
             dict of these by part. None for no record other than deleted ones.
-        growth: when records that are appended during a run are added to the order; None if they are not.
+        growth: when records that are appended during a run are added to the order; None if they are
+            not.
 
     Raises:
         TypeError: `omit` has a wrong type.
         RecordKeyError: it names a record that the source does not have.
-        SourceError: a file of keys cannot be read; or `omit` is a function, and the source does not know the files of
-            its records.
+        SourceError: a file of keys cannot be read; or `omit` is a function, and the source does not
+            know the files of its records.
         ValueError: records cannot be omitted from this order; `omit` names a part that the mix does
             not have; or `omit` is a function and records are appended during a run.
         EmptyStreamError: no record is left.
@@ -41,7 +45,9 @@ def living_order(order: VectorSampler, source: Any, omit: OmitOfParts | None, gr
     refuse_to_ask_later(callable(omit), growth)
     if omit is None and not (order.facts.can_change or order.facts.parts):
         return order  # which may have weights of 0 for what is gone
-    keys = {name: of_part for name, of_part in keys_by_part(order, source, omit).items() if len(of_part)}
+    keys = {
+        name: of_part for name, of_part in keys_by_part(order, source, omit).items() if len(of_part)
+    }
     return living(order).without(keys) if keys else order
 
 
@@ -70,14 +76,15 @@ def keys_by_part(
     """Return the keys of all omitted records, for each part of a mix by name: sorted arrays `int64[n]`.
 
     For an order without parts, the name is "". Omitted are the records that the user names,
-    and records that were deleted from the source. `argument` is the user's name of `omit`, for messages.
+    and records that were deleted from the source. `argument` is the user's name of `omit`, for
+    messages.
 
     Raises:
         TypeError: `omit` has a wrong type.
         ValueError: it names a part that the mix does not have.
         RecordKeyError: it names a record that the source does not have.
-        SourceError: a file of keys cannot be read; or `omit` is a function, and the source does not know the files of
-            its records.
+        SourceError: a file of keys cannot be read; or `omit` is a function, and the source does not
+            know the files of its records.
     """
     names = order.facts.parts
     if not names:
@@ -97,14 +104,14 @@ def _by_part(names: Sequence[str], omit: Any, argument: str) -> Mapping[str, Any
         return {}
     if not isinstance(omit, Mapping):
         raise TypeError(
-            f"{argument}={short_repr(omit)} is {a_kind_of(omit)}. For a mix, pass a dict with the keys of each part, "
-            f"{{{short_repr(names[0])}: […]}}."
+            f"{argument}={short_repr(omit)} is {a_kind_of(omit)}. For a mix, pass a dict with the "
+            f"keys of each part, {{{short_repr(names[0])}: […]}}."
         )
     unknown = [name for name in omit if name not in names]
     if unknown:
         raise ValueError(
-            f"{argument}= names part {short_repr(unknown[0])}, but the parts of the mix are {first_few(names, 8)}. Use "
-            "these names."
+            f"{argument}= names part {short_repr(unknown[0])}, but the parts of the mix are "
+            f"{first_few(names, 8)}. Use these names."
         )
     return omit
 

@@ -1,6 +1,7 @@
 """The pipeline that a loader runs: leaves, stages (operations that run in one task each) and joins. Immutable.
 
-In: the leaves, stages and joins that `compile` has numbered. Out: facts for the modules that run them.
+In: the leaves, stages and joins that `compile` has numbered. Out: facts for the modules that run
+them.
 
 A leaf is a source with its sampler.
 """
@@ -47,22 +48,22 @@ class PreviousShard(NamedTuple):
 class Pipeline:
     """A checked pipeline.
 
-    A leaf is a source with its sampler. A stage is a list of operations that run together in one task. A
-    join merges the rows of several sections of the pipeline into one stream.
+    A leaf is a source with its sampler. A stage is a list of operations that run together in one
+    task. A join merges the rows of several sections of the pipeline into one stream.
 
     Attributes:
         leaves: the leaves, from which records come.
         stages: the stages, each after the stages and joins from which it gets rows.
         joins: the joins, each after the joins from which it gets rows.
-        top: the whole tree of leaves, stages and joins. Its last stage or join returns the elements that
-            the user gets.
+        top: the whole tree of leaves, stages and joins. Its last stage or join returns the elements
+            that the user gets.
         skips_errors: True to skip failing records, False to raise, or the user's function that
             decides.
-        snapshot: fingerprints of sources and operations from the time when the pipeline was made, because
-            sources and operations may change while they work.
+        snapshot: fingerprints of sources and operations from the time when the pipeline was made,
+            because sources and operations may change while they work.
         formers: shards of earlier runs, whose unfinished work this run completes.
-        traced: True if each row of a `Pack` remembers the documents that it was made of, which needs
-            memory.
+        traced: True if each row of a `Pack` remembers the documents that it was made of, which
+            needs memory.
     """
 
     leaves: tuple[Leaf, ...]
@@ -77,7 +78,9 @@ class Pipeline:
     def __post_init__(self) -> None:
         if self.snapshot is None:
             object.__setattr__(
-                self, "snapshot", IdentitySnapshot.of([leaf.source for leaf in self.leaves], self.operations)
+                self,
+                "snapshot",
+                IdentitySnapshot.of([leaf.source for leaf in self.leaves], self.operations),
             )
 
     @cached_property
@@ -133,8 +136,8 @@ class Pipeline:
     def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return a tag for each position of a leaf: one number that stands for the leaf and the position, `int64[n]`.
 
-        If there are several leaves (sources with their samplers), a tag is `position * count + leaf`; if there is
-        one, it is the position.
+        If there are several leaves (sources with their samplers), a tag is `position * count +
+        leaf`; if there is one, it is the position.
 
         Args:
             leaf: index into `every_leaf`.
@@ -150,7 +153,9 @@ class Pipeline:
         cursors = cursor.parts([one.size for one in join.inputs])
         if not cursor.unfinished:
             return cursors
-        rests = [[rest for rest in cursor.unfinished if rest.stage in one.stages] for one in join.inputs]
+        rests = [
+            [rest for rest in cursor.unfinished if rest.stage in one.stages] for one in join.inputs
+        ]
         return [one.with_unfinished(*unfinished) for one, unfinished in zip(cursors, rests)]
 
     def begun_at(self, part: Subtree, cursor: Cursor) -> set[int]:
@@ -163,34 +168,50 @@ class Pipeline:
             cursor: the place in the stream of this section.
         """
         stages = zip(cursor.skips, self.stages[part.stages.start : part.stages.stop])
-        return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
+        return {
+            stage.number
+            for skip, stage in stages
+            if skip > 0 and (stage.leaf is None or stage.unit > 1)
+        }
 
     def is_below_join(self, stage: Stage) -> bool:
         """Return True if rows of a stage (operations that run in one task) come from joined streams (mix, zip and so on)."""
         below = stage.input
-        return below is not None and (below.stage is None or self.is_below_join(self.stages[below.stage]))
+        return below is not None and (
+            below.stage is None or self.is_below_join(self.stages[below.stage])
+        )
 
     def join_below(self, stage: Stage) -> Join:
         """Return the join (mix, zip and others) from which the rows of a stage (operations in one task) come."""
         below = stage.input
         assert below is not None, "a stage below a join"
-        return self.join_below(self.stages[below.stage]) if below.stage is not None else self.joins[below.join or 0]
+        return (
+            self.join_below(self.stages[below.stage])
+            if below.stage is not None
+            else self.joins[below.join or 0]
+        )
 
     def begins_anew(self, leaf: int) -> bool:
         """Return True if a leaf (a source with its sampler) may be read several times from its start, as by repeat."""
-        restarting = (part.leaves for join in self.joins if join.rule.restarts for part in join.inputs)
+        restarting = (
+            part.leaves for join in self.joins if join.rule.restarts for part in join.inputs
+        )
         return any(leaves.start <= leaf < leaves.stop for leaves in restarting)
 
     def repeats_in(self, part: Subtree) -> dict[int, range]:
         """Return the endless `repeat`s of streams in a section, which read their input from its beginning again and again.
 
-        The keys are the indices of their notes in a cursor of the section; the values are the indices, in the section, of
-        the sources that each reads.
+        The keys are the indices of their notes in a cursor of the section; the values are the
+        indices, in the section, of the sources that each reads.
         """
         first = part.first
-        endless = (join for join in self.joins[part.joins] if join.rule.restarts and join.rule.endless)
+        endless = (
+            join for join in self.joins[part.joins] if join.rule.restarts and join.rule.endless
+        )
         return {
-            join.number - first.joins: range(below.leaves.start - first.leaves, below.leaves.stop - first.leaves)
+            join.number - first.joins: range(
+                below.leaves.start - first.leaves, below.leaves.stop - first.leaves
+            )
             for join in endless
             for below in join.inputs
         }
@@ -208,10 +229,15 @@ class Pipeline:
     def aligned(self) -> bool:
         """True if each element is made of a fixed number of consecutive positions.
 
-        That needs a single stage (operations that run together in one task) whose operations neither drop
-        nor add elements, no join, and no skipped failures.
+        That needs a single stage (operations that run together in one task) whose operations
+        neither drop nor add elements, no join, and no skipped failures.
         """
-        return len(self.stages) == 1 and self.stages[0].one_to_one and not self.joins and not self.skips_errors
+        return (
+            len(self.stages) == 1
+            and self.stages[0].one_to_one
+            and not self.joins
+            and not self.skips_errors
+        )
 
     @property
     def endless(self) -> bool:
@@ -221,7 +247,9 @@ class Pipeline:
     def _never_ends(self, part: Subtree) -> bool:
         if part.stage is None:
             join = self.joins[part.join or 0]
-            return join.rule.endless or (not join.rule.limits and all(map(self._never_ends, join.inputs)))
+            return join.rule.endless or (
+                not join.rule.limits and all(map(self._never_ends, join.inputs))
+            )
         stage = self.stages[part.stage]
         if stage.input is not None:
             return self._never_ends(stage.input)
@@ -239,9 +267,12 @@ class Pipeline:
     def whole_from(self, start: Cursor) -> bool:
         """Return True if a run from the cursor (a place in the stream) reads the whole stream.
 
-        That is so at the start, with one shard, if no earlier run on another number of shards is continued.
+        That is so at the start, with one shard, if no earlier run on another number of shards is
+        continued.
         """
-        untouched = all(leaf.shard.shard_count == 1 and not leaf.lineage.layers for leaf in self.leaves)
+        untouched = all(
+            leaf.shard.shard_count == 1 and not leaf.lineage.layers for leaf in self.leaves
+        )
         return untouched and start == self.start
 
     @cached_property
@@ -271,7 +302,9 @@ class Pipeline:
         stage = self.stage_on(leaf)
         if self.columns is None:
             return span_length(stage, self._following(stage))
-        return column_span_length(stage.unit, sum(column.nbytes // len(column) for column in flatten(self.columns)[0]))
+        return column_span_length(
+            stage.unit, sum(column.nbytes // len(column) for column in flatten(self.columns)[0])
+        )
 
     def _following(self, stage: Stage) -> Stage | None:
         return next((one for one in self.stages[stage.number + 1 :] if one.leaf is None), None)
@@ -280,10 +313,13 @@ class Pipeline:
     def regrouped(self) -> frozenset[int]:
         """Indices of all stages except the last one, which groups their rows into batches or windows.
 
-        The result is empty if the pipeline ends with a join. A stage is a group of operations that run in one task.
+        The result is empty if the pipeline ends with a join. A stage is a group of operations that
+        run in one task.
         """
         last = self.top.stage
-        return frozenset(stage.number for stage in self.stages if last is not None and stage.number != last)
+        return frozenset(
+            stage.number for stage in self.stages if last is not None and stage.number != last
+        )
 
     @cached_property
     def history(self) -> History:
@@ -309,7 +345,8 @@ class Pipeline:
     def runs_like(self, other: Pipeline) -> bool:
         """Return True if both pipelines continue the same earlier runs, so that a task means the same work in both."""
         histories = [
-            ([leaf.lineage for leaf in one.leaves], [former.whose for former in one.formers]) for one in (self, other)
+            ([leaf.lineage for leaf in one.leaves], [former.whose for former in one.formers])
+            for one in (self, other)
         ]
         return histories[0] == histories[1]
 
@@ -319,4 +356,6 @@ class Pipeline:
 
 def _is_stackable(column: Any) -> bool:
     """Return True for a text column, or a column of native byte order without objects: batches may be slices of it."""
-    return is_text_column(column) or bool(column.dtype == np.result_type(column.dtype) and column.dtype.kind != "O")
+    return is_text_column(column) or bool(
+        column.dtype == np.result_type(column.dtype) and column.dtype.kind != "O"
+    )

@@ -40,16 +40,16 @@ class InTurn(JoinPolicy):
     def ended(self, state: JoinState, number: int) -> JoinState | None:
         if self.strict and number:
             raise JoinError(
-                f"zip: argument {number + 1} is shorter than argument {number}. Pass strict=False to end with the "
-                "shortest."
+                f"zip: argument {number + 1} is shorter than argument {number}. Pass strict=False "
+                "to end with the shortest."
             )
         return None
 
     def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
         if len({state[0] for state in states}) > 1:
             raise JoinError(
-                "zipped datasets can change their number of shards only from states that all shards "
-                "saved at the same step. Pass states of one step."
+                "zipped datasets can change their number of shards only from states that all "
+                "shards saved at the same step. Pass states of one step."
             )
         return self.start
 
@@ -58,8 +58,8 @@ class InTurn(JoinPolicy):
 class Interleaved(JoinPolicy):
     """Rule of interleave: one row of each open input in turn. If an input ends, the next one is opened in its place.
 
-    Its state: the number of rows so far, the place (among the open inputs) of the input whose turn it is, the index
-    of the next input to be opened, and the indices of the open inputs.
+    Its state: the number of rows so far, the place (among the open inputs) of the input whose turn
+    it is, the index of the next input to be opened, and the indices of the open inputs.
 
     Attributes:
         inputs: number of inputs.
@@ -78,7 +78,11 @@ class Interleaved(JoinPolicy):
 
     def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
         _, turn, _, *opened = state
-        return np.array(opened, dtype=np.int64)[(turn + np.arange(count)) % len(opened)] if opened else np.empty(0, int)
+        return (
+            np.array(opened, dtype=np.int64)[(turn + np.arange(count)) % len(opened)]
+            if opened
+            else np.empty(0, int)
+        )
 
     def after(self, state: JoinState, count: int) -> JoinState:
         rows, turn, following, *opened = state
@@ -97,7 +101,9 @@ class Interleaved(JoinPolicy):
             return False
         _, turn, following, *opened = state
         known = turn < len(opened) <= self.cycle and following <= self.inputs
-        return known and len({*opened}) == len(opened) and all(number < following for number in opened)
+        return (
+            known and len({*opened}) == len(opened) and all(number < following for number in opened)
+        )
 
 
 class OfOne(JoinPolicy):
@@ -135,8 +141,8 @@ class First(OfOne):
 
     def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
         raise JoinError(
-            "limit counts the elements of one shard, so the number of shards cannot change. Keep the "
-            "number of shards, or slice the MapDataset in place of the limit."
+            "limit counts the elements of one shard, so the number of shards cannot change. Keep "
+            "the number of shards, or slice the MapDataset in place of the limit."
         )
 
 
@@ -184,10 +190,16 @@ class Again(OfOne):
         return min(rows * self.times, ENDLESS) if self.times is not None else ENDLESS
 
     def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
-        return super().choices(state, 0 if self.times is not None and state[1] >= self.times else count)
+        return super().choices(
+            state, 0 if self.times is not None and state[1] >= self.times else count
+        )
 
     def ended(self, state: JoinState, number: int) -> JoinState | None:
-        return None if self.times is not None and state[1] + 1 >= self.times else (state[0], state[1] + 1)
+        return (
+            None
+            if self.times is not None and state[1] + 1 >= self.times
+            else (state[0], state[1] + 1)
+        )
 
     def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
         if self.times == 1:
@@ -212,8 +224,8 @@ class RunThrough(JoinPolicy):
 
     def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
         raise JoinError(
-            "a dataset that can only be read from its beginning, without random access, cannot change its number of "
-            "shards. Keep the number of shards."
+            "a dataset that can only be read from its beginning, without random access, cannot "
+            "change its number of shards. Keep the number of shards."
         )
 
     def is_state(self, state: JoinState) -> bool:

@@ -2,13 +2,15 @@
 
 In: operations. Out: stages; spans.
 
-A stage's unit is the number of inputs that make one output, if nothing is dropped or added. It is the
-product of the numbers that its operations take. An operation that takes several inputs (a `Batch`)
-after one that drops or adds elements (a `Filter`, a `FlatMap`) cannot know from which positions its inputs will
-come. So it begins a new stage, whose inputs are the ordered rows of the stage before.
+A stage's unit is the number of inputs that make one output, if nothing is dropped or added. It is
+the product of the numbers that its operations take. An operation that takes several inputs (a
+`Batch`) after one that drops or adds elements (a `Filter`, a `FlatMap`) cannot know from which
+positions its inputs will come. So it begins a new stage, whose inputs are the ordered rows of the
+stage before.
 
     [map, Batch(8), map]                    one stage, unit 8: a task is a batch ("aligned")
-    [map, filter, map, Batch(8), map]       [map, filter, map] unit 1, then [Batch(8), map] unit 8 ("ragged")
+    [map, filter, map, Batch(8), map]       [map, filter, map] unit 1, then [Batch(8), map] unit 8
+    ("ragged")
 """
 
 from __future__ import annotations
@@ -41,13 +43,15 @@ class Stage:
     """Operations that run together in one task.
 
     Attributes:
-        number: index of the stage in the pipeline. The stages from which it gets rows have lower indices.
+        number: index of the stage in the pipeline. The stages from which it gets rows have lower
+            indices.
         leaf: index of the leaf (source with its sampler) that the stage reads; None if its inputs
             are rows of another stage or a join.
         first: index, in the whole pipeline, of the stage's first operation.
         operations: the operations, in order.
         part: the section of the pipeline that ends with this stage.
-        input: the section of the pipeline whose rows are the inputs; None if the stage reads a leaf.
+        input: the section of the pipeline whose rows are the inputs; None if the stage reads a
+            leaf.
     """
 
     number: int
@@ -74,7 +78,8 @@ class Stage:
     def bounded(self, length: int, most: int) -> int:
         """Return a number of inputs for a task: `length`, but not more than a limit.
 
-        The limit is `most`, rounded down to the inputs of whole outputs; at least the inputs of one output.
+        The limit is `most`, rounded down to the inputs of whole outputs; at least the inputs of one
+        output.
         """
         return min(length, max(most // self.unit, 1) * self.unit)
 
@@ -86,7 +91,11 @@ class Stage:
     @cached_property
     def window(self) -> int | None:
         """Index of the first operation that takes several elements and returns each, such as a shuffle; None if none does."""
-        numbers = (number for number, one in enumerate(self.operations, self.first) if one.takes and one.keeps_elements)
+        numbers = (
+            number
+            for number, one in enumerate(self.operations, self.first)
+            if one.takes and one.keeps_elements
+        )
         return next(numbers, None)
 
     @cached_property
@@ -154,11 +163,13 @@ def unit_of(operations: Sequence[Operation]) -> int:
     return prod(operation.takes or 1 for operation in operations)
 
 
-def runs_of(operations: Sequence[Operation], skips_errors: bool = False) -> list[tuple[Operation, ...]]:
+def runs_of(
+    operations: Sequence[Operation], skips_errors: bool = False
+) -> list[tuple[Operation, ...]]:
     """Divide operations into lists, one for each stage (operations that run in one task).
 
-    There is at least one list, which may be empty. A new list begins with an operation that takes several elements,
-    if an operation before it in the list may drop or add elements.
+    There is at least one list, which may be empty. A new list begins with an operation that takes
+    several elements, if an operation before it in the list may drop or add elements.
 
     Args:
         operations: the operations, in order.
@@ -177,8 +188,8 @@ def runs_of(operations: Sequence[Operation], skips_errors: bool = False) -> list
 def span_length(stage: Stage, following: Stage | None) -> int:
     """Return the number of positions that a task reads, for a stage that reads a source.
 
-    If the stage makes batches: as many as make one batch. If it makes single records: as many as the next stage needs
-    for one of its outputs, but at least `MIN_SPAN` and at most `MAX_SPAN`.
+    If the stage makes batches: as many as make one batch. If it makes single records: as many as
+    the next stage needs for one of its outputs, but at least `MIN_SPAN` and at most `MAX_SPAN`.
 
     Args:
         stage: the stage (operations that run in one task).
@@ -232,8 +243,8 @@ def parts_of(span: Span, unit: int) -> list[Span]:
 def spans(start: int, total: int, length: Callable[[], int]) -> Iterator[Span]:
     """Yield the spans (ranges of local positions) from `start` to `total`, each of `length()` positions.
 
-    After `length()` has grown, a span may be shorter, so that it ends at a multiple of the new length, counted from
-    `start`. Batches of its rows then end there, too.
+    After `length()` has grown, a span may be shorter, so that it ends at a multiple of the new
+    length, counted from `start`. Batches of its rows then end there, too.
 
     >>> lengths = iter([1, 2, 4, 8])
     >>> [stop for _, stop in spans(0, 8, lambda: next(lengths))]

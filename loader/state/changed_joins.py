@@ -1,9 +1,10 @@
 """Resume a mix of streams whose datasets have changed since the state was saved.
 
-In: the current pipeline, and a state. Out: the state, rearranged for this pipeline: datasets that are in both
-mixes continue where they were, and added datasets begin at their start. Changed weights need no work here, because
-each dataset has its own position. Work that was begun under the earlier mix, such as a half delivered window of a
-`Pack`, becomes a leftover, and is finished with the earlier mix.
+In: the current pipeline, and a state. Out: the state, rearranged for this pipeline: datasets that
+are in both mixes continue where they were, and added datasets begin at their start. Changed weights
+need no work here, because each dataset has its own position. Work that was begun under the earlier
+mix, such as a half delivered window of a `Pack`, becomes a leftover, and is finished with the
+earlier mix.
 """
 
 from __future__ import annotations
@@ -33,51 +34,63 @@ def with_datasets_of_now(
 ) -> LoaderState:
     """Rearrange a shard's state for the current pipeline, if the pipeline's last mix has changed: its datasets or weights.
 
-    If it has not, or if the last join of the pipeline or of the state is no mix, the state is returned unchanged.
+    If it has not, or if the last join of the pipeline or of the state is no mix, the state is
+    returned unchanged.
 
     Args:
         pipeline: the current pipeline.
         state: state of the shard.
-        take_up: function that returns the cursor (place in the stream) from which to continue. It is called with the
-            pipeline, the rearranged state, and the earlier mix as JSON text; see `split_leftover`.
+        take_up: function that returns the cursor (place in the stream) from which to continue. It
+            is called with the pipeline, the rearranged state, and the earlier mix as JSON text; see
+            `split_leftover`.
 
     Returns:
         The state for the current pipeline.
 
     Raises:
-        CheckpointError: operations after the mix have changed; a dataset now has other operations; the state was saved
-            inside a window in which records or random numbers would now differ, or on several shards, which read
-            sources that grow; or the state is damaged.
+        CheckpointError: operations after the mix have changed; a dataset now has other operations;
+            the state was saved inside a window in which records or random numbers would now differ,
+            or on several shards, which read sources that grow; or the state is damaged.
     """
     saved, join = _uppermost(state), pipeline.joins[-1]
-    if saved is None or join.rule.fingerprint["kind"] != "mix" or saved == pipeline.identity.joins[-1]:
+    if (
+        saved is None
+        or join.rule.fingerprint["kind"] != "mix"
+        or saved == pipeline.identity.joins[-1]
+    ):
         return state
     moved = _Moved(pipeline, saved)
     if len(state.cursor.skips) - moved.stages != len(pipeline.stages) - moved.stages_now:
         raise CheckpointError(
-            "only the datasets and the weights of a mix of streams can change, but the operations after the "
-            "mix differ from the state. Restore with the former operations."
+            "only the datasets and the weights of a mix of streams can change, but the operations "
+            "after the mix differ from the state. Restore with the former operations."
         )
     cursor = moved.cursor(state.cursor)
     moved.check_draws(cursor)
     begun = cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)
     if begun and _draws_otherwise(pipeline, state, moved):
         raise CheckpointError(
-            "the datasets of a mix changed, but the checkpoint was saved while a batch, Pack, window_shuffle or the like after "
-            "the mix had delivered only a part of its records. Random operations would draw other numbers for the other part. "
-            "Keep the datasets (weights can change), or restore a checkpoint of another step."
+            "the datasets of a mix changed, but the checkpoint was saved while a batch, Pack, "
+            "window_shuffle or the like after the mix had delivered only a part of its records. "
+            "Random operations would draw other numbers for the other part. Keep the datasets "
+            "(weights can change), or restore a checkpoint of another step."
         )
     if begun and state.shard[1] > 1 and any(leaf.growth is not None for leaf in pipeline.leaves):
-        # This shard would pass over positions up to the end of its window, where others still look for records.
+        # This shard would pass over positions up to the end of its window, where others still look
+        # for records.
         raise inside_a_window_of_growing()
     if begun and _has_changed(state):
         raise CheckpointError(
-            "weights or datasets of a mix changed, but the checkpoint was saved while a Pack, window_shuffle or the like held "
-            "records back. It would now hold other records, because records were appended or omitted earlier in the run. "
-            "Restore with the former mix, and change it at another step."
+            "weights or datasets of a mix changed, but the checkpoint was saved while a Pack, "
+            "window_shuffle or the like held records back. It would now hold other records, "
+            "because records were appended or omitted earlier in the run. Restore with the former "
+            "mix, and change it at another step."
         )
     state = dataclasses.replace(
-        state, cursor=cursor, history=state.history.by_leaf(moved.by_leaf), marks=moved.marks(state.marks)
+        state,
+        cursor=cursor,
+        history=state.history.by_leaf(moved.by_leaf),
+        marks=moved.marks(state.marks),
     )
     cursor = take_up(pipeline, state, moved.mix)
     cursor = replaced(cursor, notes=(*cursor.notes[:-1], cursor.notes[-1][:1]))
@@ -87,8 +100,8 @@ def with_datasets_of_now(
 def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
     """Return True if a random operation after the mix would now draw other numbers, because its index has changed.
 
-    An operation's index is part of the key of its random numbers. It changes if the number of operations
-    before it changes.
+    An operation's index is part of the key of its random numbers. It changes if the number of
+    operations before it changes.
 
     Args:
         pipeline: the current pipeline.
@@ -104,7 +117,9 @@ def _has_changed(state: LoaderState) -> bool:
 
     Below a join, an order can change in no other way.
     """
-    return bool(state.history.changes) or any(OMITTED in order for order in state.identity.every_order)
+    return bool(state.history.changes) or any(
+        OMITTED in order for order in state.identity.every_order
+    )
 
 
 class _Moved:
@@ -126,37 +141,45 @@ class _Moved:
     def __init__(self, pipeline: Pipeline, saved: dict[str, Any]) -> None:
         join = pipeline.joins[-1]
         self._pipeline = pipeline
-        self._sizes = {name: NodeCounts(*size) for name, size in zip(saved["names"], saved["sizes"])}  # as they were
+        self._sizes = {
+            name: NodeCounts(*size) for name, size in zip(saved["names"], saved["sizes"])
+        }  # as they were
         self._parts = dict(zip(join.names, join.inputs))  # as they are
         self.mix = text_of(saved)  # as of `Leftover`
-        self.stages = sum(size.stages for size in self._sizes.values())  # there were below the mix …
+        self.stages = sum(
+            size.stages for size in self._sizes.values()
+        )  # there were below the mix …
         self.stages_now = sum(part.size.stages for part in join.inputs)  # … and are now
         for name, part in self._parts.items():
             if self._sizes.get(name, part.size) != part.size:
                 raise CheckpointError(
-                    f"dataset {short_repr(name)} of the mix has other operations than in the state. "
-                    "Give the changed dataset another name."
+                    f"dataset {short_repr(name)} of the mix has other operations than in the "
+                    "state. Give the changed dataset another name."
                 )
 
     def cursor(self, cursor: Cursor) -> Cursor:
         """Convert a saved cursor (place in the stream) to a cursor of the current pipeline.
 
-        It is the cursor of the whole pipeline, or of a section of it that contains the mix. Added datasets
-        begin at their start.
+        It is the cursor of the whole pipeline, or of a section of it that contains the mix. Added
+        datasets begin at their start.
 
         Raises:
             CheckpointError: the saved cursor has no progress of the mix, so the state is damaged.
         """
         if not cursor.notes:
             raise CheckpointError(
-                f"the state is damaged: it has no position in the mix (cursor={short_repr(list(cursor[:3]))}). Restore another "
-                "checkpoint."
+                "the state is damaged: it has no position in the mix "
+                f"(cursor={short_repr(list(cursor[:3]))}). Restore another checkpoint."
             )
         cursors = dict(zip(self._sizes, cursor.parts([*self._sizes.values()])))
-        inputs = [cursors.get(name, self._pipeline.start_of(part)) for name, part in self._parts.items()]
+        inputs = [
+            cursors.get(name, self._pipeline.start_of(part)) for name, part in self._parts.items()
+        ]
         found = cursor_of_join(inputs, cursor.notes[-1])
         rests = (moved for rest in cursor.unfinished for moved in self._rest(rest))
-        return replaced(found, skips=(*found.skips, *cursor.skips[self.stages :])).with_unfinished(*rests)
+        return replaced(found, skips=(*found.skips, *cursor.skips[self.stages :])).with_unfinished(
+            *rests
+        )
 
     def check_draws(self, cursor: Cursor) -> None:
         """Check that operations would draw the same random numbers if they finish partly delivered work.
@@ -165,8 +188,8 @@ class _Moved:
             cursor: the place from which the run continues, for the current pipeline.
 
         Raises:
-            CheckpointError: an operation would draw other numbers, because datasets before its dataset in the mix
-                were added or removed.
+            CheckpointError: an operation would draw other numbers, because datasets before its
+                dataset in the mix were added or removed.
         """
         begun = {rest.stage for rest in cursor.unfinished}
         begun |= {stage.number for skip, stage in zip(cursor.skips, self._pipeline.stages) if skip}
@@ -175,10 +198,11 @@ class _Moved:
             draws = any(self._pipeline.stages[stage].reads_position for stage in part.stages)
             if draws and (above or begun & {*part.stages}) and self._is_renumbered(name):
                 raise CheckpointError(
-                    f"the checkpoint was saved while dataset {short_repr(name)} held records back (in a batch, Pack, "
-                    "window_shuffle, FlatMap or the like), and the datasets before it in the mix changed, so random "
-                    "operations would draw other numbers. Add datasets at the end, keep those before it (with weight 0), "
-                    "or restore a checkpoint of another step."
+                    f"the checkpoint was saved while dataset {short_repr(name)} held records back "
+                    "(in a batch, Pack, window_shuffle, FlatMap or the like), and the datasets "
+                    "before it in the mix changed, so random operations would draw other numbers. "
+                    "Add datasets at the end, keep those before it (with weight 0), or restore a "
+                    "checkpoint of another step."
                 )
 
     def _is_renumbered(self, name: str) -> bool:
@@ -191,7 +215,9 @@ class _Moved:
         before, stages = [*self._sizes][: [*self._sizes].index(name)], self._pipeline.stages
         if not self._parts.keys() >= {*before}:
             return True
-        operations = sum(len(stages[stage].operations) for each in before for stage in self._parts[each].stages)
+        operations = sum(
+            len(stages[stage].operations) for each in before for stage in self._parts[each].stages
+        )
         return operations != stages[self._parts[name].stages.start].first
 
     def by_leaf(self, values: Iterable[Value], new: Value) -> tuple[Value, ...]:
@@ -214,7 +240,9 @@ class _Moved:
         moved = {
             former: number
             for name, part in self._parts.items()
-            for former, number in zip(known.get(name, ()), range(part.leaves.start, part.leaves.stop))
+            for former, number in zip(
+                known.get(name, ()), range(part.leaves.start, part.leaves.stop)
+            )
         }
         return {moved[former]: mark for former, mark in marks.items() if former in moved}
 
@@ -242,7 +270,10 @@ class _Moved:
         for name, size in self._sizes.items():
             if name in self._parts and 0 <= stage < size.stages:
                 within = (moved for each in rest.cursor.unfinished for moved in self._rest(each))
-                cursor, stage = rest.cursor.with_unfinished(*within), self._parts[name].first.stages + stage
+                cursor, stage = (
+                    rest.cursor.with_unfinished(*within),
+                    self._parts[name].first.stages + stage,
+                )
                 return [dataclasses.replace(rest, cursor=cursor, stage=stage)]
             stage -= size.stages
         return []

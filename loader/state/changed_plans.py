@@ -1,7 +1,8 @@
 """Resume planned batches (`BudgetBatch` with known lengths) whose shapes differ from those in the earlier run.
 
-In: the new pipeline, and saved states. Out: both, with the earlier run's plan for all windows (records that
-are grouped into batches together) that a shard has begun, and the new plan for all later windows.
+In: the new pipeline, and saved states. Out: both, with the earlier run's plan for all windows
+(records that are grouped into batches together) that a shard has begun, and the new plan for all
+later windows.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def with_plan(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt a pipeline of planned batches, and states, to a plan that has changed since the states were saved.
 
-    Planned batches are those of `BudgetBatch` with known lengths. Other pipelines and their states are returned
-    unchanged.
+    Planned batches are those of `BudgetBatch` with known lengths. Other pipelines and their states
+    are returned unchanged.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
@@ -35,8 +36,9 @@ def with_plan(
         strict: if True, the plan is not adapted. A later comparison raises if it has changed.
 
     Raises:
-        CheckpointError: the plan has changed, and states of some shards are missing, or steps are still to be
-            skipped, or a state was saved inside something that is made of several batches.
+        CheckpointError: the plan has changed, and states of some shards are missing, or steps are
+            still to be skipped, or a state was saved inside something that is made of several
+            batches.
     """
     if not states or len(pipeline.leaves) > 1 or not pipeline.leaf.of_several:
         return pipeline, states
@@ -55,11 +57,16 @@ def with_plan(
         return pipeline, states  # some are missing, for which the next check raises
     _check_between(states)
     positions = [shards[shard].cursor.positions[0] for shard in range(len(shards))]
-    source, order, layers = source.replanned(order, saved, states[0].history.shards[0].layers, positions)
+    source, order, layers = source.replanned(
+        order, saved, states[0].history.shards[0].layers, positions
+    )
     pipeline = _with_source(pipeline, source, order)
     history = History((ReshardHistory(ENDLESS, layers),))
     step = max(state.step for state in states)  # shards begin together
-    moved = [dataclasses.replace(state, cursor=pipeline.start, step=step, history=history) for state in states]
+    moved = [
+        dataclasses.replace(state, cursor=pipeline.start, step=step, history=history)
+        for state in states
+    ]
     return pipeline, _with_order(moved, pipeline.leaf.sampler.saved)
 
 
@@ -82,7 +89,8 @@ def _check_between(states: Sequence[LoaderState]) -> None:
         stop > last for state in states for _, stop in state.kept.skipped.present
     ):
         raise CheckpointError(
-            "the state was saved inside the result of an operation that groups or splits batches of BudgetBatch, or steps that "
-            "loader.skip() leaves out are still to come. At such a step, the shapes of the batches cannot change. Restore with "
-            "the former max_tokens= and pad_to=, and change them at a later step."
+            "the state was saved inside the result of an operation that groups or splits batches "
+            "of BudgetBatch, or steps that loader.skip() leaves out are still to come. At such a "
+            "step, the shapes of the batches cannot change. Restore with the former max_tokens= "
+            "and pad_to=, and change them at a later step."
         )

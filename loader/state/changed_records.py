@@ -20,7 +20,13 @@ from ...samplers.mix.ends import saved_order
 from ...samplers.protocol import VectorSampler
 from ...sources import fingerprint_of
 from ...sources.facts import Generations
-from ..plan.growth import at_generations, epoch_at_generation, generations_of, growing_parts, source_at
+from ..plan.growth import (
+    at_generations,
+    epoch_at_generation,
+    generations_of,
+    growing_parts,
+    source_at,
+)
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .changed_weights import migrate_weights
@@ -52,18 +58,18 @@ def migrate_records(
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of all shards of one run, or of one shard.
-        strict: if True, more records may be omitted than before, but not fewer, nor the same number of others; and
-            records may be appended only if the records before them are the same.
-        run: function that runs a pipeline (see `Run`). It is called only if a state was saved inside a window of
-            rows, to find the end of the window.
+        strict: if True, more records may be omitted than before, but not fewer, nor the same number
+            of others; and records may be appended only if the records before them are the same.
+        run: function that runs a pipeline (see `Run`). It is called only if a state was saved
+            inside a window of rows, to find the end of the window.
 
     Returns:
         The pipeline and the states to resume from.
 
     Raises:
-        CheckpointError: `strict` forbids the omitted records; fewer records exist; a record that is now omitted is
-            in a partly delivered batch or window; states of some shards are missing; or a window would be
-            made of other records.
+        CheckpointError: `strict` forbids the omitted records; fewer records exist; a record that is
+            now omitted is in a partly delivered batch or window; states of some shards are missing;
+            or a window would be made of other records.
     """
     states = [_with_generations(pipeline.leaf, state) for state in states]
     whole = pipeline.leaf.sampler.whole
@@ -88,16 +94,24 @@ def _with_orders(
     histories = {name: RecordsHistory.of(known.part(name)) for name in orders}
     if orders and leaf.growth is not None:  # what came since comes in where the run looks
         growing = [name for name in growing_parts(leaf.source) if name in orders]
-        pipeline = at_generations(pipeline, {name: histories[name].last.generation for name in growing})
+        pipeline = at_generations(
+            pipeline, {name: histories[name].last.generation for name in growing}
+        )
         orders = _changing_orders(pipeline, known)
-    if not orders or (strict and _former_source(pipeline, orders, histories) != latest.identity.sources[0]):
+    if not orders or (
+        strict and _former_source(pipeline, orders, histories) != latest.identity.sources[0]
+    ):
         return pipeline, states  # comparing the identities will tell
     for name, order in orders.items() if strict else ():
         whose = part_named(name) if name else leaf.name
-        check_omitted(histories[name].last.omitted, order.omitted.digest, f" of {whose}" if whose else "")
+        check_omitted(
+            histories[name].last.omitted, order.omitted.digest, f" of {whose}" if whose else ""
+        )
     states = [_as_of(state, latest, orders) for state in states]
     knowing = [state for state in states if state.order() == known]
-    former = _with_order(pipeline, {name: order.with_history(histories[name]) for name, order in orders.items()})
+    former = _with_order(
+        pipeline, {name: order.with_history(histories[name]) for name, order in orders.items()}
+    )
     marks = [mark for state in knowing if (mark := state.marks.get(0)) is not None and mark.place]
     length = former_length(knowing, known, former.leaf.sampler)
     known_places = {min(mark.position, length): mark.place for mark in marks}
@@ -106,7 +120,9 @@ def _with_orders(
         check_all_shards(states, "records were appended or left out")
         for state in states if not strict else ():
             check_sizes(pipeline, state)
-        states = set_apart(former if mix is None else _as_it_was(former, known, length), states, length, run)
+        states = set_apart(
+            former if mix is None else _as_it_was(former, known, length), states, length, run
+        )
     lasts = {name: history.last.position for name, history in histories.items()}
     position, counts = place_in(mix, min(first_unread(former, states), length), lasts)
     places = known_places.get(position, {})
@@ -118,7 +134,9 @@ def _with_orders(
     if any(order.omitted.digest != histories[name].last.omitted for name, order in orders.items()):
         whole = now if mix is None else _as_it_was(now, known, length)
         check_unread(pipeline, whole.leaf.sampler, states, position)
-    grown = any(order.generation > histories[name].last.generation for name, order in changed.items())
+    grown = any(
+        order.generation > histories[name].last.generation for name, order in changed.items()
+    )
     saved = known
     for name, order in changed.items():
         saved = saved.with_part(name, order.saved)
@@ -168,8 +186,8 @@ def _changing_orders(pipeline: Pipeline, saved: SavedOrder) -> dict[str, Changin
 def _former_source(pipeline: Pipeline, orders: Orders, histories: Histories) -> Values:
     """Return the fingerprint of the source (or of the mix's sources) as the earlier run read it.
 
-    Records appended later do not count: each growing source is taken at the generation (version of its files) that the
-    run read last.
+    Records appended later do not count: each growing source is taken at the generation (version of
+    its files) that the run read last.
 
     Args:
         pipeline: the current pipeline.
@@ -178,7 +196,11 @@ def _former_source(pipeline: Pipeline, orders: Orders, histories: Histories) -> 
     """
     then = {name: history.last.generation for name, history in histories.items()}
     then = {name: number for name, number in then.items() if number < orders[name].generation}
-    return fingerprint_of(source_at(pipeline.leaf.source, then)) if then else pipeline.identity.sources[0]
+    return (
+        fingerprint_of(source_at(pipeline.leaf.source, then))
+        if then
+        else pipeline.identity.sources[0]
+    )
 
 
 def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> LoaderState:
@@ -201,7 +223,9 @@ def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> Loa
         if not comes_before(RecordsHistory.of(before), RecordsHistory.of(now)):
             return state
         own = own.with_part(name, now)
-    earlier = dataclasses.replace(state, marks={})  # its marks are places in an order without these changes
+    earlier = dataclasses.replace(
+        state, marks={}
+    )  # its marks are places in an order without these changes
     taken = earlier.with_order(0, own._replace(ended=known.ended), latest.identity.sources[0])
     return taken if (taken.identity.of_any_sizes, taken.order()) == (identity, known) else state
 
@@ -209,7 +233,8 @@ def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> Loa
 def _with_generations(leaf: Leaf, state: LoaderState) -> LoaderState:
     """Add, to a state, the generation (version of the files) of each source that had none when the state was saved.
 
-    Sources whose order cannot change are left out, because such an order does not name a generation.
+    Sources whose order cannot change are left out, because such an order does not name a
+    generation.
     """
     saved, parts = state.order(), leaf.sampler.whole.parts
     for name, generations in generations_of(leaf.source).items():
@@ -233,13 +258,14 @@ def in_generation(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Return the pipeline of an epoch, and states, both for the same generation (version of the source's files).
 
-    If a state was saved inside the epoch, it is the generation that the run read; otherwise, the current one.
+    If a state was saved inside the epoch, it is the generation that the run read; otherwise, the
+    current one.
 
     Args:
         pipeline: pipeline of the epoch, over the current generation.
         states: states of one run.
-        strict: if True, and that generation of the source no longer has the content that the run read, pipeline and
-            states are returned unchanged.
+        strict: if True, and that generation of the source no longer has the content that the run
+            read, pipeline and states are returned unchanged.
     """
     known, sources, order = states[0].order(), states[0].identity.sources, pipeline.leaf.sampler
     saved = known.described
@@ -259,22 +285,28 @@ def in_generation(
         return former, states
     now = {name: value for name, value in order.fingerprint.items() if name != OMITTED}
     kept = {OMITTED: saved[OMITTED]} if OMITTED in saved else {}
-    return pipeline, retold(states, known, SavedOrder({**now, **kept}), pipeline.identity.sources[0])
+    return pipeline, retold(
+        states, known, SavedOrder({**now, **kept}), pipeline.identity.sources[0]
+    )
 
 
-def in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> Sequence[LoaderState]:
+def in_epoch(
+    pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
+) -> Sequence[LoaderState]:
     """Adapt states of a loop over `loader.epochs()` to the records that are omitted now.
 
-    States are returned unchanged if the same records are omitted as before, or if the order differs in something else.
+    States are returned unchanged if the same records are omitted as before, or if the order differs
+    in something else.
 
     Args:
         pipeline: pipeline of the epoch.
         states: states of one run.
-        strict: if True, not fewer records may be omitted than before, nor the same number of others.
+        strict: if True, not fewer records may be omitted than before, nor the same number of
+            others.
 
     Raises:
-        CheckpointError: other records are omitted, and a state was saved inside the epoch, or states of
-            some shards are missing; or `strict` forbids it.
+        CheckpointError: other records are omitted, and a state was saved inside the epoch, or
+            states of some shards are missing; or `strict` forbids it.
     """
     known, order = states[0].order(), pipeline.leaf.sampler
     saved, present = known.described, order.fingerprint
@@ -286,8 +318,9 @@ def in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
     if any(map(_is_inside, states)):
         raise CheckpointError(
             "other records are omitted than in the state, which was saved inside an epoch of "
-            "loader.epochs(): its batches would change. Restore with the former omit= or a checkpoint that was saved between "
-            "two epochs. In later runs, loop over iter(loader), where omit= can change at any step."
+            "loader.epochs(): its batches would change. Restore with the former omit= or a "
+            "checkpoint that was saved between two epochs. In later runs, loop over iter(loader), "
+            "where omit= can change at any step."
         )
     check_all_shards(states, "records were left out")
     return retold(states, known, order.saved)
@@ -301,17 +334,23 @@ def _check_weights(whole: VectorSampler, states: Sequence[LoaderState]) -> None:
         states: states of one run.
 
     Raises:
-        CheckpointError: they have changed: some records would come twice in the epoch, and others never.
+        CheckpointError: they have changed: some records would come twice in the epoch, and others
+            never.
     """
     known = states[0].order()
-    saved = known._replace(described={key: value for key, value in known.described.items() if key != "epoch"})
-    if saved.described.get("kind") != whole.fingerprint.get("kind") or not any(map(_is_inside, states)):
+    saved = known._replace(
+        described={key: value for key, value in known.described.items() if key != "epoch"}
+    )
+    if saved.described.get("kind") != whole.fingerprint.get("kind") or not any(
+        map(_is_inside, states)
+    ):
         return
     if change := whole.differs_from(saved):
         raise CheckpointError(
-            f"{change} since the state was saved inside an epoch of loader.epochs(): some records would come twice in this "
-            "epoch, and others never. Restore with the former weights or parts, or a checkpoint that was saved between two "
-            "epochs. In later runs, loop over iter(loader), where they can change at any step."
+            f"{change} since the state was saved inside an epoch of loader.epochs(): some records "
+            "would come twice in this epoch, and others never. Restore with the former weights or "
+            "parts, or a checkpoint that was saved between two epochs. In later runs, loop over "
+            "iter(loader), where they can change at any step."
         )
 
 
@@ -319,5 +358,10 @@ def _is_inside(state: LoaderState) -> bool:
     """Return True if a state of `loader.epochs()` is inside its epoch: this shard has begun it, or shards of an earlier run."""
     cursor = state.cursor
     return any(
-        (*cursor.positions, *cursor.skips, cursor.unfinished, *(shards.layers for shards in state.history.shards))
+        (
+            *cursor.positions,
+            *cursor.skips,
+            cursor.unfinished,
+            *(shards.layers for shards in state.history.shards),
+        )
     )

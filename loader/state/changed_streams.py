@@ -1,7 +1,8 @@
 """Resume a pipeline whose order or records have changed since the states were saved; it may join several streams.
 
-In: the new pipeline, and saved states. Out: both, in the form to resume. Each source of joined streams is
-adapted separately. The joins (mix, zip and others) need no work, because they choose among rows, not records.
+In: the new pipeline, and saved states. Out: both, in the form to resume. Each source of joined
+streams is adapted separately. The joins (mix, zip and others) need no work, because they choose
+among rows, not records.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def migrate(
         states: states of all shards of one run, or of one shard.
         strict: if True, the order must be the same, except that records may be appended and more
             records omitted.
-        run: function that runs a pipeline (see `Run`). It is called only if a state was saved inside a window of
-            rows, to find the end of the window.
+        run: function that runs a pipeline (see `Run`). It is called only if a state was saved
+            inside a window of rows, to find the end of the window.
 
     Returns:
         The pipeline and the states to resume from.
@@ -57,9 +58,10 @@ def migrate(
         return migrate_weights(pipeline, states, strict, run)
     if any(map(is_within, states)) and not _omitted_by(pipeline) <= _omitted(states[0]):
         raise CheckpointError(
-            "datasets were added to a mix or removed from it, and other records are omitted than in the state. Both changes at "
-            "once are not possible here, because the state was saved between two rows of a FlatMap, or while a Pack, "
-            "window_shuffle or the like held records back. Restore with the former omit=, and change omit= at a later step; or "
+            "datasets were added to a mix or removed from it, and other records are omitted than "
+            "in the state. Both changes at once are not possible here, because the state was saved "
+            "between two rows of a FlatMap, or while a Pack, window_shuffle or the like held "
+            "records back. Restore with the former omit=, and change omit= at a later step; or "
             "restore a checkpoint of another step."
         )
     pipeline, states = migrate_weights(pipeline, states, strict, run)
@@ -105,9 +107,10 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
         planned = leaf.sampler.fingerprint
         if leaf.of_several and without_epochs(saved) != without_epochs(planned):
             raise CheckpointError(
-                "batches or packed rows are planned from lengths, and this plan differs from that of the state, so records "
-                "would come twice or never. Restore with the former sampler (seed, num_epochs), records, lengths, window= and "
-                "costs. Or begin the new plan without the state, or between two epochs of loader.epochs()."
+                "batches or packed rows are planned from lengths, and this plan differs from that "
+                "of the state, so records would come twice or never. Restore with the former "
+                "sampler (seed, num_epochs), records, lengths, window= and costs. Or begin the new "
+                "plan without the state, or between two epochs of loader.epochs()."
             )
 
 
@@ -168,7 +171,9 @@ class LeafAlone:
         if not self.joined:
             return of_leaf
         number = self.number
-        identity = whole.identity.with_order(number, of_leaf.identity.order, of_leaf.identity.sources[0])
+        identity = whole.identity.with_order(
+            number, of_leaf.identity.order, of_leaf.identity.sources[0]
+        )
         history = whole.history.with_history_of(number, of_leaf.history)
         return dataclasses.replace(whole, identity=identity, history=history)
 
@@ -210,12 +215,16 @@ def _with_leaf(
     changed, after = migrate_records(alone.pipeline, before, strict, run)
     if changed.leaf.sampler is leaf.sampler and after == before:
         return pipeline, states
-    if _records(changed.leaf.sampler.saved) not in [_records(state.order(number)) for state in states]:
+    if _records(changed.leaf.sampler.saved) not in [
+        _records(state.order(number)) for state in states
+    ]:
         _check_between(pipeline, states, number)
         if any(state.cursor.positions[0] for state in before):
             _check_repeated(pipeline, number)
             _check_not_ended(pipeline, states, number)
-    return alone.put_back(pipeline, changed), [alone.put_back_state(*both) for both in zip(states, after)]
+    return alone.put_back(pipeline, changed), [
+        alone.put_back_state(*both) for both in zip(states, after)
+    ]
 
 
 def _records(order: SavedOrder) -> list[Any]:
@@ -224,7 +233,10 @@ def _records(order: SavedOrder) -> list[Any]:
     For a mix, these values of each part are included.
     """
     begins = (order.described, *parts_in(order.described).values())
-    return [[{name: each[name] for name in (OMITTED, GENERATION) if name in each} for each in begins], order.changes]
+    return [
+        [{name: each[name] for name in (OMITTED, GENERATION) if name in each} for each in begins],
+        order.changes,
+    ]
 
 
 def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
@@ -240,11 +252,14 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
     """
     leaf = pipeline.leaves[number].name or "the source"
     stages = {pipeline.stage_on(each).number for each in range(len(pipeline.leaves))}
-    if any(state.cursor.unfinished or pipeline.begun_at(pipeline.top, state.cursor) - stages for state in states):
+    if any(
+        state.cursor.unfinished or pipeline.begun_at(pipeline.top, state.cursor) - stages
+        for state in states
+    ):
         raise CheckpointError(
-            f"other records of {leaf} are omitted than in the state, which was saved inside a window of a Pack, "
-            "window_shuffle or the like, or inside a batch that a FlatMap splits, after streams were joined. Restore "
-            "a checkpoint of another step."
+            f"other records of {leaf} are omitted than in the state, which was saved inside a "
+            "window of a Pack, window_shuffle or the like, or inside a batch that a FlatMap "
+            "splits, after streams were joined. Restore a checkpoint of another step."
         )
 
 
@@ -257,9 +272,9 @@ def _check_repeated(pipeline: Pipeline, number: int) -> None:
     if pipeline.begins_anew(number):
         leaf = pipeline.leaves[number].name or "the source"
         raise CheckpointError(
-            f"omit= of {leaf} differs from the state, but a stream that repeat() reads again cannot change it. Restore "
-            "with the former omit=, or begin without the state. To change omit= in later runs, repeat before: "
-            "MapDataset.repeat(n).to_iter_dataset()."
+            f"omit= of {leaf} differs from the state, but a stream that repeat() reads again "
+            "cannot change it. Restore with the former omit=, or begin without the state. To "
+            "change omit= in later runs, repeat before: MapDataset.repeat(n).to_iter_dataset()."
         )
 
 
@@ -278,8 +293,15 @@ def _check_not_ended(pipeline: Pipeline, states: Sequence[LoaderState], number: 
     if leaf.growth is None:
         return
     for join in pipeline.joins:
-        ended = {each for state in states for each in join.rule.ended_inputs(state.cursor.notes[join.number])}
-        if any(join.inputs[each].leaves.start <= number < join.inputs[each].leaves.stop for each in ended):
+        ended = {
+            each
+            for state in states
+            for each in join.rule.ended_inputs(state.cursor.notes[join.number])
+        }
+        if any(
+            join.inputs[each].leaves.start <= number < join.inputs[each].leaves.stop
+            for each in ended
+        ):
             raise CheckpointError(
                 f"omit= of {leaf.name or 'the source'} differs from the state, but this growing stream has ended in the mix "
                 "on a shard, so later records would not be read there. Restore with the former omit=, restore an earlier "

@@ -1,8 +1,8 @@
 """Resume a run with other weights, or with other parts (datasets) of a mix, than the earlier run had.
 
-In: the new pipeline, and saved states. Out: both, with an order that follows the earlier run up to the position
-where it stopped, and the new weights and parts from there on. Pipelines and states without such a change are returned
-unchanged.
+In: the new pipeline, and saved states. Out: both, with an order that follows the earlier run up to
+the position where it stopped, and the new weights and parts from there on. Pipelines and states
+without such a change are returned unchanged.
 """
 
 from __future__ import annotations
@@ -50,21 +50,22 @@ def migrate_weights(
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
-        states: states of all shards of one run, or of one shard. If something has changed, all shards' states
-            are needed, except for joined streams.
-        strict: if True, nothing is adapted to changes of the program. A later comparison of identities then raises if
-            something has changed. Changes that the run itself made stay.
-        run: function that runs a pipeline (see `Run`). It is called only if a state was saved inside a window of
-            rows, to find the end of the window.
+        states: states of all shards of one run, or of one shard. If something has changed, all
+            shards' states are needed, except for joined streams.
+        strict: if True, nothing is adapted to changes of the program. A later comparison of
+            identities then raises if something has changed. Changes that the run itself made stay.
+        run: function that runs a pipeline (see `Run`). It is called only if a state was saved
+            inside a window of rows, to find the end of the window.
 
     Returns:
         The pipeline and the states to resume from.
 
     Raises:
-        CheckpointError: the current order ends before the place that the run has reached; a batch or
-            window that was partly delivered has another size now; states of some shards are missing; or a partly
-            delivered window would be made of other records. Also if the changed mix is sliced, shuffled, repeated or part
-            of another dataset; or if the state was saved inside a global batch that was divided among shards by cost.
+        CheckpointError: the current order ends before the place that the run has reached; a batch
+            or window that was partly delivered has another size now; states of some shards are
+            missing; or a partly delivered window would be made of other records. Also if the
+            changed mix is sliced, shuffled, repeated or part of another dataset; or if the state
+            was saved inside a global batch that was divided among shards by cost.
     """
     if not strict and states:
         _check_within(pipeline, states[0].identity)
@@ -78,12 +79,16 @@ def migrate_weights(
         return pipeline, [with_datasets_of_now(pipeline, state, take_up) for state in states]
     leaf = pipeline.leaves[0]
     saved = states[0].order() if states else SavedOrder({})
-    if len(pipeline.leaves) > 1 or saved.described.get("kind") != leaf.sampler.fingerprint.get("kind"):
+    if len(pipeline.leaves) > 1 or saved.described.get("kind") != leaf.sampler.fingerprint.get(
+        "kind"
+    ):
         return pipeline, states
     changed = leaf.sampler.resumed(saved, 0, False)
     if not strict:
         blocks = leaf.lineage.blocks
-        if blocks is not None and saved.described.get("balance") != leaf.sampler.fingerprint.get("balance"):
+        if blocks is not None and saved.described.get("balance") != leaf.sampler.fingerprint.get(
+            "balance"
+        ):
             check_all_shards(states, "the costs of balance= changed")
             _check_dealt(states, "the costs of balance= changed", blocks)
         if change := leaf.sampler.differs_from(saved):
@@ -116,16 +121,19 @@ def _set_apart(
     former = leaf.sampler.as_it_was(saved, length)
     if begun and former is None:
         raise CheckpointError(
-            "the weights differ from the state, which was saved between two elements of one FlatMap record, "
-            "or inside a window of a Pack, window_shuffle or the like: the rest would be made of other records. "
-            "Restore with the former weights, or a checkpoint of another step."
+            "the weights differ from the state, which was saved between two elements of one "
+            "FlatMap record, or inside a window of a Pack, window_shuffle or the like: the rest "
+            "would be made of other records. Restore with the former weights, or a checkpoint of "
+            "another step."
         )
     check_all_shards(states, change)
     if begun and leaf.growth is not None:
         raise inside_a_window_of_growing()
     _check_dealt(states, change, None)
     if former is not None:
-        states = set_apart(pipeline.with_leaf(dataclasses.replace(leaf, sampler=former)), states, length, run)
+        states = set_apart(
+            pipeline.with_leaf(dataclasses.replace(leaf, sampler=former)), states, length, run
+        )
     position = min(first_unread(pipeline, states), length)
     if name := "the weights of records" if former is None else _replaced_part(leaf.sampler, saved):
         check_nothing_owed(states, position, length, f"{name} changed")
@@ -147,7 +155,8 @@ def _replaced_part(mix: VectorSampler, saved: SavedOrder) -> str:
 def _check_length(states: Sequence[LoaderState], order: VectorSampler) -> None:
     """Check that no shard has read more positions than its share of the order.
 
-    This can happen with fewer epochs; and, without replacement, with more weights of 0, which make the epochs shorter.
+    This can happen with fewer epochs; and, without replacement, with more weights of 0, which make
+    the epochs shorter.
 
     Raises:
         CheckpointError: a shard has read more.
@@ -158,13 +167,15 @@ def _check_length(states: Sequence[LoaderState], order: VectorSampler) -> None:
     for state in states:
         (shard, count), reached = state.shard, state.cursor.positions[0]
         if reached > ShardOptions(shard, count).length(state.history.shards[0].length(total)):
-            since = " since the number of shards last changed" if state.history.shards[0].layers else ""
+            since = (
+                " since the number of shards last changed" if state.history.shards[0].layers else ""
+            )
             raise CheckpointError(
                 f"the sampler draws {order.epoch_length} records in each of {order.epoch_count} "
-                f"epochs, {total} in all, but shard {shard} of {count} has already read {reached}{since}, in "
-                f"epochs of {state.identity.order.get('samples')}. Pass a larger number as "
-                "num_epochs=. Without replacement, an epoch has at most as many records as there are "
-                "weights above 0."
+                f"epochs, {total} in all, but shard {shard} of {count} has already read "
+                f"{reached}{since}, in epochs of {state.identity.order.get('samples')}. Pass a "
+                "larger number as num_epochs=. Without replacement, an epoch has at most as many "
+                "records as there are weights above 0."
             )
 
 
@@ -174,7 +185,8 @@ def _check_dealt(states: Sequence[LoaderState], change: str, later: Blocks | Non
     Args:
         states: states of all shards.
         change: text about the change for the message.
-        later: how the program divides records by cost, if it does that in another way than the run; else None.
+        later: how the program divides records by cost, if it does that in another way than the run;
+            else None.
 
     Raises:
         CheckpointError: a state was saved inside such a batch.
@@ -189,9 +201,10 @@ def _check_dealt(states: Sequence[LoaderState], change: str, later: Blocks | Non
         whole = (place + offset - blocks.first) % blocks.size == 0 and place >= dense
         if len(reached) > 1 or any(map(is_within, states)) or not whole:
             raise CheckpointError(
-                f"{change}, and the checkpoint was saved inside a global batch of {blocks.size} records "
-                f"that were divided among {blocks.shards} shards by cost. Restore a checkpoint that was "
-                "saved between two global batches, with all shards at the same step."
+                f"{change}, and the checkpoint was saved inside a global batch of {blocks.size} "
+                f"records that were divided among {blocks.shards} shards by cost. Restore a "
+                "checkpoint that was saved between two global batches, with all shards at the same "
+                "step."
             )
 
 
@@ -206,7 +219,8 @@ def is_within(state: LoaderState) -> bool:
 def _check_within(pipeline: Pipeline, saved: Identity) -> None:
     """Check that no mix other than the pipeline's last one has changed.
 
-    Such a mix is sliced, shuffled or part of another dataset, so its parts could not continue with their next elements.
+    Such a mix is sliced, shuffled or part of another dataset, so its parts could not continue with
+    their next elements.
 
     Args:
         pipeline: the current pipeline.
@@ -221,19 +235,19 @@ def _check_within(pipeline: Pipeline, saved: Identity) -> None:
     )
     if former - now and now - former:
         raise CheckpointError(
-            "the weights or datasets of a mix changed, but the mix is sliced, shuffled, repeated, packed, "
-            "limited or part of another dataset, so some records would come twice or never. Shuffle and repeat "
-            "the datasets before mixing, pass shard_options in place of mix[i::n], pack by "
-            "mix.to_iter_dataset().pack(…). Or begin the changed mix at a position of your choice, mix[n:], "
-            "without the state."
+            "the weights or datasets of a mix changed, but the mix is sliced, shuffled, repeated, "
+            "packed, limited or part of another dataset, so some records would come twice or "
+            "never. Shuffle and repeat the datasets before mixing, pass shard_options in place of "
+            "mix[i::n], pack by mix.to_iter_dataset().pack(…). Or begin the changed mix at a "
+            "position of your choice, mix[n:], without the state."
         )
 
 
 def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) -> None:
     """Check that no removed part of a mix (one of its datasets) still has records to deliver from before the change.
 
-    Such records exist if shards stopped at different steps, or inside a window. A window of rows that was begun is run,
-    to find its end.
+    Such records exist if shards stopped at different steps, or inside a window. A window of rows
+    that was begun is run, to find its end.
 
     Args:
         loaders: the new pipeline, as the program built it, before any state is applied.

@@ -1,7 +1,8 @@
 """The log in which the shards of a run agree from which position on they read appended records.
 
-In: a position, and the newest generation (version of a source's files) that a shard found there. Out: the decision
-of the first shard that checked at this position. Shards need not communicate otherwise.
+In: a position, and the newest generation (version of a source's files) that a shard found there.
+Out: the decision of the first shard that checked at this position. Shards need not communicate
+otherwise.
 """
 
 from __future__ import annotations
@@ -61,12 +62,16 @@ class DecisionLog:
             values = json.loads(text)
             values = values if isinstance(values, dict) else {ONLY: values}
             found = {name: Decision(*of_part) for name, of_part in values.items()}
-            if any(type(each.generation) is not int or type(each.joins) is not bool for each in found.values()):
+            if any(
+                type(each.generation) is not int or type(each.joins) is not bool
+                for each in found.values()
+            ):
                 raise TypeError
         except (ValueError, TypeError):
             raise CheckpointError(
-                f"{shorten(path)}, a file by which shards agree when to read appended records, is damaged: "
-                f"{short_repr(text)}. Pass growth=headrace.GrowthOptions(log=…) with another folder."
+                f"{shorten(path)}, a file by which shards agree when to read appended records, is "
+                f"damaged: {short_repr(text)}. Pass growth=headrace.GrowthOptions(log=…) with "
+                "another folder."
             ) from None
         return found
 
@@ -93,7 +98,9 @@ class DecisionLog:
                 file.write(json.dumps(found[ONLY] if found.keys() == {ONLY} else found).encode())
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(beside, path)  # fails where the file is there: so it is whole, and never replaced
+            os.link(
+                beside, path
+            )  # fails where the file is there: so it is whole, and never replaced
         except FileExistsError:
             pass
         finally:
@@ -104,7 +111,8 @@ class DecisionLog:
         other = "Pass growth=headrace.GrowthOptions(log=…) with a folder that all shards can read and write"
         remedy = remedy_for(error, other)
         return CheckpointError(
-            f"the log of a growing source, {shorten(self._folder)}, cannot be {how}: {error.strerror or error}. {remedy}."
+            f"the log of a growing source, {shorten(self._folder)}, cannot be {how}: "
+            f"{error.strerror or error}. {remedy}."
         )
 
     def _path(self, position: int) -> str:

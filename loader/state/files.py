@@ -1,7 +1,7 @@
 """The files of a checkpoint: one for each process, with the names that Grain uses.
 
-In: a folder, as a path object that has `/`, `exists`, `glob`, `read_bytes` and `write_bytes`; and index and number of
-this JAX process, if JAX is imported. Out: bytes.
+In: a folder, as a path object that has `/`, `exists`, `glob`, `read_bytes` and `write_bytes`; and
+index and number of this JAX process, if JAX is imported. Out: bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def with_state(item: Any) -> Any:
             if isinstance(item, Iterable)
             else "Pass an iterator, iter(loader)."
         )
-        raise TypeError(f"{short_repr(item)} is {a_kind_of(item)}, which has no position and so no state. {remedy}")
+        raise TypeError(
+            f"{short_repr(item)} is {a_kind_of(item)}, which has no position and so no state. "
+            f"{remedy}"
+        )
     return item
 
 
@@ -107,7 +110,8 @@ def process_of(path: Any) -> tuple[int, int] | None:
 def _states_in(folder: Any) -> list[bytes] | None:
     """Return the states of all processes, from a folder, in the order of the processes.
 
-    Return None if some are missing, or if there are files of runs on different numbers of processes.
+    Return None if some are missing, or if there are files of runs on different numbers of
+    processes.
     """
     files = sorted((path for path in _files_in(folder) if process_of(path)), key=process_of)  # type: ignore[arg-type]
     counts = {process_of(path)[1] for path in files}  # type: ignore[index]
@@ -149,7 +153,9 @@ def from_bytes(content: bytes, iterator: Any) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"the state is not JSON ({error}). Pass what get_state() returned.") from None
+        raise CheckpointError(
+            f"the state is not JSON ({error}). Pass what get_state() returned."
+        ) from None
 
 
 def unreadable(path: Any, error: OSError) -> CheckpointError:

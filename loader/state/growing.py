@@ -1,7 +1,7 @@
 """Detect records that were appended to a source during a run, and switch the run to them.
 
-In: a pipeline, and the place where a run continues. Out: the position up to which its order cannot change;
-if the order changes there, the pipeline and the state with which the run continues.
+In: a pipeline, and the place where a run continues. Out: the position up to which its order cannot
+change; if the order changes there, the pipeline and the state with which the run continues.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class WaitNotice:
         """
         if not self._said:
             _LOGGER.info(
-                "waiting for more records: all %d records of %s were read, and their writer has not finished. If the writer "
-                "is not running, start it again.",
+                "waiting for more records: all %d records of %s were read, and their writer has "
+                "not finished. If the writer is not running, start it again.",
                 records,
                 short_repr(source),
             )
@@ -71,7 +71,8 @@ class OrderChangedError(Exception):
     Attributes:
         position: first global position (counted over all shards) with the new order.
         leaf: index of the source among the joined sources; 0 without joins.
-        news: for each source with appended records, by name: the decision which version of its files to read.
+        news: for each source with appended records, by name: the decision which version of its
+            files to read.
     """
 
     def __init__(self, position: int, leaf: int, news: Decisions) -> None:
@@ -79,7 +80,9 @@ class OrderChangedError(Exception):
         self.position, self.leaf, self.news = position, leaf, news
 
 
-def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> tuple[Pipeline, LoaderState]:
+def grown(
+    loaders: Pipeline, state: LoaderState, change: OrderChangedError
+) -> tuple[Pipeline, LoaderState]:
     """Return the pipeline and the state with which a run continues after appended records have changed its order.
 
     Args:
@@ -95,7 +98,9 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> t
     return alone.put_back(loaders, now), alone.put_back_state(state, of_leaf)
 
 
-def _grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> tuple[Pipeline, LoaderState]:
+def _grown(
+    loaders: Pipeline, state: LoaderState, change: OrderChangedError
+) -> tuple[Pipeline, LoaderState]:
     saved = state.order()
     now = at_generations(loaders, {name: found.generation for name, found in change.news.items()})
     order: Any = now.leaf.sampler
@@ -118,7 +123,9 @@ def _grown_mix(mix: Any, saved: SavedOrder, change: OrderChangedError) -> Any:
     former, parts = saved_order(saved), {}
     counts = dict(zip(former.names, former.counts(change.position).tolist()))
     for name, found in change.news.items():
-        parts[name] = mix.parts[name].with_records_from(saved.part(name), counts[name], joins=found.joins)
+        parts[name] = mix.parts[name].with_records_from(
+            saved.part(name), counts[name], joins=found.joins
+        )
     return mix.with_parts(parts).resumed(saved, change.position, False)
 
 
@@ -133,8 +140,8 @@ def lookouts_of(
         pipeline: pipeline of the run.
         state: state from which the run continues.
         notice: logs once that the run waits.
-        begins: by the index of a source, position of the last change of its order in this run. Checks before it are not
-            repeated.
+        begins: by the index of a source, position of the last change of its order in this run.
+            Checks before it are not repeated.
     """
     return {
         number: Lookout(pipeline, state, number, leaf.growth, notice, begins.get(number, 0))
@@ -156,7 +163,13 @@ class Lookout:
     """
 
     def __init__(
-        self, pipeline: Pipeline, state: LoaderState, number: int, growth: GrowthOptions, notice: WaitNotice, begin: int
+        self,
+        pipeline: Pipeline,
+        state: LoaderState,
+        number: int,
+        growth: GrowthOptions,
+        notice: WaitNotice,
+        begin: int,
     ) -> None:
         leaf = pipeline.leaves[number]
         self._leaf, self._number, self._growth, self._notice = leaf, number, growth, notice
@@ -167,7 +180,9 @@ class Lookout:
         from .record_checks import first_unread
 
         unread = first_unread(pipeline, [state], number, of_shard=state.shard[0])
-        self._begun = min(max(unread, begin), self._total)  # where shards ended unevenly, they may stand beyond the end
+        self._begun = min(
+            max(unread, begin), self._total
+        )  # where shards ended unevenly, they may stand beyond the end
         self._looks = looks_of(growth, leaf, self._begun)
         self._is_final = False
         self._were_incomplete = set[str]()
@@ -189,17 +204,20 @@ class Lookout:
         """Make the next check for appended records, and move `stop` to the check after it (None after the last check).
 
         Args:
-            wait: True if the user has reached the position of the check. If all records were read and a
-                writer is still at work, the check is then repeated until there are more records or the
-                writer has ended. If False, this function does not wait.
+            wait: True if the user has reached the position of the check. If all records were read
+                and a writer is still at work, the check is then repeated until there are more
+                records or the writer has ended. If False, this function does not wait.
 
         Returns:
-            True if the check was made and found no change of the order. False, only possible with `wait=False`, if the
-            check was not made: because its position is not yet read, or because all records were read, and a writer is
+            True if the check was made and found no change of the order. False, only possible with
+            `wait=False`, if the
+            check was not made: because its position is not yet read, or because all records were
+                read, and a writer is
             still at work.
 
         Raises:
-            OrderChangedError: records were appended. The iterator catches it, and switches to the new order.
+            OrderChangedError: records were appended. The iterator catches it, and switches to the
+                new order.
             CheckpointError: the log of the decisions cannot be read or written.
             SourceError: a file has changed.
         """
@@ -236,9 +254,10 @@ class Lookout:
     def _found(self, look: int, wait: bool) -> Decisions | None:
         """Return the decisions for the check at position `look`, by name of the source.
 
-        If another shard has already decided, its decisions are read from the log. Otherwise the sources are
-        checked, and the decisions are logged. If all records were read and a writer is still at work,
-        the check is repeated until there is a decision; with `wait=False`, the result is None instead.
+        If another shard has already decided, its decisions are read from the log. Otherwise the
+        sources are checked, and the decisions are logged. If all records were read and a writer is
+        still at work, the check is repeated until there is a decision; with `wait=False`, the
+        result is None instead.
 
         Raises:
             CheckpointError: the log cannot be read or written.
@@ -247,7 +266,9 @@ class Lookout:
             known = self._log.read(look) if self._log is not None else None
             if known is not None:
                 return {name: found for name, found in known.items() if name in self._orders}
-            looked = {name: self._looked(name, ends, look) for name, ends in self._looks.due.items()}
+            looked = {
+                name: self._looked(name, ends, look) for name, ends in self._looks.due.items()
+            }
             found = {name: each for name, each in looked.items() if each is not None}
             if len(found) == len(looked):
                 return found if self._log is None else self._log.first(look, found)
@@ -264,8 +285,8 @@ class Lookout:
             look: position of the check.
 
         Returns:
-            The decision; or None if an epoch ends at this check, the source's writer is still at work, and it has
-            appended nothing. Then a message is logged, once in a run.
+            The decision; or None if an epoch ends at this check, the source's writer is still at
+            work, and it has appended nothing. Then a message is logged, once in a run.
         """
         source, order = self._sources[name], self._orders[name]
         complete = source.complete
@@ -299,9 +320,9 @@ class Lookout:
 def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
     """Return the pipeline over the version (generation) of the source's files that all shards read in an epoch.
 
-    It is for loops over `loader.epochs()`. The shard that begins the epoch first decides on the newest version, and
-    writes it to the log; the others read the log. The pipeline is unchanged if the loader does not look for appended
-    records.
+    It is for loops over `loader.epochs()`. The shard that begins the epoch first decides on the
+    newest version, and writes it to the log; the others read the log. The pipeline is unchanged if
+    the loader does not look for appended records.
 
     Raises:
         CheckpointError: the log cannot be read or written.
@@ -309,7 +330,10 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
     growth = pipeline.leaf.growth
     if growth is None:
         return pipeline
-    log, source = _log_of(pipeline.leaf, growth, "epochs"), growing_parts(pipeline.leaf.source)[ONLY]
+    log, source = (
+        _log_of(pipeline.leaf, growth, "epochs"),
+        growing_parts(pipeline.leaf.source)[ONLY],
+    )
     found = log.read(epoch) if log is not None else None
     if found is None:
         found = {ONLY: Decision(source.newest_generation(), False)}
@@ -322,20 +346,36 @@ def _log_of(leaf: Leaf, growth: GrowthOptions, *loop: str) -> DecisionLog | None
 
     Args:
         leaf: the source, or mix of sources, with its sampler.
-        growth: the user's options for growing sources, with the folder of the log, if the user gave one.
-        *loop: "epochs" for loops over `loader.epochs()`, which have a log of their own; nothing for `iter(loader)`.
+        growth: the user's options for growing sources, with the folder of the log, if the user gave
+            one.
+        *loop: "epochs" for loops over `loader.epochs()`, which have a log of their own; nothing for
+            `iter(loader)`.
     """
     sampler = leaf.sampler
     if growth.log is None and leaf.shard.shard_count == 1:
         return None
     growing = growing_parts(leaf.source)
-    folder = growth.log if growth.log is not None else os.path.join(str(decision_folder(growing)), "decisions")
+    folder = (
+        growth.log
+        if growth.log is not None
+        else os.path.join(str(decision_folder(growing)), "decisions")
+    )
     every = growth.every if growth.at == "now" else 0
     source = source_at(leaf.source, dict.fromkeys(growing, 0))
     order = lasting(sampler.fingerprint)
     order |= {key: lasting(part) for key, part in parts_in(sampler.fingerprint).items()}
     # Other weights move all later positions, so that earlier decisions are about other records.
-    weights = [list(change) for change in sampler.saved.own_changes if change.values.keys() == {"weights"}]
-    values = [order, weights, fingerprint_of(source), growth.at, every, *loop, *([leaf.name] if leaf.name else [])]
+    weights = [
+        list(change) for change in sampler.saved.own_changes if change.values.keys() == {"weights"}
+    ]
+    values = [
+        order,
+        weights,
+        fingerprint_of(source),
+        growth.at,
+        every,
+        *loop,
+        *([leaf.name] if leaf.name else []),
+    ]
     stream = digest(values, 16)
     return DecisionLog(os.path.join(os.fspath(folder), stream))

@@ -1,7 +1,7 @@
 """The values that a run keeps in its states besides its place in the stream. Other files pass them on as one object.
 
-In: values that the loader or the user sets. Out: their entries in the JSON of a state, and back; the values of all shards
-as one; and the values in words.
+In: values that the loader or the user sets. Out: their entries in the JSON of a state, and back;
+the values of all shards as one; and the values in words.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ class Kept:
         """For tools, each value in words and as plain JSON values, by a label."""
         steps = ", ".join(f"{start:,} to {stop - 1:,}" for start, stop in self.skipped.steps)
         return {
-            "left out": (f"steps {steps}" if steps else "nothing", list(map(list, self.skipped.steps))),
+            "left out": (
+                f"steps {steps}" if steps else "nothing",
+                list(map(list, self.skipped.steps)),
+            ),
             "extra state": (shorten(self.extra) or "nothing", self.extra_values),
         }
 
@@ -86,8 +89,8 @@ class Kept:
 class Keeper:
     """Holder of the values that a run keeps now.
 
-    An iterator and its positions share it. So a new value is also in the state of a position that was taken before, such as
-    that of a batch which a feeder has read ahead.
+    An iterator and its positions share it. So a new value is also in the state of a position that
+    was taken before, such as that of a batch which a feeder has read ahead.
 
     Attributes:
         kept: the values.
@@ -112,24 +115,27 @@ class ExtraState:
         """Return a copy of the values that `set_extra_state` stored, in this run or in one whose state was restored; or None.
 
         Raises:
-            TypeError: it is the iterator of a `RemoteLoader`, or a feeder that reads from something other than a `DataLoader`.
+            TypeError: it is the iterator of a `RemoteLoader`, or a feeder that reads from something
+                other than a `DataLoader`.
         """
         return self.here().get_extra_state()
 
     def set_extra_state(self, values: Any) -> None:
         """Store values of your own in the state, such as the number of tokens so far, from the last element received on.
 
-        They are in all later states, also of a device feeder that has read ahead, until you set others. `set_state`
-        restores them. On another number of shards, `set_states` restores those of the shard with the largest step.
-        They are not in the state of the iterator until you call this, and change nothing in the stream.
+        They are in all later states, also of a device feeder that has read ahead, until you set
+        others. `set_state` restores them. On another number of shards, `set_states` restores those
+        of the shard with the largest step. They are not in the state of the iterator until you call
+        this, and change nothing in the stream.
 
         Args:
-            values: a dict of plain JSON values: dicts with texts as keys, lists, texts, finite numbers, True, False or
-                None; at most 10,000 characters as JSON, where one outside ASCII counts as six. None removes the values.
+            values: a dict of plain JSON values: dicts with texts as keys, lists, texts, finite
+                numbers, True, False or None; at most 10,000 characters as JSON, where one outside
+                ASCII counts as six. None removes the values.
 
         Raises:
-            TypeError: it is not a dict, or has other values, such as arrays; it is the iterator of a `RemoteLoader`, or a
-                feeder that reads from something other than a `DataLoader`.
+            TypeError: it is not a dict, or has other values, such as arrays; it is the iterator of
+                a `RemoteLoader`, or a feeder that reads from something other than a `DataLoader`.
             ValueError: the values have more than 10,000 characters.
 
         >>> import headrace
@@ -167,13 +173,14 @@ def _extra_text(values: Any) -> str:
         same = False
     if not same:
         raise TypeError(
-            f"the extra state, {short_repr(values)}, has values that JSON does not give back. Pass a dict of "
-            "plain values: dicts with texts as keys, lists, texts, finite numbers, True, False and None."
+            f"the extra state, {short_repr(values)}, has values that JSON does not give back. Pass "
+            "a dict of plain values: dicts with texts as keys, lists, texts, finite numbers, True, "
+            "False and None."
         )
     if len(text) > MOST_EXTRA:
         raise ValueError(
-            f"the extra state has {len(text):,} characters as JSON, but at most {MOST_EXTRA:,} are possible. Save larger "
-            "values beside the state."
+            f"the extra state has {len(text):,} characters as JSON, but at most {MOST_EXTRA:,} are "
+            "possible. Save larger values beside the state."
         )
     return text
 
@@ -191,7 +198,9 @@ def damage(**parts: Any) -> Iterator[None]:
         raise
     except (TypeError, ValueError):
         entries = ", ".join(f"{name}={short_repr(value)}" for name, value in parts.items())
-        raise CheckpointError(f"the state is damaged: {entries}. Restore another checkpoint.") from None
+        raise CheckpointError(
+            f"the state is damaged: {entries}. Restore another checkpoint."
+        ) from None
 
 
 def _ranges(values: Any) -> Ranges:

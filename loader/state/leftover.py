@@ -1,8 +1,9 @@
 """Leftovers: windows, or batches split into elements, that a shard of an earlier run had delivered only in part.
 
-In: the place where that shard stopped. Out: a place from which any shard can continue; and leftovers: one of the
-new shards makes each of them again, and delivers the rest. The end of a window of records is
-computed. A window of rows (results of earlier operations) is run to find its end.
+In: the place where that shard stopped. Out: a place from which any shard can continue; and
+leftovers: one of the new shards makes each of them again, and delivers the rest. The end of a
+window of records is computed. A window of rows (results of earlier operations) is run to find its
+end.
 """
 
 from __future__ import annotations
@@ -29,21 +30,22 @@ from .schema import LoaderState
 Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], None, None]]
 """Function that runs a pipeline from a cursor (place in the stream) on.
 
-It yields, for each element: the element, the `Rows` object that contains it, and its index in these rows.
+It yields, for each element: the element, the `Rows` object that contains it, and its index in these
+rows.
 """
 
 
 def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
     """Return the cursor (place in the stream) from which any shard can continue after a shard has stopped.
 
-    Work that the shard had delivered in part becomes a `Leftover` in the cursor. It is also used if the
-    same shard continues with another mix.
+    Work that the shard had delivered in part becomes a `Leftover` in the cursor. It is also used if
+    the same shard continues with another mix.
 
     Args:
         loaders: the new pipeline, as the program built it, before any state is applied.
         state: state of the shard.
-        run: function that runs a pipeline (see `Run`). It is called only if the shard stopped inside a window of
-            rows, to find the end of the window.
+        run: function that runs a pipeline (see `Run`). It is called only if the shard stopped
+            inside a window of rows, to find the end of the window.
         mix: the earlier mix as JSON text, if the mix has changed; else "".
 
     Raises:
@@ -76,12 +78,14 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
     return split(former.top, state.cursor)
 
 
-def set_apart(former: Pipeline, states: Sequence[LoaderState], length: int, run: Run) -> list[LoaderState]:
+def set_apart(
+    former: Pipeline, states: Sequence[LoaderState], length: int, run: Run
+) -> list[LoaderState]:
     """Return states that can continue in a changed order. Half delivered windows that need the earlier order become leftovers.
 
-    Half delivered windows have the same records in both orders, and stay as they are, with two exceptions, which become
-    leftovers: windows of rows (results of earlier operations), and a window that the end of the earlier order cut
-    short.
+    Half delivered windows have the same records in both orders, and stay as they are, with two
+    exceptions, which become leftovers: windows of rows (results of earlier operations), and a
+    window that the end of the earlier order cut short.
 
     Args:
         former: pipeline with the earlier order.
@@ -100,8 +104,8 @@ def set_apart(former: Pipeline, states: Sequence[LoaderState], length: int, run:
 def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
     """Return True if a half delivered window of a state must be finished with the earlier order.
 
-    That is so for a window of rows (results of earlier operations), and for a window that the end of the earlier order
-    cut short. `length` is the number of positions of that order.
+    That is so for a window of rows (results of earlier operations), and for a window that the end
+    of the earlier order cut short. `length` is the number of positions of that order.
     """
     begun = former.begun_at(former.top, state.cursor)
     shard = ShardOptions(*state.shard, former.shard.drop_remainder)
@@ -124,7 +128,9 @@ def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
     """
     part = part_of(loaders, rest) or loaders.top
     if part.stage is not None:
-        former = with_formers(loaders, _former(loaders, part, rest, rest.mix), rest.cursor.unfinished)
+        former = with_formers(
+            loaders, _former(loaders, part, rest, rest.mix), rest.cursor.unfinished
+        )
         _end(former, part, rest.cursor, run)
 
 
@@ -135,7 +141,8 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
         former: pipeline of the shard that had begun it.
         part: section of that pipeline up to the operations that make the batch or window.
         cursor: cursor of this section, inside the batch or window.
-        run: function that runs a pipeline (see `Run`). It is used if the window is made of rows, not records.
+        run: function that runs a pipeline (see `Run`). It is used if the window is made of rows,
+            not records.
     """
     assert part.stage is not None, "only stages make something of several inputs"
     stage = former.stages[part.stage]
@@ -147,7 +154,9 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
     return cursor
 
 
-def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterator[tuple[Rows, int]]:
+def _to_end(
+    former: Pipeline, part: Subtree, cursor: Cursor, run: Run
+) -> Iterator[tuple[Rows, int]]:
     """Run a section of a pipeline to the end of the window in which its cursor (place in the stream) lies.
 
     Args:
@@ -157,8 +166,8 @@ def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterat
         run: function that runs a pipeline (see `Run`).
 
     Yields:
-        For each element of the window that is not yet delivered: the `Rows` object that contains it, and its index
-            there.
+        For each element of the window that is not yet delivered: the `Rows` object that contains
+            it, and its index there.
     """
     with closing(run(dataclasses.replace(former, top=part), cursor)) as elements:
         for _, rows, row in elements:
@@ -167,12 +176,15 @@ def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterat
                 break
 
 
-def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions) -> Pipeline:
+def with_lineages(
+    pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions
+) -> Pipeline:
     """Return the pipeline of a shard in which each source is read only as far as earlier runs did not read it.
 
     Args:
         pipeline: pipeline that reads everything.
-        lineages: for each leaf (source with its sampler), the history of earlier runs on other numbers of shards.
+        lineages: for each leaf (source with its sampler), the history of earlier runs on other
+            numbers of shards.
         shard: the shard.
 
     Raises:
@@ -181,21 +193,30 @@ def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard:
     """
     if len(lineages) != len(pipeline.leaves):
         raise CheckpointError(
-            f"the state is of a pipeline with {len(lineages)} sources, but this one has {len(pipeline.leaves)}. Restore it "
-            "with the pipeline that saved it."
+            f"the state is of a pipeline with {len(lineages)} sources, but this one has "
+            f"{len(pipeline.leaves)}. Restore it with the pipeline that saved it."
         )
-    leaves = tuple(_with_lineage(leaf, lineage, shard) for leaf, lineage in zip(pipeline.leaves, lineages))
+    leaves = tuple(
+        _with_lineage(leaf, lineage, shard) for leaf, lineage in zip(pipeline.leaves, lineages)
+    )
     return dataclasses.replace(pipeline, leaves=leaves)
 
 
 def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> Leaf:
     if leaf.plans_batches:
         dealt: Any = leaf.sampler
-        return dataclasses.replace(leaf, sampler=dealt.after(lineage.layers, shard), shard=shard, lineage=lineage)
-    if lineage.blocks is not None and lineage.blocks.shards > 1 and leaf.sampler.facts.balance is None:
+        return dataclasses.replace(
+            leaf, sampler=dealt.after(lineage.layers, shard), shard=shard, lineage=lineage
+        )
+    if (
+        lineage.blocks is not None
+        and lineage.blocks.shards > 1
+        and leaf.sampler.facts.balance is None
+    ):
         raise CheckpointError(
-            f"the state is of a run whose batches of {lineage.blocks.size} records were divided among "
-            f"{lineage.blocks.shards} shards by cost, but this sampler has no balance=. Pass the former balance=."
+            f"the state is of a run whose batches of {lineage.blocks.size} records were divided "
+            f"among {lineage.blocks.shards} shards by cost, but this sampler has no balance=. Pass "
+            "the former balance=."
         )
     order = order_for(leaf.sampler, shard, lineage.order_shards)
     whole = everything(leaf.sampler, order, lineage.order_shards)
@@ -210,7 +231,11 @@ def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
     beyond = any(position > end for position, end in zip(cursor.positions, ends))
     joins = pipeline.joins[part.joins]
     known = len(cursor.notes) == len(joins) and len(cursor.positions) == len(ends)
-    return beyond or not known or not all(join.rule.is_state(state) for join, state in zip(joins, cursor.notes))
+    return (
+        beyond
+        or not known
+        or not all(join.rule.is_state(state) for join, state in zip(joins, cursor.notes))
+    )
 
 
 def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
@@ -231,18 +256,31 @@ def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Lef
     return dataclasses.replace(pipeline, formers=tuple(formers.values()))
 
 
-def _former(loaders: Pipeline, part: Subtree | None, rest: LoaderState | Leftover, mix: str) -> Pipeline:
+def _former(
+    loaders: Pipeline, part: Subtree | None, rest: LoaderState | Leftover, mix: str
+) -> Pipeline:
     lineages = rest.lineages if isinstance(rest, Leftover) else rest.history.shards
-    former = with_lineages(loaders, lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder))
+    former = with_lineages(
+        loaders, lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder)
+    )
     if isinstance(rest, Leftover):
         ends = zip(former.leaves, rest.ends, strict=True)
-        former = dataclasses.replace(former, leaves=tuple(dataclasses.replace(leaf, end=end) for leaf, end in ends))
+        former = dataclasses.replace(
+            former, leaves=tuple(dataclasses.replace(leaf, end=end) for leaf, end in ends)
+        )
     if mix:
-        former = dataclasses.replace(former, joins=(*former.joins[:-1], former_mix(former.joins[-1], mix)))
-    if part is None or len(rest.cursor.skips) != part.size.stages or is_outside(former, part, rest.cursor):
+        former = dataclasses.replace(
+            former, joins=(*former.joins[:-1], former_mix(former.joins[-1], mix))
+        )
+    if (
+        part is None
+        or len(rest.cursor.skips) != part.size.stages
+        or is_outside(former, part, rest.cursor)
+    ):
         raise CheckpointError(
-            "the state was saved in the middle of a batch, Pack, FlatMap or the like that this pipeline does not have there "
-            f"({short_repr(list(rest.cursor[:3]))}). Restore it with the pipeline that saved it."
+            "the state was saved in the middle of a batch, Pack, FlatMap or the like that this "
+            f"pipeline does not have there ({short_repr(list(rest.cursor[:3]))}). Restore it with "
+            "the pipeline that saved it."
         )
     return former
 
@@ -255,13 +293,18 @@ def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
 def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
     """Return a bool for each operation that takes several inputs: True if one of its batches or windows was delivered in part.
 
-    The size of such an operation must not change, because elements would then be repeated or lost. The state's place
-    and its leftovers (unfinished work of earlier shards) count.
+    The size of such an operation must not change, because elements would then be repeated or lost.
+    The state's place and its leftovers (unfinished work of earlier shards) count.
     """
     begun = [(pipeline.top, state.cursor)]
-    begun += [(part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in those_within(state.cursor.unfinished)]
+    begun += [
+        (part_of(pipeline, rest) or pipeline.top, rest.cursor)
+        for rest in those_within(state.cursor.unfinished)
+    ]
     within = set[int]().union(*(pipeline.begun_at(*where) for where in begun))
-    every = ((stage.number, operation) for stage in pipeline.stages for operation in stage.operations)
+    every = (
+        (stage.number, operation) for stage in pipeline.stages for operation in stage.operations
+    )
     return [number in within for number, operation in every if operation.takes is not None]
 
 
@@ -282,23 +325,29 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
     for former, size, begun in zip(reversed(before), reversed(now), reversed(in_use)):
         if begun and former != size:
             raise CheckpointError(
-                "the checkpoint was saved between two elements that were made of one batch or window of "
-                f"{short_repr(former)} elements. With {short_repr(size)}, its elements would repeat or be "
-                "lost. Keep the former size until a later step, or restore a checkpoint of another step."
+                "the checkpoint was saved between two elements that were made of one batch or "
+                f"window of {short_repr(former)} elements. With {short_repr(size)}, its elements "
+                "would repeat or be lost. Keep the former size until a later step, or restore a "
+                "checkpoint of another step."
             )
 
 
 def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
     """Return the state with one entry for each stage of this pipeline; None if the pipeline has other stages than the state.
 
-    A stage is a group of operations that run in one task. If datasets of the pipeline's last mix were added or
-    removed, only the stages after the mix are compared; the entries of the others are 0.
+    A stage is a group of operations that run in one task. If datasets of the pipeline's last mix
+    were added or removed, only the stages after the mix are compared; the entries of the others are
+    0.
     """
     skips, stages = state.cursor.skips, len(pipeline.stages)
     if len(skips) == stages:
         same = len(state.identity.sizes) == len(pipeline.identity.sizes)
         return state if same else None
-    after = stages - sum(part.size.stages for part in pipeline.joins[-1].inputs) if pipeline.joins else 0
+    after = (
+        stages - sum(part.size.stages for part in pipeline.joins[-1].inputs)
+        if pipeline.joins
+        else 0
+    )
     if not 0 < after <= len(skips):
         return None
     moved = (*(0,) * (stages - after), *skips[len(skips) - after :])
@@ -311,9 +360,10 @@ def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) 
     Args:
         sampler: the user's sampler.
         order: the order of one shard, as `order_for` returns it.
-        order_shards: which orders there are. 0: one order for all shards; or each shard has an order of its own, and the
-            number of shards never changed. 1: all shards read parts of the order for a single shard. Another number:
-            that of the shards of the first run, each of which had an order of its own.
+        order_shards: which orders there are. 0: one order for all shards; or each shard has an
+            order of its own, and the number of shards never changed. 1: all shards read parts of
+            the order for a single shard. Another number: that of the shards of the first run, each
+            of which had an order of its own.
 
     Returns:
         `order` if `order_shards` is not 0; else the unsharded sampler, whose length includes the
@@ -328,8 +378,8 @@ def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) ->
     Args:
         sampler: the user's sampler.
         shard: the shard.
-        order_shards: number of shards of the first run, if the sampler gives each shard an order of its own; 1 if
-            all of these shards read parts of the order for a single shard; else 0.
+        order_shards: number of shards of the first run, if the sampler gives each shard an order of
+            its own; 1 if all of these shards read parts of the order for a single shard; else 0.
 
     Raises:
         CheckpointError: the sampler cannot give that many shards an order of their own.

@@ -1,7 +1,8 @@
 """The layout of the state that a checkpoint stores.
 
-In: a place in the stream, the identity of the pipeline and its history. Out: JSON of a few hundred bytes, and back.
-For a mix, it has some 200 bytes more for each part; in a mix of 100 parts or more, which is compressed, some 50.
+In: a place in the stream, the identity of the pipeline and its history. Out: JSON of a few hundred
+bytes, and back. For a mix, it has some 200 bytes more for each part; in a mix of 100 parts or more,
+which is compressed, some 50.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class LoaderState:
     """The values of a state, from which a run continues.
 
     Attributes:
-        cursor: place in the stream after the element that the user received last. Prefetched elements
-            do not count.
+        cursor: place in the stream after the element that the user received last. Prefetched
+            elements do not count.
         step: number of the next element: the number of elements received or skipped by `skip()`, in
             all runs.
         shard: `(shard_index, shard_count)` of the run. The cursor's positions are local to this
@@ -45,8 +46,8 @@ class LoaderState:
         identity: identity of sources, orders, joins and operations.
         history: what happened to the orders since the first run.
         kept: other values that the run keeps, such as skipped steps.
-        marks: facts about orders that a later program cannot compute again, by the index of the leaf (source with
-            its sampler).
+        marks: facts about orders that a later program cannot compute again, by the index of the
+            leaf (source with its sampler).
         version: version of the layout of states.
     """
 
@@ -76,16 +77,23 @@ class LoaderState:
         if order.ended != self.order(leaf).ended:
             marks = {**marks, leaf: marks.get(leaf, Mark())._replace(ended=order.ended)}
         identity = self.identity.with_order(leaf, order.described, source)
-        return replace(self, identity=identity, history=self.history.with_leaf(leaf, order.changes), marks=marks)
+        return replace(
+            self,
+            identity=identity,
+            history=self.history.with_leaf(leaf, order.changes),
+            marks=marks,
+        )
 
     def to_json(self) -> bytes:
         """Return the state as UTF-8 JSON with sorted keys, without empty entries. Equal states give equal bytes.
 
-        It is fast enough to be called at every step, because the text of values that do not change during a run is
-        cached.
+        It is fast enough to be called at every step, because the text of values that do not change
+        during a run is cached.
         """
         cursor, shard = self.cursor, self.shard
-        positions, skips = (",".join(map(str, numbers)) for numbers in (cursor.positions, cursor.skips))
+        positions, skips = (
+            ",".join(map(str, numbers)) for numbers in (cursor.positions, cursor.skips)
+        )
         notes = f",{json_text(cursor.notes)}" if cursor.notes else ""
         marks = {str(leaf): mark.values for leaf, mark in self.marks.items()}
         entries = {
@@ -95,7 +103,9 @@ class LoaderState:
             "marks": json_text(marks) if marks else "",
             "shard": f"[{shard[0]},{shard[1]}]",
             "step": str(self.step),
-            "unfinished": json_text(list(map(_rest_values, cursor.unfinished))) if cursor.unfinished else "",
+            "unfinished": json_text(list(map(_rest_values, cursor.unfinished)))
+            if cursor.unfinished
+            else "",
             "version": str(self.version),
             **self.kept.entries,
         }
@@ -113,7 +123,8 @@ class LoaderState:
 
         Args:
             data: the bytes.
-            like: another state of the same run. If it has the same history, that history is not parsed a second time.
+            like: another state of the same run. If it has the same history, that history is not
+                parsed a second time.
 
         Raises:
             CheckpointError: the bytes are not a state of a version that can be read, or are
@@ -122,14 +133,15 @@ class LoaderState:
         if isinstance(data, dict):
             _refuse_grains(data)
             raise CheckpointError(
-                f"the state is a dict, {short_repr(data)}. Pass the bytes that get_state() returned, or "
-                "json.dumps(state).encode()."
+                f"the state is a dict, {short_repr(data)}. Pass the bytes that get_state() "
+                "returned, or json.dumps(state).encode()."
             )
         try:
             values = json.loads(data)
         except (ValueError, TypeError, RecursionError) as error:
             raise CheckpointError(
-                f"the state is not JSON ({error}): {short_repr(data)}. It must be the bytes that get_state() returned."
+                f"the state is not JSON ({error}): {short_repr(data)}. It must be the bytes that "
+                "get_state() returned."
             ) from None
         return cls.from_dict(values, like)
 
@@ -139,7 +151,8 @@ class LoaderState:
 
         Args:
             values: the values.
-            like: another state of the same run. If it has the same history, that history is not parsed a second time.
+            like: another state of the same run. If it has the same history, that history is not
+                parsed a second time.
 
         Raises:
             CheckpointError: the values are not a state of a version that can be read, or are
@@ -148,13 +161,14 @@ class LoaderState:
         _refuse_grains(values)
         if isinstance(values, dict) and values.get("version", VERSION) != VERSION:
             raise CheckpointError(
-                f"the state has version {short_repr(values['version'])}, but this headrace reads version "
-                f"{VERSION}. Install the version of headrace that wrote it."
+                f"the state has version {short_repr(values['version'])}, but this headrace reads "
+                f"version {VERSION}. Install the version of headrace that wrote it."
             )
         content = unsealed(values) if isinstance(values, dict) and CHECKSUM in values else {}
         if not NEEDED <= content.keys() <= set(NAMES):
             raise CheckpointError(
-                f"{short_repr(values)} is not a state of a headrace loader. It must be what get_state() returned."
+                f"{short_repr(values)} is not a state of a headrace loader. It must be what "
+                "get_state() returned."
             )
         with damage(cursor=content["cursor"], shard=content["shard"], step=content["step"]):
             cursor, shard = _cursor(content["cursor"]), _shard(content["shard"])
@@ -169,7 +183,9 @@ class LoaderState:
                 raise ValueError
         cursor = cursor.with_unfinished(*_rests(content.get("unfinished", [])))
         with damage(marks=content.get("marks")):
-            marks = {int(leaf): Mark.read(mark) for leaf, mark in dict(content.get("marks", {})).items()}
+            marks = {
+                int(leaf): Mark.read(mark) for leaf, mark in dict(content.get("marks", {})).items()
+            }
             if not marks.keys() <= {*range(leaves)}:
                 raise ValueError
         return cls(cursor, step, shard, identity, history, Kept.read(content), marks)
@@ -186,20 +202,24 @@ def parsed(states: Any) -> list[LoaderState]:
     """
     if not isinstance(states, (list, tuple)):
         raise CheckpointError(
-            f"set_states takes a list of states, but was given {a_kind_of(states)}. Pass a list with the states of all shards."
+            f"set_states takes a list of states, but was given {a_kind_of(states)}. Pass a list "
+            "with the states of all shards."
         )
     read: list[LoaderState] = []
     for number, state in enumerate(states):
         try:
             read.append(LoaderState.from_json(state, like=read[0] if read else None))
         except CheckpointError as error:
-            raise CheckpointError(f"states[{number}] of {len(states)}: {shorten_lines(error, 400)}") from None
+            raise CheckpointError(
+                f"states[{number}] of {len(states)}: {shorten_lines(error, 400)}"
+            ) from None
     return read
 
 
 NEEDED = {"cursor", "identity", "shard", "step", "version"}
 NAMES = sorted(
-    {each.name for kind in (LoaderState, Kept) for each in dataclasses.fields(kind)} - {"kept"} | {"unfinished"}
+    {each.name for kind in (LoaderState, Kept) for each in dataclasses.fields(kind)} - {"kept"}
+    | {"unfinished"}
 )
 
 
@@ -226,13 +246,14 @@ def unsealed(values: dict[str, Any]) -> dict[str, Any]:
         found = f"{crc32(json_text(content).encode()):08x}"
     except (TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(
-            f"the state is damaged: some of its values are not JSON values ({short_repr(str(error))}). "
-            "Restore another checkpoint."
+            "the state is damaged: some of its values are not JSON values "
+            f"({short_repr(str(error))}). Restore another checkpoint."
         ) from None
     if values[CHECKSUM] != found:
         raise CheckpointError(
-            f"the state is damaged: its checksum is {short_repr(values[CHECKSUM])}, but its content has "
-            f"{found}. Pass what get_state() returned, unchanged, or restore another checkpoint."
+            f"the state is damaged: its checksum is {short_repr(values[CHECKSUM])}, but its "
+            f"content has {found}. Pass what get_state() returned, unchanged, or restore another "
+            "checkpoint."
         )
     return content
 
@@ -252,9 +273,14 @@ def _refuse_grains(values: Any) -> None:
         )
     if "next_index" in values:
         taken = short_repr(values["next_index"], 24)
-        remedy = "begin without it" if taken == "0" else f"skip these elements with loader.skip([(0, {taken})])"
+        remedy = (
+            "begin without it"
+            if taken == "0"
+            else f"skip these elements with loader.skip([(0, {taken})])"
+        )
         raise CheckpointError(
-            f"this is a state of a Grain dataset after {taken} elements. If the loader has the same order, {remedy}."
+            f"this is a state of a Grain dataset after {taken} elements. If the loader has the "
+            f"same order, {remedy}."
         )
 
 
@@ -278,15 +304,17 @@ def _cursor(values: Any) -> Cursor:
     """Read a cursor (place in the stream) from JSON values.
 
     Args:
-        values: a list of two or three lists: positions of the leaves (sources with their samplers); numbers of
-            delivered rows of the stages (operations that run in one task); and the progress of the joins, if there are
-            any.
+        values: a list of two or three lists: positions of the leaves (sources with their samplers);
+            numbers of delivered rows of the stages (operations that run in one task); and the
+            progress of the joins, if there are any.
 
     Raises:
         TypeError, ValueError: the values are damaged.
     """
     positions, skips, notes = [*values, []] if len(_list(values)) == 2 else values
-    for note in _list(notes):  # numbers; those of a source that can only be run through end with its state
+    for note in _list(
+        notes
+    ):  # numbers; those of a source that can only be run through end with its state
         _counts([value for value in _list(note) if not isinstance(value, str)])
     cursor = Cursor(_counts(positions), _counts(skips), tuple(map(tuple, notes)))
     if not 0 < len(cursor.positions) <= len(cursor.skips):

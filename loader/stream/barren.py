@@ -41,22 +41,30 @@ BARREN_REPEATS = 1000
 class EmptyStreamGuard:
     """Detects that an endless stream has no more elements, because its operations drop every record.
 
-    That is so if each source has shown all of its records since the last row; or its stream was repeated many times.
+    That is so if each source has shown all of its records since the last row; or its stream was
+    repeated many times.
 
     Args:
         leaves: sources with their samplers from which the records come.
         since: the cursor (place in the stream) after the last row.
-        repeats: for each endless `repeat` of a stream, the index of its note in a cursor, and the indices of its sources.
+        repeats: for each endless `repeat` of a stream, the index of its note in a cursor, and the
+            indices of its sources.
     """
 
     def __init__(self, leaves: Sequence[Leaf], since: Cursor, repeats: Mapping[int, range]) -> None:
-        self._once = [leaf for leaf in range(len(leaves)) if not any(leaf in below for below in repeats.values())]
+        self._once = [
+            leaf
+            for leaf in range(len(leaves))
+            if not any(leaf in below for below in repeats.values())
+        ]
         self._leaves = [leaves[leaf] for leaf in self._once]
         self._repeats = repeats
         self._first = since
         self._since = self._positions(since)
         self._groups = 0
-        self._looks: list[tuple[int, Sequence[int]]] = []  # number of records without a row, and positions
+        self._looks: list[
+            tuple[int, Sequence[int]]
+        ] = []  # number of records without a row, and positions
 
     def go_on(self, request: Request) -> Failure | None:
         """Count a task that made no rows.
@@ -76,22 +84,26 @@ class EmptyStreamGuard:
         if times is not None and not records:
             return Failure(
                 NothingPassesError(
-                    f"no element came out of the operations while a stream was repeated {times} times, and its repeat() is "
-                    "endless: a filter, a flat map or on_error='skip' after repeat() drops everything. Check the condition, or "
-                    "the errors in the log; or pass a number to repeat() to let the stream end."
+                    f"no element came out of the operations while a stream was repeated {times} "
+                    "times, and its repeat() is endless: a filter, a flat map or on_error='skip' "
+                    "after repeat() drops everything. Check the condition, or the errors in the "
+                    "log; or pass a number to repeat() to let the stream end."
                 )
             )
         if records < BARREN_RECORDS:
             return None
         # A look at a mix takes as long as a batch.
-        if (self._looks and records < self._looks[-1][0] * 5 // 4) or not self._have_shown_all(now, records):
+        if (self._looks and records < self._looks[-1][0] * 5 // 4) or not self._have_shown_all(
+            now, records
+        ):
             return None
         longest = max(leaf.epoch_length for leaf in self._leaves if leaf.endless)
         return Failure(
             NothingPassesError(
-                f"no element came out of the operations for {records} records in a row of an endless stream, and an epoch has "
-                f"{longest}: a Filter, a FlatMap or on_error='skip' drops everything. Check the condition, or the errors in "
-                "the log; or pass num_epochs= to let the stream end."
+                f"no element came out of the operations for {records} records in a row of an "
+                f"endless stream, and an epoch has {longest}: a Filter, a FlatMap or "
+                "on_error='skip' drops everything. Check the condition, or the errors in the log; "
+                "or pass num_epochs= to let the stream end."
             )
         )
 
@@ -99,7 +111,9 @@ class EmptyStreamGuard:
         """Return how many times all repeated sources were repeated since the last row; None if there are none."""
         times = dict[int, int]()
         for note, leaves in self._repeats.items():
-            new = cursor.notes[note][1] - self._first.notes[note][1]  # below 0 if it is in a stream that began again
+            new = (
+                cursor.notes[note][1] - self._first.notes[note][1]
+            )  # below 0 if it is in a stream that began again
             times.update({leaf: max(new, times.get(leaf, 0)) for leaf in leaves})
         return min(times.values(), default=None)
 
@@ -109,16 +123,21 @@ class EmptyStreamGuard:
     def _have_shown_all(self, now: Sequence[int], records: int) -> bool:
         """Return True if every source has shown all of its records, or has ended.
 
-        A source of which a join takes no records any more is ignored, if the others have shown their records many times.
+        A source of which a join takes no records any more is ignored, if the others have shown
+        their records many times.
 
         Args:
             now: local position in each source.
             records: number of records since the last row.
         """
-        half = next((at for number, at in reversed(self._looks) if 2 * number <= records), self._since)
+        half = next(
+            (at for number, at in reversed(self._looks) if 2 * number <= records), self._since
+        )
         self._looks.append((records, now))
         left = [
-            each for each in zip(self._leaves, self._since, half, now) if each[0].endless or each[3] < each[0].total
+            each
+            for each in zip(self._leaves, self._since, half, now)
+            if each[0].endless or each[3] < each[0].total
         ]
         read = [(leaf, since, to) for leaf, since, at_half, to in left if to != at_half]
         if not read or not all(leaf.endless for leaf, _, _ in read):
@@ -132,12 +151,13 @@ class EmptyStreamGuard:
 def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
     """Return True if it is as good as certain that a source has shown all of its records between two local positions.
 
-    An epoch that began after the first position and ended before the second has shown every record, unless records are
-    drawn with replacement. A shard sees only its part of the records, another part in each epoch. A single good record
-    would be missing from all of these parts with probability exp(-BARREN_EPOCHS). In a mix, this holds for each of its
-    parts, which have epochs of their own, except those that give no more records. If epochs have different records, as
-    in a chain that repeats a mix, or after records were appended, `BARREN_EPOCHS` times as many records as the source
-    has must have come, too.
+    An epoch that began after the first position and ended before the second has shown every record,
+    unless records are drawn with replacement. A shard sees only its part of the records, another
+    part in each epoch. A single good record would be missing from all of these parts with
+    probability exp(-BARREN_EPOCHS). In a mix, this holds for each of its parts, which have epochs
+    of their own, except those that give no more records. If epochs have different records, as in a
+    chain that repeats a mix, or after records were appended, `BARREN_EPOCHS` times as many records
+    as the source has must have come, too.
 
     Args:
         leaf: source with its sampler.
@@ -158,7 +178,8 @@ def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
     before, after = leaf.part_epochs(since), leaf.part_epochs(now)
     so_far, later = leaf.part_records(now), leaf.part_records(now + LATER)
     return all(
-        after[name] - before[name] > epochs * part.facts.epochs_for_all or later[name] == so_far[name]
+        after[name] - before[name] > epochs * part.facts.epochs_for_all
+        or later[name] == so_far[name]
         for name, part in leaf.sampler.parts.items()
     )
 

@@ -3,7 +3,8 @@
 In: a pipeline, the cursor (a place in the stream) to start from, an executor. Out: elements in
 order, each with its origin (the records it was made from, and the cursor after it).
 
-    spans → Ordered → StageOutput  [→ Regroup → Ordered → StageOutput  for every further stage]  → elements
+    spans → Ordered → StageOutput  [→ Regroup → Ordered → StageOutput  for every further stage]  →
+    elements
                        └→ JoinedRuns, with those of other inputs ─┘
 """
 
@@ -39,8 +40,8 @@ from .unfinished_runs import UnfinishedRuns
 class RowStreams:
     """Opens the rows of a pipeline, or of a part of it, from a cursor (a place in the stream) on.
 
-    Joins keep this object, to open their inputs again. It has no reference to opened streams, so that no
-    reference cycle keeps rows in memory.
+    Joins keep this object, to open their inputs again. It has no reference to opened streams, so
+    that no reference cycle keeps rows in memory.
 
     Attributes:
         pipeline: the pipeline.
@@ -49,11 +50,11 @@ class RowStreams:
         skipped: counts skipped records.
         observer: gets the times of the work.
         unread: ranges of local positions that are not read.
-        planned: True: groups of rows, and tasks of sources without random access, have the length from
-            the plan, however long tasks take. So all shards cut them at the same places without
-            communication.
-        horizons: for each leaf (source with its sampler) whose order may change, by its index: an object that knows up to
-            which position the order is final.
+        planned: True: groups of rows, and tasks of sources without random access, have the length
+            from the plan, however long tasks take. So all shards cut them at the same places
+            without communication.
+        horizons: for each leaf (source with its sampler) whose order may change, by its index: an
+            object that knows up to which position the order is final.
     """
 
     pipeline: Pipeline
@@ -75,7 +76,12 @@ class RowStreams:
         return self._rows(self.pipeline.top, start)
 
     def _rows(
-        self, part: Subtree, start: Cursor, size: int = MIN_SPAN, former: int = 0, most: int | None = None
+        self,
+        part: Subtree,
+        start: Cursor,
+        size: int = MIN_SPAN,
+        former: int = 0,
+        most: int | None = None,
     ) -> Pull[Rows]:
         """Return a supply of the rows of a part of the pipeline, from its cursor (place in the stream) on.
 
@@ -85,7 +91,8 @@ class RowStreams:
             part: the part.
             start: its cursor.
             size: largest number of rows of a join at a time.
-            former: number of a shard of an earlier run, from 1, whose rows these are; 0 for this shard.
+            former: number of a shard of an earlier run, from 1, whose rows these are; 0 for this
+                shard.
             most: number of this part's rows that are needed at most; None for all.
         """
         rests = [rest for rest in start.unfinished if rest.stage == part.stage]
@@ -93,19 +100,28 @@ class RowStreams:
             return self._own_rows(part, start, size, former, most)
         left = start.with_unfinished(*(rest for rest in start.unfinished if rest not in rests))
         own = self._own_rows(part, left, size, former)
-        return UnfinishedRuns(self.pipeline, part, tuple(rests), left, partial(self._rest, part, size), own)
+        return UnfinishedRuns(
+            self.pipeline, part, tuple(rests), left, partial(self._rest, part, size), own
+        )
 
     def _rest(self, part: Subtree, size: int, rest: Leftover) -> Pull[Rows]:
         return self._rows(part, rest.cursor, size, self.pipeline.former_of(rest))
 
-    def _own_rows(self, part: Subtree, start: Cursor, size: int, former: int, most: int | None = None) -> Pull[Rows]:
+    def _own_rows(
+        self, part: Subtree, start: Cursor, size: int, former: int, most: int | None = None
+    ) -> Pull[Rows]:
         if part.stage is None:
             return self._joined(part, start, size, former, most)
         pipeline, executor, stage = self.pipeline, self.executor, self.pipeline.stages[part.stage]
         leaf = pipeline.every_leaf[former * len(pipeline.leaves) + pipeline.leaf_number(stage)]
-        # of a shard of an earlier run, work runs only to the end of what was begun, wherever that is
+        # of a shard of an earlier run, work runs only to the end of what was begun, wherever that
+        # is
         ahead = not former and executor.window(stage.number) > 1
-        inputs = None if most is None or not stage.one_to_one or pipeline.skips_errors else most * stage.unit
+        inputs = (
+            None
+            if most is None or not stage.one_to_one or pipeline.skips_errors
+            else most * stage.unit
+        )
         results: Results
         if leaf.in_order and stage.leaf is not None:
             results = InOrder(stage, start, executor, self.planned)
@@ -121,7 +137,9 @@ class RowStreams:
             leaves = pipeline.every_leaf[former * len(pipeline.leaves) :][part.leaves]
             return EmptyStreamGuard(leaves, since, pipeline.repeats_in(part))
 
-        return StageOutput(results, make_guard, start, self.skipped, self._block_numbers, self.observer, stage)
+        return StageOutput(
+            results, make_guard, start, self.skipped, self._block_numbers, self.observer, stage
+        )
 
     def _groups(self, stage: Stage, start: Cursor, former: int, most: int | None) -> Pull[Request]:
         assert stage.input is not None, "rows are the input"
@@ -130,15 +148,23 @@ class RowStreams:
         whole = self._whole and (not pipeline.joins or stage.number == pipeline.top.stage)
         fixed = self.planned or former > 0
         size = (lambda: stage.group) if fixed else partial(self.executor.inputs, stage.number)
-        prompt = bool(self.horizons and pipeline.joins) and not fixed  # what was begun is finished in groups as planned
+        prompt = (
+            bool(self.horizons and pipeline.joins) and not fixed
+        )  # what was begun is finished in groups as planned
         return Regroup(inputs, pipeline, stage, start.before(), size, whole, former, prompt)
 
-    def _joined(self, part: Subtree, start: Cursor, size: int, former: int, most: int | None) -> Pull[Rows]:
+    def _joined(
+        self, part: Subtree, start: Cursor, size: int, former: int, most: int | None
+    ) -> Pull[Rows]:
         assert part.join is not None, "a part ends with a stage or a join"
         join = self.pipeline.joins_of(former)[part.join]
         wanted = join.rule.wanted(start.notes[-1], most)
-        opens = [partial(self._rows, one, size=size, former=former, most=wanted) for one in join.inputs]
-        starts, cursors = (self.pipeline.inputs_at(join, at) for at in (self.pipeline.start_of(part), start))
+        opens = [
+            partial(self._rows, one, size=size, former=former, most=wanted) for one in join.inputs
+        ]
+        starts, cursors = (
+            self.pipeline.inputs_at(join, at) for at in (self.pipeline.start_of(part), start)
+        )
         runs = JoinedRuns(
             opens,
             cursors,
@@ -178,9 +204,10 @@ class Flow:
         skipped: counts skipped records.
         observer: gets the times of the work.
         unread: ranges of local positions that are not read.
-        planned: True: groups of rows have the length from the plan; False: a length that depends on how long tasks take.
-        horizons: for each leaf (source with its sampler) whose order may change, by its index: an object that knows up to
-            which position the order is final.
+        planned: True: groups of rows have the length from the plan; False: a length that depends on
+            how long tasks take.
+        horizons: for each leaf (source with its sampler) whose order may change, by its index: an
+            object that knows up to which position the order is final.
     """
 
     def __init__(
@@ -194,7 +221,9 @@ class Flow:
         planned: bool = False,
         horizons: Mapping[int, Horizon] | None = None,
     ) -> None:
-        streams = RowStreams(pipeline, start, executor, skipped, observer, unread, planned, horizons or {})
+        streams = RowStreams(
+            pipeline, start, executor, skipped, observer, unread, planned, horizons or {}
+        )
         self._waits = observer.waits
         self._runs = streams.open(start)
 
@@ -205,8 +234,8 @@ class Flow:
     def __iter__(self) -> Generator[tuple[Any, Rows, int], None, bool]:
         """Yield each element, with the consecutive `Rows` that contain it and its index there.
 
-        The `Rows` know the cursor (place in the stream) after each element. If a task failed, its exception is
-        raised at its place in the stream. Return True at the end of the stream.
+        The `Rows` know the cursor (place in the stream) after each element. If a task failed, its
+        exception is raised at its place in the stream. Return True at the end of the stream.
         """
         waits = self._waits
         while True:
@@ -231,7 +260,9 @@ class Flow:
                 self._runs = AtHand(iter(()))
                 try:
                     raise error
-                finally:  # The error's traceback holds this frame. With the error in it, both would be in a reference cycle.
+                # The error's traceback holds this frame. With the error in it, both would be in a
+                # reference cycle.
+                finally:
                     del error, run
             if isinstance(rows, list):
                 for row in range(run.start, run.stop):
@@ -240,11 +271,13 @@ class Flow:
                 for row in range(run.start, run.stop):
                     yield run.take(row), run, row
 
-    def _made(self, run: Rows, units: Units) -> Generator[tuple[Any, Rows, int], None, Failure | None]:
+    def _made(
+        self, run: Rows, units: Units
+    ) -> Generator[tuple[Any, Rows, int], None, Failure | None]:
         """Make elements one by one, and yield each with `run`, the `Rows` that contain it, and its index there.
 
-        `units` makes an element when the generator is asked for it, in the thread that asks. Return the failure if an
-        element cannot be made, else None.
+        `units` makes an element when the generator is asked for it, in the thread that asks. Return
+        the failure if an element cannot be made, else None.
         """
         waits, made = self._waits, units.made
         for row in range(run.start, run.stop):

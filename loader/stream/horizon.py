@@ -1,7 +1,7 @@
 """Requests for positions of a growing source, up to the position at which its order is final.
 
-In: a horizon, an object that knows up to which position the order will not change, and later moves this position
-on. Out: requests for positions before it.
+In: a horizon, an object that knows up to which position the order will not change, and later moves
+this position on. Out: requests for positions before it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ class Horizon(Protocol):
     def advance(self, wait: bool) -> bool:
         """Move `stop` to a later position, by deciding whether records were appended up to there.
 
-        Return True if it was moved (to None, if the order will not change any more). Return False if `wait` is False, and
-        the decision needs to wait, for example for the writer of the source.
+        Return True if it was moved (to None, if the order will not change any more). Return False
+        if `wait` is False, and the decision needs to wait, for example for the writer of the
+        source.
 
         Raises:
             Exception: if the order changes. The exception has the position and the new records.
@@ -37,19 +38,26 @@ class Horizon(Protocol):
 class DecidedSpans(Pull[Request]):
     """Requests for the positions whose order is final: all positions before the horizon.
 
-    Each request has the inputs of whole outputs. Only the last output of the order may be incomplete.
+    Each request has the inputs of whole outputs. Only the last output of the order may be
+    incomplete.
 
     Args:
         requests: function that returns requests for local positions `[start, stop)`.
-        horizon: object that knows up to which position the order is final. When requests for all these
-            positions have been made, the horizon is asked to decide the order of more positions.
+        horizon: object that knows up to which position the order is final. When requests for all
+            these positions have been made, the horizon is asked to decide the order of more
+            positions.
         first: first local position.
         total: end of the order, if it does not change.
         unit: number of positions that make one output, counted from `first`.
     """
 
     def __init__(
-        self, requests: Callable[[int, int], Iterator[Request]], horizon: Horizon, first: int, total: int, unit: int
+        self,
+        requests: Callable[[int, int], Iterator[Request]],
+        horizon: Horizon,
+        first: int,
+        total: int,
+        unit: int,
     ) -> None:
         self._requests, self._horizon = requests, horizon
         self._first = self._planned = first

@@ -1,7 +1,7 @@
 """Merge the rows of several streams in the order that a rule decides, many rows at a time.
 
-In: consecutive rows of each input. Out: consecutive rows of the join. The rule needs only the numbers of rows; what
-the rows contain is not read.
+In: consecutive rows of each input. Out: consecutive rows of the join. The rule needs only the
+numbers of rows; what the rows contain is not read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Input:
         cursor: place after the rows that the join has taken.
         at_hand: number of rows that have arrived and are not taken yet.
         rows: number of rows taken since the stream was opened.
-        ended: end of the stream, or its failure, after the rows at hand; None if more rows may come.
+        ended: end of the stream, or its failure, after the rows at hand; None if more rows may
+            come.
     """
 
     open: Open
@@ -84,8 +85,8 @@ class Input:
 class JoinedRuns:
     """Supply of the rows of a join, which merges several streams (its inputs) in the order that a rule decides.
 
-    At first, one row is taken at a time, so that it does not wait for others; then more and more, up to `most()`, as
-    long as they come within about 30 ms.
+    At first, one row is taken at a time, so that it does not wait for others; then more and more,
+    up to `most()`, as long as they come within about 30 ms.
 
     Attributes:
         opens: for each input, the function that opens it from a cursor (place in the stream) on.
@@ -94,8 +95,8 @@ class JoinedRuns:
         rule: decides from which input the next row comes.
         state: state of the rule at the beginning.
         most: function that returns the largest number of rows to take at a time.
-        prompt: True: rows that have arrived are taken before the join waits for others. An input may wait for its
-            source to grow.
+        prompt: True: rows that have arrived are taken before the join waits for others. An input
+            may wait for its source to grow.
     """
 
     opens: Sequence[Open]
@@ -106,7 +107,9 @@ class JoinedRuns:
     most: Callable[[], int]
     prompt: bool = False
     _size: int = 1
-    _taken: int = 0  # rows; each time so many that they end at a multiple of the size, where groups end, too
+    _taken: int = (
+        0  # rows; each time so many that they end at a multiple of the size, where groups end, too
+    )
     _choices: NDArray[np.int64] | None = None
     _ended: StreamEnd | None = None
 
@@ -124,7 +127,9 @@ class JoinedRuns:
             counts = np.bincount(choices, minlength=len(self._inputs))
             chosen = np.flatnonzero(counts).tolist()
             waits = wait and not self.prompt
-            at_hand = [self._inputs[number].has(int(counts[number]), waits) for number in chosen]  # all of them begin
+            at_hand = [
+                self._inputs[number].has(int(counts[number]), waits) for number in chosen
+            ]  # all of them begin
             if not wait and not all(at_hand):
                 return None
             count = min([len(choices), *(self._missing(number, choices) for number in chosen)])
@@ -171,8 +176,8 @@ class JoinedRuns:
 
         If `number` is None, the rule takes no more rows, and the join ends.
 
-        Return True when this is done. Return False if it must wait for other inputs, and `wait` is False. A failure of
-        the rule becomes the end of the join.
+        Return True when this is done. Return False if it must wait for other inputs, and `wait` is
+        False. A failure of the rule becomes the end of the join.
         """
         ended = None if number is None else self._inputs[number].ended
         if number is None or ended is None or ended.failure is not None:
@@ -182,7 +187,8 @@ class JoinedRuns:
             if self.rule.strict and number == 0 and not self._all_ended(wait):
                 return False
             state = self.rule.ended(self.state, number)
-        except Exception as error:  # of the rule, or of what an input that should have ended does in its next element
+        # of the rule, or of what an input that should have ended does in its next element
+        except Exception as error:
             self._ended = StreamEnd(Failure(error))
             return True
         if state is None or (self.rule.restarts and not self._begin_anew(number)):
@@ -199,8 +205,8 @@ class JoinedRuns:
                 raise one.ended.failure.error
             if one.at_hand:
                 raise JoinError(
-                    f"zip: argument 1 is shorter than argument {number + 1}. Pass strict=False to end with the "
-                    "shortest."
+                    f"zip: argument 1 is shorter than argument {number + 1}. Pass strict=False to "
+                    "end with the shortest."
                 )
         return True
 

@@ -27,8 +27,8 @@ Results: TypeAlias = Pull[tuple[Request, Block]]
 class Ordered:
     """Supply of the results of tasks in the order of their requests: pairs (request, block).
 
-    A block has the rows that one task returned. At most `executor.window(stage)` tasks are submitted at a time, or one
-    without `ahead`; more only while the parts of a divided task run.
+    A block has the rows that one task returned. At most `executor.window(stage)` tasks are
+    submitted at a time, or one without `ahead`; more only while the parts of a divided task run.
 
     Args:
         requests: supply of the requests.
@@ -38,7 +38,9 @@ class Ordered:
             when its block is needed.
     """
 
-    def __init__(self, requests: Pull[Request], executor: Executor, stage: int, ahead: bool) -> None:
+    def __init__(
+        self, requests: Pull[Request], executor: Executor, stage: int, ahead: bool
+    ) -> None:
         self._requests = requests
         self._stage = stage
         self._executor = executor
@@ -78,7 +80,9 @@ class Ordered:
             block = handle.result()
             block.moments = since, asked, perf_counter()
             if block.parts:
-                self._submitted.extendleft(reversed([self._given(part) for part in request.divided(block.parts)]))
+                self._submitted.extendleft(
+                    reversed([self._given(part) for part in request.divided(block.parts)])
+                )
                 continue
             if block.failure is not None:
                 self._submitted.clear()
@@ -111,7 +115,9 @@ class InOrder:
         self._position = start.positions[0]
         self._note: JoinState = start.notes[0]
         self._submitted: tuple[SpanTask, Handle, float] | None = None  # and when
-        self._singly_until = sys.maxsize if planned else 0  # positions before it are tried one unit after the other
+        self._singly_until = (
+            sys.maxsize if planned else 0
+        )  # positions before it are tried one unit after the other
         self._lost: int | None = None  # the position of the last unit that ended its workers
         self._ended: StreamEnd | None = None
 
@@ -125,7 +131,9 @@ class InOrder:
         since = (int(self._note[0]), str(self._note[1])) if self._note[1] else None
         alone = self._position < self._singly_until
         length = self._stage.unit if alone else self._executor.inputs(self._stage.number)
-        task = SpanTask(self._stage.number, self._position, self._position + length, self._leaf, since)
+        task = SpanTask(
+            self._stage.number, self._position, self._position + length, self._leaf, since
+        )
         moment = perf_counter()
         self._submitted = task, self._executor.submit(task), moment
 
@@ -154,7 +162,8 @@ class InOrder:
     def _note_end(self, task: SpanTask, block: Block) -> None:
         """Store the position and the state of the source after a task, which the task's block contains.
 
-        Then submit the next task, unless the source has ended, or tasks are submitted only when they are needed.
+        Then submit the next task, unless the source has ended, or tasks are submitted only when
+        they are needed.
         """
         self._position = task.stop
         if block.stand is not None and block.failure is None:
@@ -167,6 +176,7 @@ class InOrder:
 def _unreachable(first: int, second: int) -> WorkerCrashedError:
     return WorkerCrashedError(
         f"the workers that read elements {first} and {second} of a dataset without random access "
-        "ended, one after the other. If the iterator of the dataset ends the process, later elements "
-        "cannot be read. Correct the iterator, or let it skip elements that it cannot read."
+        "ended, one after the other. If the iterator of the dataset ends the process, later "
+        "elements cannot be read. Correct the iterator, or let it skip elements that it cannot "
+        "read."
     )

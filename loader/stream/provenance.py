@@ -3,8 +3,8 @@
 The cursor of a row is the place from which the stream continues after the row.
 
 In: a task, and the columns of its block. Out: records and cursors. They are
-computed only when a caller asks for them. A provenance has no reference to rows, so it does not keep
-a delivered batch in memory.
+computed only when a caller asks for them. A provenance has no reference to rows, so it does not
+keep a delivered batch in memory.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ class Table(NamedTuple):
     """The records from which some rows were made, in the order of their use; one entry per record.
 
     Attributes:
-        of: `int64[n]`, index of the row that contains the record, among the rows for which the table was made.
-        leaf: `int64[n]`, index in `Pipeline.every_leaf` of the record's leaf (source with its sampler).
+        of: `int64[n]`, index of the row that contains the record, among the rows for which the
+            table was made.
+        leaf: `int64[n]`, index in `Pipeline.every_leaf` of the record's leaf (source with its
+            sampler).
         position: `int64[n]`, local position of the record in that leaf.
         row: `int64[n]`, row of the record in the batch; -1 if there is no batch.
-        segment: `int64[n]`, segment of the record in the packed row, from 1; 0 if it is not packed, or the
-            pipeline is not traced.
-        tokens: `object[n]`, tokens of the record in that segment: a tuple with a `TokenSpan` for each packed field; None
-            if the segment is 0.
+        segment: `int64[n]`, segment of the record in the packed row, from 1; 0 if it is not packed,
+            or the pipeline is not traced.
+        tokens: `object[n]`, tokens of the record in that segment: a tuple with a `TokenSpan` for
+            each packed field; None if the segment is 0.
     """
 
     of: Ints
@@ -68,18 +70,19 @@ def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
 class Provenance:
     """Tells from which records the rows of a block (the rows of one task) were made, and where the stream continues.
 
-    The task read positions of a leaf (a source with its sampler), or a group of earlier rows. A unit is the inputs of
-    one output.
+    The task read positions of a leaf (a source with its sampler), or a group of earlier rows. A
+    unit is the inputs of one output.
 
     Attributes:
         stage: stage that made the rows.
         start: cursor (place in the stream) before the first input.
         stop: cursor after the last input.
-        leaf: index in `Pipeline.every_leaf` of the leaf that was read; None if the inputs are earlier
-            rows.
+        leaf: index in `Pipeline.every_leaf` of the leaf that was read; None if the inputs are
+            earlier rows.
         inputs: for inputs that are earlier rows, their origins, each with the range `[start, stop)`
             of rows.
-        alone: True if row i was made of input i alone. If the task failed, this is true of the rows made before.
+        alone: True if row i was made of input i alone. If the task failed, this is true of the rows
+            made before.
         columns: the `RowOrigins` of the rows; None if row i was made of unit i.
         count: number of rows.
         first: index of the task's first input among `inputs`; more than 0 if the task is a part of
@@ -144,7 +147,11 @@ class Provenance:
         """Return the index of the first row that was made of a unit (the inputs of one output)."""
         if self.leaf is None:
             return 0
-        return unit if self.columns is None else bisect_left(self.columns.inputs, unit * self.stage.unit)
+        return (
+            unit
+            if self.columns is None
+            else bisect_left(self.columns.inputs, unit * self.stage.unit)
+        )
 
     def _unit(self, row: int) -> int:
         if self.leaf is None:
@@ -153,7 +160,11 @@ class Provenance:
 
     def _at(self, unit: int) -> Cursor:
         position = self.start.positions[0] + unit * self.stage.unit
-        return self.start if self.leaf is None else Cursor((position,), self.start.skips, self.start.notes)
+        return (
+            self.start
+            if self.leaf is None
+            else Cursor((position,), self.start.skips, self.start.notes)
+        )
 
     def _end(self, unit: int) -> Cursor:
         after = self._at(unit + 1)
@@ -167,7 +178,11 @@ class Provenance:
         Args:
             rows: `int64[n]`, indices of the rows in the block.
         """
-        size = self.stage.unit if self.stage.window is None else self.stage.inputs_of(self.stage.window)
+        size = (
+            self.stage.unit
+            if self.stage.window is None
+            else self.stage.inputs_of(self.stage.window)
+        )
         if self.columns is None:
             firsts = rows * size
         else:
@@ -175,7 +190,9 @@ class Provenance:
         if self.columns is not None and self.columns.packed_rows:
             made = self._of_segments(rows, firsts, self.columns.packed_rows)
         else:
-            made = _table_of(np.repeat(np.arange(len(rows)), size), (firsts[:, None] + np.arange(size)).ravel())
+            made = _table_of(
+                np.repeat(np.arange(len(rows)), size), (firsts[:, None] + np.arange(size)).ravel()
+            )
         if self.leaf is None:
             total = sum(stop - start for _, start, stop in self.inputs)
         else:
@@ -217,9 +234,9 @@ class Provenance:
         Args:
             rows: indices of the rows or batches.
             firsts: for each, the index of the first input of its window.
-            packed: for each row of this block (the rows of one task), a pair. With `Pack`: the documents of the row's
-                window, and the row's index in the window. With `BudgetBatch`: the indices of the batch's records in
-                the window, and None.
+            packed: for each row of this block (the rows of one task), a pair. With `Pack`: the
+                documents of the row's window, and the row's index in the window. With
+                `BudgetBatch`: the indices of the batch's records in the window, and None.
         """
         pack: Any
         number, pack = next(
@@ -236,7 +253,9 @@ class Provenance:
             if id(documents) not in known:
                 known[id(documents)] = pack.pieces(documents)
             pieces = known[id(documents)].row(index)
-            for segment, (document, spans) in enumerate(zip(pieces.documents.tolist(), pieces.spans), 1):
+            for segment, (document, spans) in enumerate(
+                zip(pieces.documents.tolist(), pieces.spans), 1
+            ):
                 inputs = first + document * each + np.arange(each)
                 part = _table_of(np.full(each, asked), inputs)
                 part.segment[:] = segment
@@ -262,25 +281,32 @@ def _rows_of_batch(asked: int, first: int, places: Sequence[int], each: int) -> 
 
     Args:
         asked: number of the batch, to enter in the table.
-        first: index of the first input of the window (elements batched together) that the batch is made of.
+        first: index of the first input of the window (elements batched together) that the batch is
+            made of.
         places: indices of the batch's elements in the window.
         each: number of inputs of one element.
     """
-    inputs = first + np.repeat(np.array(places) * each, each) + np.tile(np.arange(each), len(places))
-    return _table_of(np.full(len(inputs), asked), inputs)._replace(row=np.repeat(np.arange(len(places)), each))
+    inputs = (
+        first + np.repeat(np.array(places) * each, each) + np.tile(np.arange(each), len(places))
+    )
+    return _table_of(np.full(len(inputs), asked), inputs)._replace(
+        row=np.repeat(np.arange(len(places)), each)
+    )
 
 
 def _table_of(of: Ints, position: Ints, leaf: int = 0) -> Table:
     n, tokens = len(of), np.empty(len(of), dtype=object)
-    return Table(of, np.full(n, leaf), position, np.full(n, -1), np.zeros(n, dtype=np.int64), tokens)
+    return Table(
+        of, np.full(n, leaf), position, np.full(n, -1), np.zeros(n, dtype=np.int64), tokens
+    )
 
 
 def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origin, int]:
     """Find the row with index `number` in consecutive parts of rows.
 
     Args:
-        parts: for each part, its origin (from which records its rows were made), and the range `[start, stop)` of its
-            rows.
+        parts: for each part, its origin (from which records its rows were made), and the range
+            `[start, stop)` of its rows.
         number: index among the rows of all parts.
 
     Returns:
@@ -300,13 +326,13 @@ def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origi
 class Selection:
     """For rows selected from several blocks: tells from which records they were made, and where the stream continues.
 
-    Also used for rows of one block whose cursors differ from the block's own. A block has the rows that one task
-    returned. A cursor is a place in the stream.
+    Also used for rows of one block whose cursors differ from the block's own. A block has the rows
+    that one task returned. A cursor is a place in the stream.
 
     Attributes:
         sources: origins of the blocks.
-        which: `int64[rows]`, index of the block of each row; None if the rows are all rows of the only
-            block.
+        which: `int64[rows]`, index of the block of each row; None if the rows are all rows of the
+            only block.
         at: `int64[rows]`, index of each row in its block; None if `which` is None.
         cursor_after: function that returns the cursor from which the stream continues after a row.
     """
@@ -321,7 +347,9 @@ class Selection:
             return self.sources[0].table(rows)
         which, at = self.which[rows], self.at[rows]
         each = ((number, np.flatnonzero(which == number)) for number in distinct(which))
-        return _gathered((places, self.sources[number].table(at[places])) for number, places in each)
+        return _gathered(
+            (places, self.sources[number].table(at[places])) for number, places in each
+        )
 
 
 Origin: TypeAlias = Provenance | Selection

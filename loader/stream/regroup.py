@@ -1,9 +1,9 @@
 """Divide ordered rows into groups: the inputs of one output of the next stage (operations that run in one task).
 
 In: consecutive rows. Out: a request for each group; the last group may be smaller. Rows are only
-counted, with one exception: the first row of a large batch is used to check that there is memory for
-the batch. The stream fails if there is not enough memory, or if a whole stream has too few rows for one group and
-groups that are not full are dropped.
+counted, with one exception: the first row of a large batch is used to check that there is memory
+for the batch. The stream fails if there is not enough memory, or if a whole stream has too few rows
+for one group and groups that are not full are dropped.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ MIN_ROWS = 1024
 class Regroup(Pull[Request]):
     """Divides rows into groups for the tasks of a stage, and supplies a request for each group.
 
-    A stage is the operations that run in one task. If it makes one output of each row, the number of rows may vary
-    from group to group: a state counts the results since the beginning of a group, whatever the sizes of later groups.
+    A stage is the operations that run in one task. If it makes one output of each row, the number
+    of rows may vary from group to group: a state counts the results since the beginning of a group,
+    whatever the sizes of later groups.
 
     Attributes:
         runs: supply of the rows.
@@ -47,8 +48,10 @@ class Regroup(Pull[Request]):
         start: cursor (place in the stream) before the next group.
         size: function that returns the number of rows of the next group.
         whole: True if the rows are all rows of a whole stream, which must not be empty.
-        former: number of the shard of an earlier run, from 1, whose rows these are; 0 for this shard.
-        prompt: True: a group is handed on before the supply waits for more rows, if it can be. A source may wait to grow.
+        former: number of the shard of an earlier run, from 1, whose rows these are; 0 for this
+            shard.
+        prompt: True: a group is handed on before the supply waits for more rows, if it can be. A
+            source may wait to grow.
     """
 
     runs: Pull[Rows]
@@ -91,22 +94,35 @@ class Regroup(Pull[Request]):
     def _with_room(self, run: Rows) -> Rows | StreamEnd:
         """Check that there is memory for a batch of rows like the first row of `run`. Return `run`, or a failure if not."""
         batch = self.stage.operations[0]
-        rows = min(batch.takes or 1, _rows_to_come(self.pipeline, self.stage, self.start)) if batch.only_stacks else 0
+        rows = (
+            min(batch.takes or 1, _rows_to_come(self.pipeline, self.stage, self.start))
+            if batch.only_stacks
+            else 0
+        )
         if rows < MIN_ROWS:
             return run
         (numbered, start, _), *_ = run.of_blocks(run.start, run.start + 1)[0]
         elements = numbered.block.look()
-        first = next(elements.elements(start, start + 1)) if isinstance(elements, StackedRows) else elements[start]
+        first = (
+            next(elements.elements(start, start + 1))
+            if isinstance(elements, StackedRows)
+            else elements[start]
+        )
         try:
             _take_memory(first, rows)
         except BatchMemoryError as error:
-            return StreamEnd(Failure(explained(error, "for want of memory", name_of(self.pipeline, self.stage.first))))
+            return StreamEnd(
+                Failure(
+                    explained(error, "for want of memory", name_of(self.pipeline, self.stage.first))
+                )
+            )
         return run
 
     def _last(self, ended: StreamEnd) -> Request | StreamEnd:
         """Return the request for the last, incomplete group; or `ended`, the end of the rows, if the group is dropped.
 
-        If a whole stream has too few rows for a batch, so that all are dropped, the result is a failure.
+        If a whole stream has too few rows for a batch, so that all are dropped, the result is a
+        failure.
         """
         if ended.failure is not None:
             return ended if self.stage.groups else self._group()

@@ -1,7 +1,7 @@
 """Consecutive rows, the tasks that make them, and the interface by which a stage takes both from the stage before.
 
-In: spans (ranges of consecutive positions), or rows of earlier blocks. Out: tasks for an executor; rows, with their
-origin, which tells from which records they were made.
+In: spans (ranges of consecutive positions), or rows of earlier blocks. Out: tasks for an executor;
+rows, with their origin, which tells from which records they were made.
 
 A stage is the operations that run together in one task.
 """
@@ -75,7 +75,8 @@ class Rows:
     """Consecutive rows `[start, stop)` of a block (the rows of one task), or of a join (a merge of several streams).
 
     Attributes:
-        origin: tells from which records the rows were made, and where the stream continues after each.
+        origin: tells from which records the rows were made, and where the stream continues after
+            each.
         start: first row.
         stop: end of the rows, exclusive.
         number: index of the first row among all rows of the join that gave them; 0 if no join did.
@@ -91,8 +92,8 @@ class Rows:
     def take_all(self) -> list[Any] | Units | None:
         """Return all rows as a list in reverse order, and drop this object's references to them.
 
-        If rows are made only when they are asked for, return the `Units` that make them. Return None if each row must
-        be taken with `take`.
+        If rows are made only when they are asked for, return the `Units` that make them. Return
+        None if each row must be taken with `take`.
         """
         _, block = self.blocks[0]
         if block.units is not None:
@@ -124,7 +125,8 @@ class Rows:
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
         """Convert rows `[start, stop)` to ranges of blocks. A block has the rows of one task.
 
-        The second result is, for each row, its index among all rows of these ranges; None stands for 0, 1, 2, ….
+        The second result is, for each row, its index among all rows of these ranges; None stands
+        for 0, 1, 2, ….
         """
         if self.origin.which is None or self.origin.at is None:
             return [(self.blocks[0], start, stop)], None
@@ -133,7 +135,10 @@ class Rows:
         which, at = which[order], at[order]
         cuts = np.flatnonzero((np.diff(which) != 0) | (np.diff(at) != 1)) + 1
         edges = [0, *cuts.tolist(), len(at)]
-        found = [(self.blocks[which[first]], int(at[first]), int(at[last - 1]) + 1) for first, last in pairwise(edges)]
+        found = [
+            (self.blocks[which[first]], int(at[first]), int(at[last - 1]) + 1)
+            for first, last in pairwise(edges)
+        ]
         numbers = np.empty(len(order), dtype=np.int64)
         numbers[order] = np.arange(len(order))
         return found, numbers
@@ -157,7 +162,10 @@ RowsOf: TypeAlias = tuple[Rows, int, int]
 
 
 def joined_rows(
-    choices: Ints, parts: Sequence[Sequence[RowsOf]], number: int, cursor_after: Callable[[int], Cursor]
+    choices: Ints,
+    parts: Sequence[Sequence[RowsOf]],
+    number: int,
+    cursor_after: Callable[[int], Cursor],
 ) -> Rows:
     """Return the rows of a join (a merge of several streams), which takes rows of its inputs in a given order.
 
@@ -176,7 +184,11 @@ def joined_rows(
             done += stop - start
             origin = rows.origin
             if origin.which is None or origin.at is None:
-                used, which[here], at[here] = np.zeros(1, dtype=np.int64), len(blocks), np.arange(start, stop)
+                used, which[here], at[here] = (
+                    np.zeros(1, dtype=np.int64),
+                    len(blocks),
+                    np.arange(start, stop),
+                )
             else:
                 used, numbers = np.unique(origin.which[start:stop], return_inverse=True)
                 which[here], at[here] = numbers + len(blocks), origin.at[start:stop]
@@ -191,9 +203,11 @@ class Request:
 
     Attributes:
         task: the task.
-        origin: tells from which records the rows that the task makes come, and where the stream continues after each.
+        origin: tells from which records the rows that the task makes come, and where the stream
+            continues after each.
         blocks: blocks whose rows the task refers to, by number.
-        pieces_left: number of later tasks that make more rows of the same inputs, after a task was divided.
+        pieces_left: number of later tasks that make more rows of the same inputs, after a task was
+            divided.
     """
 
     task: Task
@@ -212,7 +226,8 @@ class Request:
         Args:
             numbered: the block, with its number.
             skip: number of rows that were delivered before.
-            before: number of rows that earlier tasks made of the same inputs, after a task was divided.
+            before: number of rows that earlier tasks made of the same inputs, after a task was
+                divided.
         """
         block, origin = numbered.block, self.origin
         failed, count = block.failure is not None, block.count
@@ -228,7 +243,9 @@ class Request:
         found = []
         for left, part in zip(range(len(parts) - 1, -1, -1), parts):
             if isinstance(part, SpanTask):
-                found.append(span_request(part, self.origin.stage, left=0 if part.only is None else left))
+                found.append(
+                    span_request(part, self.origin.stage, left=0 if part.only is None else left)
+                )
                 continue
             assert isinstance(self.task, GroupTask), "a part is of the kind of the whole"
             origin = dataclasses.replace(self.origin, first=part.first - self.task.first)
@@ -237,16 +254,22 @@ class Request:
 
 
 def span_request(
-    task: SpanTask, stage: Stage, before: tuple[JoinState, ...] = (), after: tuple[JoinState, ...] = (), left: int = 0
+    task: SpanTask,
+    stage: Stage,
+    before: tuple[JoinState, ...] = (),
+    after: tuple[JoinState, ...] = (),
+    left: int = 0,
 ) -> Request:
     """Return a request for a task that reads consecutive positions of a leaf (a source with its sampler).
 
     Args:
         task: the task.
         stage: stage (operations that run in one task) that reads the positions.
-        before: state of a source without random access before the positions, as `Cursor.notes`; else ().
+        before: state of a source without random access before the positions, as `Cursor.notes`;
+            else ().
         after: its state after the positions, if it is known.
-        left: number of later tasks that make more rows of the same inputs, after a task was divided.
+        left: number of later tasks that make more rows of the same inputs, after a task was
+            divided.
     """
     start, stop = Cursor((task.start,), (), before), Cursor((task.stop,), (), after)
     return Request(task, Provenance(stage, start, stop, task.leaf), pieces_left=left)
@@ -261,13 +284,15 @@ def span_requests(
         stage: stage (operations that run in one task) that reads the positions.
         leaf: index of the leaf.
         ranges: pairs `(start, stop)` of positions.
-        length: function that is called with the stage's number before each task, and returns the largest number of
-            positions of the task.
+        length: function that is called with the stage's number before each task, and returns the
+            largest number of positions of the task.
     """
     for first, stop in ranges:
         start = first
         while start < stop:
-            size = length(stage.number)  # where it grows, a span is shorter, so that groups end where it does
+            size = length(
+                stage.number
+            )  # where it grows, a span is shorter, so that groups end where it does
             end = min(start + size - (start - first) % size, stop)
             yield span_request(SpanTask(stage.number, start, end, leaf), stage)
             start = end

@@ -1,7 +1,7 @@
 """The current run of an iterator: an executor, and the elements that come from it.
 
-One thread at a time opens and ends it. The executor is kept for the next run, if that run has the same
-pipeline and starts at another place.
+One thread at a time opens and ends it. The executor is kept for the next run, if that run has the
+same pipeline and starts at another place.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ class RunHandle:
         self._changing = False
         _ALL.add(self)
 
-    def begin(self, make_executor: Callable[[], Executor], make_flow: Callable[[Executor], Flow]) -> Elements:
+    def begin(
+        self, make_executor: Callable[[], Executor], make_flow: Callable[[Executor], Flow]
+    ) -> Elements:
         """Open a run in place of the last one, and return its elements.
 
         Args:
-            make_executor: function that makes an executor. It is not called if the last executor was kept.
+            make_executor: function that makes an executor. It is not called if the last executor
+                was kept.
             make_flow: function that takes the executor, and returns the flow of elements.
 
         Raises:
@@ -65,8 +68,8 @@ class RunHandle:
         """End the current run, if there is one.
 
         Args:
-            next_observer: given if another run of the same pipeline follows; the executor is then kept for it, if
-                possible. It gets the times of that run.
+            next_observer: given if another run of the same pipeline follows; the executor is then
+                kept for it, if possible. It gets the times of that run.
 
         Raises:
             InUseError: if another thread uses the iterator, or a signal handler has interrupted its
@@ -78,7 +81,8 @@ class RunHandle:
         """End the run after its last element. Later calls of `next` report the end again.
 
         Args:
-            is_last: True if the elements have ended. False: an interrupt broke their generator, and a new run is needed.
+            is_last: True if the elements have ended. False: an interrupt broke their generator, and
+                a new run is needed.
 
         Returns:
             `is_last`.
@@ -108,7 +112,9 @@ class RunHandle:
             InUseError: if another thread uses the iterator.
         """
         with Uninterrupted():
-            whole = self._kept or self.elements is not None  # not if an interrupt came while it was opened
+            whole = (
+                self._kept or self.elements is not None
+            )  # not if an interrupt came while it was opened
             if self.elements is not None:
                 try:
                     self.elements.close()
@@ -116,7 +122,9 @@ class RunHandle:
                     raise in_use(what="iterator") from None
                 self.elements = None
             if self._executor is not None:
-                self._kept = whole and next_observer is not None and self._executor.drop_tasks(next_observer)
+                self._kept = (
+                    whole and next_observer is not None and self._executor.drop_tasks(next_observer)
+                )
                 if not self._kept:
                     self._executor.close()
                     self._executor = None
@@ -124,8 +132,8 @@ class RunHandle:
     def after_fork(self) -> None:
         """Forget the run in a forked child process, where its threads do not exist.
 
-        If its work was done elsewhere, in worker processes or by Ray (or `worker_count="auto"` could decide so), a later
-        `next` raises RuntimeError.
+        If its work was done elsewhere, in worker processes or by Ray (or `worker_count="auto"`
+        could decide so), a later `next` raises RuntimeError.
         """
         if self._executor is not None and not self._kept:
             self.elements = _of_the_parent() if self._executor.elsewhere else None
@@ -139,15 +147,17 @@ def _nothing() -> Elements:
 
 
 def _of_the_parent() -> Elements:
-    raise RuntimeError("this iterator was made in another process. Make a new one in this process, iter(loader).")
+    raise RuntimeError(
+        "this iterator was made in another process. Make a new one in this process, iter(loader)."
+    )
     yield
 
 
 def in_use(what: str) -> InUseError:
     """Return the error for an object ("iterator" or "feeder") that two threads use at a time."""
     return InUseError(
-        f"this {what} is in use, by another thread or by the code that a signal handler interrupted. Use "
-        "it from one thread at a time, and let a signal handler only set a flag."
+        f"this {what} is in use, by another thread or by the code that a signal handler "
+        "interrupted. Use it from one thread at a time, and let a signal handler only set a flag."
     )
 
 

@@ -47,8 +47,8 @@ class SkippedRecords:
             _LOGGER.warning("skipped: %s", message)
             if self.limit is not None and self.count > self.limit:
                 text = (
-                    f"{self.count} records or batches failed, more than max_errors={self.limit}. Correct them, or pass a "
-                    f"larger max_errors=. The last one: {message}"
+                    f"{self.count} records or batches failed, more than max_errors={self.limit}. "
+                    f"Correct them, or pass a larger max_errors=. The last one: {message}"
                 )
                 return Failure(TooManyErrorsError(text))
         return None
@@ -139,8 +139,12 @@ class StageOutput:
             else:
                 self._give(rows)
         elif not request.pieces_left and self._held is not None:
-            assert isinstance(self._held.origin, Provenance), "rows of a piece are those of one block"
-            self._held.origin.open = block.failure is not None  # if no others come, the unit ends with them
+            assert isinstance(self._held.origin, Provenance), (
+                "rows of a piece are those of one block"
+            )
+            self._held.origin.open = (
+                block.failure is not None
+            )  # if no others come, the unit ends with them
             self._hold(None)
         if block.count:
             self._since, self._guard = request.origin.stop, None

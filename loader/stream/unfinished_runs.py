@@ -1,7 +1,8 @@
 """Leftover rows of shards of earlier runs, delivered before this shard's own rows.
 
-In: rows of windows and batches that shards of earlier runs had begun, from where these shards stopped; and
-this shard's rows. Out: all of them in this order, with this shard's cursors (places in the stream).
+In: rows of windows and batches that shards of earlier runs had begun, from where these shards
+stopped; and this shard's rows. Out: all of them in this order, with this shard's cursors (places in
+the stream).
 """
 
 from __future__ import annotations
@@ -58,7 +59,12 @@ class UnfinishedRuns:
     def _up_to_end(self, rest: Leftover, run: Rows) -> Rows:
         """Return the rows among `run` that belong to a leftover (rest of an earlier shard's work)."""
         stop = next(
-            (row + 1 for row in range(run.start, run.stop) if self._is_end(rest, run.origin.cursor_after(row))), None
+            (
+                row + 1
+                for row in range(run.start, run.stop)
+                if self._is_end(rest, run.origin.cursor_after(row))
+            ),
+            None,
         )
         left = self.rests[1:]
         if stop is not None:

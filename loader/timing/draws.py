@@ -28,8 +28,8 @@ class DrawWatch:
     def around(self, step: Step, place: int) -> Step:
         """Return a function that calls `step`, and compares the generators' states before and after it.
 
-        A change before the call is attributed to the operation before it, a change during the call to
-        the operation itself.
+        A change before the call is attributed to the operation before it, a change during the call
+        to the operation itself.
 
         Args:
             step: function that processes an element with the operation.

@@ -1,7 +1,7 @@
 """Notify tools of the loops that a program begins.
 
-In: an iterator or a feeder that begins a run. Out: calls of the registered functions (listeners). Functions
-are registered only in a process in which a tool runs the program.
+In: an iterator or a feeder that begins a run. Out: calls of the registered functions (listeners).
+Functions are registered only in a process in which a tool runs the program.
 """
 
 from __future__ import annotations

@@ -27,9 +27,20 @@ from .workers import WorkerStats, worker_stats
 KEPT = 2000
 """Largest number of timed tasks that are kept one by one."""
 
-_TASK = {"block": "q", "stage": "q", "start": "q", "stop": "q", "submitted": "d", "asked": "d", "taken": "d"}
+_TASK = {
+    "block": "q",
+    "stage": "q",
+    "start": "q",
+    "stop": "q",
+    "submitted": "d",
+    "asked": "d",
+    "taken": "d",
+}
 _MEASURED = get_type_hints(TaskTimes).items()
-_COLUMNS = {**_TASK, **{name: "q" if kind is int else "d" for name, kind in _MEASURED if name != "look"}}
+_COLUMNS = {
+    **_TASK,
+    **{name: "q" if kind is int else "d" for name, kind in _MEASURED if name != "look"},
+}
 """Type of each column, as a letter of `struct`: a task, its `Moments`, and its `TaskTimes` without `look`."""
 
 _LOOK = TaskTimes._fields.index("look")
@@ -46,14 +57,16 @@ class Waits:
 
     Attributes:
         began: time at which the current wait began; None if the user does not wait.
-        last: seconds of the waits for the last elements, oldest first. If several elements came at once, the wait was
-            for the first of them.
+        last: seconds of the waits for the last elements, oldest first. If several elements came at
+            once, the wait was for the first of them.
     """
 
     def __init__(self) -> None:
         self._seconds = 0.0  # of the waits that ended
         self._since = self._until = 0.0
-        self.began: float | None = None  # the wait that has not ended, in seconds of `time.perf_counter`
+        self.began: float | None = (
+            None  # the wait that has not ended, in seconds of `time.perf_counter`
+        )
         self._pauses = 0.0, 0.0  # the two longest times away: the second longest, and the longest
         self.last: deque[float] = deque(maxlen=WINDOW)
 
@@ -87,7 +100,11 @@ class Waits:
     @property
     def paused(self) -> float:
         """Sum of the two longest times between waits, in seconds, since the last call of `forget_pauses`."""
-        return sum(self._pauses if self.began is None else self._with(self.began - (self._until or self.began)))
+        return sum(
+            self._pauses
+            if self.began is None
+            else self._with(self.began - (self._until or self.began))
+        )
 
     def _with(self, away: float) -> tuple[float, float]:
         second, longest = sorted((*self._pauses, away))[1:]
@@ -113,7 +130,9 @@ class Ledger:
         self._memory = bytearray(KEPT * _ROW.size)
         self._rows: Rows = np.frombuffer(self._memory, _DTYPE)
 
-    def write(self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments) -> None:
+    def write(
+        self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments
+    ) -> None:
         """Write the times of a task, in place of those of the oldest task.
 
         Args:
@@ -132,7 +151,8 @@ class Ledger:
     def last_tasks(self) -> Iterator[tuple[tuple[int, ...], Moments, TaskTimes]]:
         """Yield the last tasks: block, stage, start and stop; the moments; and the times, without `look`.
 
-        The stage is the index of the group of operations that the task ran; the block is the number of its result.
+        The stage is the index of the group of operations that the task ran; the block is the number
+        of its result.
         """
         for row in self.since(0).tolist():
             task, moments, measured = row[:4], row[4 : len(_TASK)], row[len(_TASK) :]
@@ -163,7 +183,9 @@ class Observer:
     def __init__(self) -> None:
         self.waits = Waits()
         self.worker_count: int | None = None  # where that changes, and the options do not tell
-        self.decision = ""  # why the calling thread works where workers were asked for, as a sentence
+        self.decision = (
+            ""  # why the calling thread works where workers were asked for, as a sentence
+        )
         self.started = self.ended = 0
         self.slabs = SharedBytes()
         self._ledger = Ledger()
@@ -234,7 +256,11 @@ class Observer:
         return Snapshot(
             elapsed=elapsed,
             waited=self.waits.seconds,
-            stages=tuple(sums.stats(number, names[number], elapsed) for number, sums in stages if sums.timed_inputs),
+            stages=tuple(
+                sums.stats(number, names[number], elapsed)
+                for number, sums in stages
+                if sums.timed_inputs
+            ),
             records=sum(sums.inputs for number, sums in stages if names[number].reads),
             nbytes=sum(sums.read_bytes for number, sums in stages if names[number].reads),
             shared_bytes=self.slabs.now,
@@ -244,23 +270,34 @@ class Observer:
     def quantiles(self, names: Sequence[StageNames]) -> dict[str, Quantiles]:
         """Return quantiles of the last times: "next" (waits), "hand-over", and the tasks of each stage, by its name.
 
-        A hand-over is the time from the end of a task, or from the moment at which its result was asked for if that is
-        later, until the result was received. Of tasks, only those that were timed count.
+        A hand-over is the time from the end of a task, or from the moment at which its result was
+        asked for if that is later, until the result was received. Of tasks, only those that were
+        timed count.
 
         Args:
             names: names and facts of each stage.
         """
         rows = self._ledger.since(0)
         ready = np.maximum(rows["ended"], rows["asked"])
-        found = {"next": self.waits.last.copy(), "hand-over": np.maximum(rows["taken"] - ready, 0.0)}
+        found = {
+            "next": self.waits.last.copy(),
+            "hand-over": np.maximum(rows["taken"] - ready, 0.0),
+        }
         for stage in distinct(rows["stage"]):
             own = rows[rows["stage"] == stage]
-            found[f"stage {stage}: {', '.join(names[stage].operations) or 'reading'}"] = own["ended"] - own["began"]
-        return {name: quantiles_of(np.fromiter(seconds, np.float64, len(seconds))) for name, seconds in found.items()}
+            found[f"stage {stage}: {', '.join(names[stage].operations) or 'reading'}"] = (
+                own["ended"] - own["began"]
+            )
+        return {
+            name: quantiles_of(np.fromiter(seconds, np.float64, len(seconds)))
+            for name, seconds in found.items()
+        }
 
     def worker_stats(self) -> WorkerStats:
         """Return statistics about the work of workers, over the last tasks that were timed (at most `KEPT`)."""
-        return worker_stats(self._ledger.since(0), self.started, self.ended, self.slabs.now, self.slabs.most)
+        return worker_stats(
+            self._ledger.since(0), self.started, self.ended, self.slabs.now, self.slabs.most
+        )
 
     def last_of_workers(self) -> tuple[WorkerEvent, ...]:
         return tuple(self._workers)

@@ -1,7 +1,8 @@
 """Quantiles of times in a window: of the last waits, and of the last tasks of each stage.
 
-In: arrays of seconds. Out: `Quantiles`. The times are kept anyway, in buffers of a fixed length: 1,000 waits and 2,000 tasks.
-So the quantiles are exact and need no sketch, and a time that leaves the window is forgotten, which sketches cannot do.
+In: arrays of seconds. Out: `Quantiles`. The times are kept anyway, in buffers of a fixed length:
+1,000 waits and 2,000 tasks. So the quantiles are exact and need no sketch, and a time that leaves
+the window is forgotten, which sketches cannot do.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ class OperationStats:
             one task).
         timed: number of positions or rows of the stage for which it was timed. If it is 0, the
             seconds are 0.
-        slowest: seconds of its slowest timed call. Of each timed task, only the slowest call of all operations counts;
-            0 if none was of this operation. Always 0 for the first operation that takes several elements, and for all
-            operations after it.
+        slowest: seconds of its slowest timed call. Of each timed task, only the slowest call of all
+            operations counts; 0 if none was of this operation. Always 0 for the first operation
+            that takes several elements, and for all operations after it.
         slowest_tag: number that names the record of the slowest call, see `Pipeline.place_of`; -1
             if none, or if the record is unknown.
     """
@@ -51,8 +51,8 @@ class StageStats:
         tasks: number of tasks.
         inputs: number of positions, or rows of earlier stages, in these tasks.
         rows: number of rows that the tasks made.
-        nbytes: bytes of these rows. If rows are not batches, all rows of a task are assumed to be as large as the
-            first.
+        nbytes: bytes of these rows. If rows are not batches, all rows of a task are assumed to be
+            as large as the first.
         reads: True if the inputs are positions, whose records the stage reads.
         ends: True if the rows are elements, or if the pipeline ends with a join of streams.
         busy: seconds of all tasks.
@@ -117,9 +117,9 @@ PARTS_OF_A_WAIT = ("waited", "reading", "transforming", "agreeing", "transfer", 
 class Snapshot:
     """Counts and times of a loop since its start or the last `set_state`; from `snapshot()` of an iterator or a feeder.
 
-    It costs less than `stats()`, which also has the times of single tasks. Records, bytes and stages are counted
-    for tasks whose results your process has received. Some of their elements may not have been
-    delivered to you yet.
+    It costs less than `stats()`, which also has the times of single tasks. Records, bytes and
+    stages are counted for tasks whose results your process has received. Some of their elements may
+    not have been delivered to you yet.
 
     Attributes:
         steps: number of elements that you received.
@@ -150,29 +150,48 @@ class Snapshot:
     def since(self, before: Snapshot) -> Snapshot:
         """Return the counts and times since an earlier snapshot; or this snapshot, if `set_state` has reset them in between.
 
-        Numbers that are neither counts nor times of the loop are those of this snapshot: `worker_count`,
-        `shared_bytes`, each stage's `cpu_share`, the slowest call of each operation, and what only `stats()` has.
+        Numbers that are neither counts nor times of the loop are those of this snapshot:
+        `worker_count`, `shared_bytes`, each stage's `cpu_share`, the slowest call of each
+        operation, and what only `stats()` has.
         """
         added = {name: getattr(self, name) - getattr(before, name) for name in _COUNTED}
         if any(added[name] < 0 for name in _COUNTED[:-1]):
             return self
         known = {stage.number: stage for stage in before.stages}
-        stages = (_stage_since(stage, known.get(stage.number), self, before) for stage in self.stages)
+        stages = (
+            _stage_since(stage, known.get(stage.number), self, before) for stage in self.stages
+        )
         feeding = self.feeding
         if feeding is not None and before.feeding is not None:
             feeding = StepTimes(*map(sub, feeding, before.feeding))
         return replace(self, **added, stages=tuple(stages), feeding=feeding)
 
 
-_COUNTED = ("steps", "elapsed", "waited", "records", "skipped", "nbytes")  # the last one is estimated, and may shrink
+_COUNTED = (
+    "steps",
+    "elapsed",
+    "waited",
+    "records",
+    "skipped",
+    "nbytes",
+)  # the last one is estimated, and may shrink
 
 _STAGE_COUNTED = (
     *("tasks", "inputs", "rows", "nbytes"),
-    *("busy", "reading", "packing", "between", "waited", "under_way"),  # estimated: they may shrink a little
+    *(
+        "busy",
+        "reading",
+        "packing",
+        "between",
+        "waited",
+        "under_way",
+    ),  # estimated: they may shrink a little
 )
 
 
-def _stage_since(stage: StageStats, before: StageStats | None, now: Snapshot, then: Snapshot) -> StageStats:
+def _stage_since(
+    stage: StageStats, before: StageStats | None, now: Snapshot, then: Snapshot
+) -> StageStats:
     """Return the counts, times and means of a stage (operations that run in one task) between two snapshots.
 
     Args:
@@ -186,11 +205,14 @@ def _stage_since(stage: StageStats, before: StageStats | None, now: Snapshot, th
         queued, ahead = stage.queued * stage.tasks, stage.ahead * now.elapsed
         operations = stage.operations
     else:
-        added = {name: max(getattr(stage, name) - getattr(before, name), 0) for name in _STAGE_COUNTED}
+        added = {
+            name: max(getattr(stage, name) - getattr(before, name), 0) for name in _STAGE_COUNTED
+        }
         queued = stage.queued * stage.tasks - before.queued * before.tasks
         ahead = stage.ahead * now.elapsed - before.ahead * then.elapsed
         operations = tuple(
-            _operation_since(one, other, added["inputs"]) for one, other in zip(stage.operations, before.operations)
+            _operation_since(one, other, added["inputs"])
+            for one, other in zip(stage.operations, before.operations)
         )
     elapsed = now.elapsed - then.elapsed
     return replace(
@@ -202,11 +224,15 @@ def _stage_since(stage: StageStats, before: StageStats | None, now: Snapshot, th
     )
 
 
-def _operation_since(operation: OperationStats, before: OperationStats, inputs: int) -> OperationStats:
+def _operation_since(
+    operation: OperationStats, before: OperationStats, inputs: int
+) -> OperationStats:
     """Return the times of an operation between two snapshots, in which `inputs` inputs entered its stage."""
     seconds = max(operation.seconds - before.seconds, 0.0)
     per_input = seconds / inputs if inputs else 0.0
-    return replace(operation, seconds=seconds, per_input=per_input, timed=operation.timed - before.timed)
+    return replace(
+        operation, seconds=seconds, per_input=per_input, timed=operation.timed - before.timed
+    )
 
 
 class StageNames(NamedTuple):

@@ -31,8 +31,8 @@ class StageSums:
         rows: number of rows that the tasks made.
         timed_inputs: number of inputs of the timed tasks.
         timed_rows: number of rows of the timed tasks.
-        stood_for: number of inputs of the timed tasks and the untimed ones before them, if these have the
-            same length.
+        stood_for: number of inputs of the timed tasks and the untimed ones before them, if these
+            have the same length.
         timed_nbytes: bytes of the rows of the timed tasks.
         timed_read_bytes: bytes of the records that the timed tasks read.
         busy: seconds of workers in tasks.
@@ -47,8 +47,8 @@ class StageSums:
         looked_cpu: part of `looked` in which the thread was at work, not waiting.
         operations: part of `looked` spent in each operation; the last item is the time between
             operations.
-        slowest: slowest call of an operation, by its index in the stage. Of each timed task, only the slowest call of
-            all operations counts.
+        slowest: slowest call of an operation, by its index in the stage. Of each timed task, only
+            the slowest call of all operations counts.
     """
 
     batches: bool = False
@@ -96,13 +96,19 @@ class StageSums:
     @property
     def nbytes(self) -> int:
         """Bytes of the rows of all tasks, estimated from the timed tasks: per input for batches, otherwise per row."""
-        of_all, timed = (self.inputs, self.timed_inputs) if self.batches else (self.rows, self.timed_rows)
+        of_all, timed = (
+            (self.inputs, self.timed_inputs) if self.batches else (self.rows, self.timed_rows)
+        )
         return round(self.timed_nbytes * of_all / timed) if timed else 0
 
     @property
     def read_bytes(self) -> int:
         """Bytes of the records of all tasks, estimated from the timed tasks."""
-        return round(self.timed_read_bytes * self.inputs / self.timed_inputs) if self.timed_inputs else 0
+        return (
+            round(self.timed_read_bytes * self.inputs / self.timed_inputs)
+            if self.timed_inputs
+            else 0
+        )
 
     def add_look(self, look: OperationTimes, tasks: int) -> None:
         """Add the times of a task whose operations were timed one by one.
@@ -130,11 +136,15 @@ class StageSums:
             names: names of its operations, and facts about it.
             elapsed: seconds of the loop so far.
         """
-        whole = self.inputs / self.stood_for if self.stood_for else 1.0  # nothing stands for the last tasks yet
+        whole = (
+            self.inputs / self.stood_for if self.stood_for else 1.0
+        )  # nothing stands for the last tasks yet
         busy, reading, packing = whole * self.busy, whole * self.reading, whole * self.packing
         work = busy - reading - packing
         scale = work / self.looked if self.looked > 0 else 0.0
-        operations = tuple(self._operation(place, names, scale) for place in range(len(names.operations)))
+        operations = tuple(
+            self._operation(place, names, scale) for place in range(len(names.operations))
+        )
         return StageStats(
             number=number,
             tasks=self.tasks,
@@ -161,14 +171,17 @@ class StageSums:
         worst = self.slowest.get(place)
         slowest = (worst.seconds, worst.tag) if worst else (0.0, -1)
         name = names.operations[place]
-        return OperationStats(names.first + place, name, seconds, per_input, self.looked_inputs, *slowest)
+        return OperationStats(
+            names.first + place, name, seconds, per_input, self.looked_inputs, *slowest
+        )
 
 
 def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
     """Return the sum of seconds over all tasks.
 
     Args:
-        tasks: the timed tasks. Each stands for a number of tasks (field `tasks`): itself and untimed ones.
+        tasks: the timed tasks. Each stands for a number of tasks (field `tasks`): itself and
+            untimed ones.
         each: the seconds of each timed task. Negative values count as 0.
     """
     return float(np.maximum(each, 0.0) @ tasks["tasks"])

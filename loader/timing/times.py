@@ -38,8 +38,8 @@ class OperationTimes(NamedTuple):
         extra: seconds that the timing itself took, approximately.
         operations: part of `seconds` spent in each operation of the stage; the last item is the
             time between operations.
-        slowest: the slowest call among the operations that take one element at a time, i.e. those before the first
-            operation that takes several, such as `Batch`; None if there is none.
+        slowest: the slowest call among the operations that take one element at a time, i.e. those
+            before the first operation that takes several, such as `Batch`; None if there is none.
     """
 
     inputs: int
@@ -61,9 +61,11 @@ class TaskTimes(NamedTuple):
         packing: seconds in which rows were prepared for sending to another process.
         inputs: number of positions or rows that the task got.
         rows: number of rows that it made.
-        nbytes: bytes of these rows. If rows are not batches, all are assumed to be as large as the first.
+        nbytes: bytes of these rows. If rows are not batches, all are assumed to be as large as the
+            first.
         under_way: seconds of all reads of its records together.
-        tasks: number of tasks to which these times apply: this task, and tasks before it that were not timed.
+        tasks: number of tasks to which these times apply: this task, and tasks before it that were
+            not timed.
         look: times of the operations; None if they were not timed one by one.
         read_bytes: bytes of the records that were read, estimated from some of them.
         memory: largest memory of the worker's process so far, in bytes.

@@ -19,16 +19,16 @@ class WorkerStats:
     Attributes:
         count: number of workers that did any of these tasks.
         busy: share of their time in which they did tasks.
-        starved: share in which they had no task, because your process already had as many results in advance as it
-            wanted.
+        starved: share in which they had no task, because your process already had as many results
+            in advance as it wanted.
         hand_over: share in which a task was on its way to them.
         started: worker processes started since the loop's start or the last `set_state`.
         ended: number of worker processes that ended by themselves or were killed since then.
         slab_bytes: bytes of memory that they share with your process now.
         most_slab_bytes: largest value of `slab_bytes` so far.
-        memory: bytes of the largest memory that any of them has had up to its last task that was timed (resident
-            memory, with all memory that it shares with other processes). Without worker processes, it is the
-            memory of your process. 0 if the system does not report it.
+        memory: bytes of the largest memory that any of them has had up to its last task that was
+            timed (resident memory, with all memory that it shares with other processes). Without
+            worker processes, it is the memory of your process. 0 if the system does not report it.
     """
 
     count: int
@@ -68,4 +68,6 @@ def worker_stats(
     whole = busy + starved + hand_over or 1.0
     shares = busy / whole, starved / whole, hand_over / whole
     memory = int(tasks["memory"].max(initial=0))
-    return WorkerStats(len(last), *shares, started, ended_early, slab_bytes, most_slab_bytes, memory)
+    return WorkerStats(
+        len(last), *shares, started, ended_early, slab_bytes, most_slab_bytes, memory
+    )

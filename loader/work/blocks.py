@@ -11,8 +11,8 @@ from .tasks import Block, Failure, SpanTask
 def apart(block: Block, failure: Failure) -> Block:
     """Return a copy of a block (the rows of one task) with a new object for its failure, without reference cycles.
 
-    The exception is moved to the copy. Its traceback refers to frames of the task, which refer to the old block; so
-    nothing refers to the new one.
+    The exception is moved to the copy. Its traceback refers to frames of the task, which refer to
+    the old block; so nothing refers to the new one.
 
     Args:
         block: the block.
@@ -24,12 +24,12 @@ def apart(block: Block, failure: Failure) -> Block:
 def without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
     """Remove the rows of a block (the rows of one task) that an earlier run, on another number of shards, has delivered.
 
-    A block without `tags` (the origins of its rows) is returned unchanged; any other block is changed in place and
-    returned.
+    A block without `tags` (the origins of its rows) is returned unchanged; any other block is
+    changed in place and returned.
 
     Args:
-        leaf: the source of the rows, with its sampler. Its `lineage.skips` has the number of delivered rows of each
-            position.
+        leaf: the source of the rows, with its sampler. Its `lineage.skips` has the number of
+            delivered rows of each position.
         task: the task that made the block.
         block: the block.
     """

@@ -1,8 +1,9 @@
 """Tasks of several batches, in which each batch is made from columns, in the calling thread, when the caller asks for it.
 
-In: a task whose batches are copied straight from columns, and then go only through functions. Out: its
-elements, one by one. A batch takes microseconds, so hardly anything is done beside copying it and
-calling the functions. A batch that is timed or watched is made by the worker, as a task of its own.
+In: a task whose batches are copied straight from columns, and then go only through functions. Out:
+its elements, one by one. A batch takes microseconds, so hardly anything is done beside copying it
+and calling the functions. A batch that is timed or watched is made by the worker, as a task of its
+own.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class ColumnUnits(Units):
         worker: worker that makes those batches that are timed or watched.
         chain: the operations of the task's stage, connected.
         task: the task.
-        gathering: makes each batch that is neither timed nor watched, and knows where each batch begins.
+        gathering: makes each batch that is neither timed nor watched, and knows where each batch
+            begins.
         note_units: function that is called after the last element, with the number of batches and
             an estimate of the seconds that they took: as if each took as long as the last one.
 
@@ -54,7 +56,9 @@ class ColumnUnits(Units):
 
     def make(self) -> Failure | None:
         start, began = next(self._left), perf_counter()
-        failure = self._make_untimed(start, began) if self._untimed else self._make_alone(start, began)
+        failure = (
+            self._make_untimed(start, began) if self._untimed else self._make_alone(start, began)
+        )
         if start == self.starts[-1]:
             self._note_units(len(self.starts), len(self.starts) * (perf_counter() - began))
         return failure

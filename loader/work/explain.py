@@ -1,8 +1,9 @@
 """Explain a failure to the user: which operation failed, on which record, at which position.
 
-In: an exception, and the position and operation at which it was raised. Out: the same exception with a note, and with
-a traceback that begins with the user's first frame; or, for a task during which workers ended, a block (the rows of one
-task) with the failure. Nothing is computed before a failure.
+In: an exception, and the position and operation at which it was raised. Out: the same exception
+with a note, and with a traceback that begins with the user's first frame; or, for a task during
+which workers ended, a block (the rows of one task) with the failure. Nothing is computed before a
+failure.
 """
 
 from __future__ import annotations
@@ -30,7 +31,14 @@ if TYPE_CHECKING:
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _FOLDERS = tuple(
     f"{_PACKAGE}/{folder}"
-    for folder in ("loader/", "operations/", "samplers/", "chains/", "common/", "sources/asynchronous/")
+    for folder in (
+        "loader/",
+        "operations/",
+        "samplers/",
+        "chains/",
+        "common/",
+        "sources/asynchronous/",
+    )
 )
 
 # A plain tuple, because it is made for every batch, in a fifth of the time of a named one.
@@ -43,7 +51,11 @@ READING, SAMPLER = "reading", "the sampler"
 
 def name_of(pipeline: Pipeline, number: int | None) -> str:
     """Return the name of an operation for error notes, from its index; "an operation" if the index is None (unknown)."""
-    return "an operation" if number is None else f"operation {number}, {short_repr(pipeline.operations[number])},"
+    return (
+        "an operation"
+        if number is None
+        else f"operation {number}, {short_repr(pipeline.operations[number])},"
+    )
 
 
 def maker_for(pipeline: Pipeline, number: int | None) -> str:
@@ -54,7 +66,8 @@ def maker_for(pipeline: Pipeline, number: int | None) -> str:
 
     Args:
         pipeline: the pipeline.
-        number: index of the operation that received them; None if unknown: then the last operation of all counts.
+        number: index of the operation that received them; None if unknown: then the last operation
+            of all counts.
     """
     before = range(len(pipeline.operations) if number is None else number)
     makers = [one for one in before if not pipeline.operations[one].only_filters]
@@ -76,11 +89,15 @@ def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
     """Return a text that says where a batch began, if its first record is of another dataset than the one at fault; else "".
 
     Args:
-        at_fault: source (with its sampler) and position of the record that does not fit into the batch. Positions are
-            counted over all shards.
+        at_fault: source (with its sampler) and position of the record that does not fit into the
+            batch. Positions are counted over all shards.
         first: source and position of the first record of the batch.
     """
-    return "" if _dataset_of(*at_fault) == _dataset_of(*first) else f", in a batch that began {place(*first)}"
+    return (
+        ""
+        if _dataset_of(*at_fault) == _dataset_of(*first)
+        else f", in a batch that began {place(*first)}"
+    )
 
 
 def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
@@ -95,8 +112,8 @@ def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
 def explained(error: Exception, where: str, who: str) -> Exception:
     """Return an exception with a note "`who` failed `where`". Its traceback begins with the user's first frame.
 
-    For a StopIteration, which would silently end the stream, a StopIterationError is returned instead; also for the
-    RuntimeError that Python raises in its place if a generator raised it.
+    For a StopIteration, which would silently end the stream, a StopIterationError is returned
+    instead; also for the RuntimeError that Python raises in its place if a generator raised it.
 
     Args:
         error: the exception.
@@ -104,23 +121,26 @@ def explained(error: Exception, where: str, who: str) -> Exception:
         who: name of the operation, or "reading".
 
     Raises:
-        BaseException: `error` itself, if a handler of a signal raised it: no operation and no record failed.
+        BaseException: `error` itself, if a handler of a signal raised it: no operation and no
+            record failed.
     """
     raise_if_of_signal_handler(error)
     note = f"headrace: {who} failed {where}."
     if note not in notes_of(error):
         error.add_note(note)
     error = error.with_traceback(_users_part(error.__traceback__))
-    stop = error.__cause__ if isinstance(error, RuntimeError) else error  # a generator's is wrapped by Python
+    stop = (
+        error.__cause__ if isinstance(error, RuntimeError) else error
+    )  # a generator's is wrapped by Python
     return _stopped(stop, who, where) if isinstance(stop, StopIteration) else error
 
 
 def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
     raised_by = "the source" if who == READING else who
     stopped = StopIterationError(
-        f"{raised_by} raised StopIteration {where}, which would look like the end of the stream. Return a "
-        "value, or raise another exception. To leave records out use a Filter, and to end the stream "
-        "num_epochs= of the sampler."
+        f"{raised_by} raised StopIteration {where}, which would look like the end of the stream. "
+        "Return a value, or raise another exception. To leave records out use a Filter, and to end "
+        "the stream num_epochs= of the sampler."
     )
     stopped.__cause__ = error
     return stopped
@@ -164,10 +184,15 @@ def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
 def keys_of_tags(tags: Iterable[int], pipeline: Pipeline) -> list[Any]:
     """Return the keys of the records for which tags stand. A tag that is repeated counts once.
 
-    A tag is a number that stands for a source and a position. A record that is read at two positions is listed twice.
+    A tag is a number that stands for a source and a position. A record that is read at two
+    positions is listed twice.
     """
     places = (pipeline.place_of(tag) for tag in dict.fromkeys(tags))
-    return [key for leaf, position in places for key in users_keys(leaf, np.array([position], dtype=np.int64))]
+    return [
+        key
+        for leaf, position in places
+        for key in users_keys(leaf, np.array([position], dtype=np.int64))
+    ]
 
 
 def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
@@ -188,8 +213,8 @@ def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
     """Return the result of a task that is not tried any more, because workers ended during it too often.
 
-    The result is a block (the rows of one task) without rows. It has a WorkerCrashedError as its failure; or, if
-    `on_error` skips the records, a text about them in its `skipped`.
+    The result is a block (the rows of one task) without rows. It has a WorkerCrashedError as its
+    failure; or, if `on_error` skips the records, a text about them in its `skipped`.
 
     Args:
         task: the task.
@@ -229,8 +254,13 @@ def task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
         return f"rows {min(tags)} to {max(tags)} of the joined streams"
     by_leaf: dict[int, list[int]] = {}
     for tag in tags:
-        by_leaf.setdefault(tag % len(pipeline.every_leaf), []).append(tag // len(pipeline.every_leaf))
-    in_words = [_keys_in_words(pipeline.every_leaf[leaf], np.array(places)) for leaf, places in by_leaf.items()]
+        by_leaf.setdefault(tag % len(pipeline.every_leaf), []).append(
+            tag // len(pipeline.every_leaf)
+        )
+    in_words = [
+        _keys_in_words(pipeline.every_leaf[leaf], np.array(places))
+        for leaf, places in by_leaf.items()
+    ]
     return first_few(in_words, 2) if len(in_words) > 1 else in_words[0]
 
 
@@ -239,7 +269,9 @@ def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
     of = f" of {leaf.name}" if leaf.name else ""
     if len(keys) == 1:
         return f"record key {keys[0]}{of} at position {positions[0]}"
-    return f"record keys {first_few(keys, 8)}{of} at positions {positions.min()} to {positions.max()}"
+    return (
+        f"record keys {first_few(keys, 8)}{of} at positions {positions.min()} to {positions.max()}"
+    )
 
 
 def _file_at(leaf: Leaf, position: int) -> str:
@@ -258,7 +290,9 @@ def _file_at(leaf: Leaf, position: int) -> str:
 
 def _key_at(leaf: Leaf, position: int) -> Any:
     try:
-        return leaf.describe_key(int(leaf.sampler.record_keys(np.array([position], dtype=np.int64))[0]))
+        return leaf.describe_key(
+            int(leaf.sampler.record_keys(np.array([position], dtype=np.int64))[0])
+        )
     except Exception:  # the sampler itself may be what failed
         return "unknown"
 

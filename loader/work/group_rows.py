@@ -1,6 +1,7 @@
 """Collect the rows of a group (rows that one task processes together) from blocks (the rows of one task each).
 
-In: ranges of rows of blocks. Out: the rows, and for each of them the tag (a number that names its record).
+In: ranges of rows of blocks. Out: the rows, and for each of them the tag (a number that names its
+record).
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.i
         positions += block.tags.positions[start:stop]
         rows += block.tags.rows[start:stop]
     tags = np.array(positions, dtype=np.int64)
-    return (tags, rows) if order is None else (tags[order], list(map(rows.__getitem__, order.tolist())))
+    return (
+        (tags, rows)
+        if order is None
+        else (tags[order], list(map(rows.__getitem__, order.tolist())))
+    )
 
 
 def elements_of(parts: Parts) -> list[Element]:
@@ -39,14 +44,21 @@ def elements_of(parts: Parts) -> list[Element]:
     elements: list[Element] = []
     for block, start, stop in parts:
         rows = block.elements
-        elements += rows.elements(start, stop) if isinstance(rows, StackedRows) else rows[start:stop]
+        elements += (
+            rows.elements(start, stop) if isinstance(rows, StackedRows) else rows[start:stop]
+        )
     return elements
 
 
 def single_rows(task: GroupTask) -> list[GroupTask]:
     """Split a task about rows into one task for each row, in order."""
     rows = [(block, row, row + 1) for block, start, stop in task.rows for row in range(start, stop)]
-    order = range(len(rows)) if task.order is None else np.frombuffer(task.order, dtype=np.int32).tolist()
+    order = (
+        range(len(rows))
+        if task.order is None
+        else np.frombuffer(task.order, dtype=np.int32).tolist()
+    )
     return [
-        replaced(task, rows=(rows[row],), order=None, first=task.first + number) for number, row in enumerate(order)
+        replaced(task, rows=(rows[row],), order=None, first=task.first + number)
+        for number, row in enumerate(order)
     ]

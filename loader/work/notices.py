@@ -46,9 +46,10 @@ class Notices:
             generator: name of the library that has the generator.
         """
         text = (
-            f"{name} draws from the global generator of {generator}, so that its numbers depend on the number of workers, "
-            "and differ after a resume. Draw from the generator that headrace.RandomMapTransform(function) passes: "
-            "function(element, rng); or pass seed_globals=True."
+            f"{name} draws from the global generator of {generator}, so that its numbers depend on "
+            "the number of workers, and differ after a resume. Draw from the generator that "
+            "headrace.RandomMapTransform(function) passes: function(element, rng); or pass "
+            "seed_globals=True."
         )
         self.tell(name, text, UserWarning)
 

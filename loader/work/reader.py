@@ -1,7 +1,7 @@
 """Read the records of tasks from a source, or make whole batches from its columns; find records that fail.
 
-In: spans, i.e. ranges of consecutive positions. Out: their records, in one call of the source; or their
-batches, with one `np.take` for each column and no work per record.
+In: spans, i.e. ranges of consecutive positions. Out: their records, in one call of the source; or
+their batches, with one `np.take` for each column and no work per record.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ENOUGH = 8192
 class KeyBlocks:
     """Cache of the record keys of consecutive positions, for tasks whose positions mostly follow one another.
 
-    Keys are computed in blocks far larger than a task. If the source has a function `announce`, it is called
-    with the keys of the next block when the first key of the current block is used.
+    Keys are computed in blocks far larger than a task. If the source has a function `announce`, it
+    is called with the keys of the next block when the first key of the current block is used.
     Several threads may share a cache; at worst, two of them compute the same block.
 
     Args:
@@ -68,7 +68,9 @@ class KeyBlocks:
         first, keys = self._block
         if not (first <= start and stop <= first + len(keys)):
             self._block = first, keys = (
-                self._computed(start, stop) if self._announce is None else self._announced(start, stop)
+                self._computed(start, stop)
+                if self._announce is None
+                else self._announced(start, stop)
             )
         return keys[start - first : stop - first]
 
@@ -139,7 +141,9 @@ class Reader:
         """Return the records of a task, read in one call of the source. Exceptions of source and sampler are raised."""
         return self.read(self.keys(span))
 
-    def all_but_unread(self, span: SpanTask, read: ReadRecords) -> tuple[Sequence[Any], Exception | None]:
+    def all_but_unread(
+        self, span: SpanTask, read: ReadRecords
+    ) -> tuple[Sequence[Any], Exception | None]:
         """Complete records that were read in advance: read the missing ones, those that could not be read, a second time.
 
         Args:
@@ -147,8 +151,8 @@ class Reader:
             read: its records, as far as they could be read.
 
         Returns:
-            All records and None. If a record cannot be read the second time either, the records before
-            it (found by reading them one by one), and the exception.
+            All records and None. If a record cannot be read the second time either, the records
+            before it (found by reading them one by one), and the exception.
         """
         records = read.records
         for start, stop in read.unread:
@@ -162,11 +166,13 @@ class Reader:
         return records, None
 
     @staticmethod
-    def _after(records: Sequence[Any], read: tuple[Sequence[Any], Exception]) -> tuple[Sequence[Any], Exception]:
+    def _after(
+        records: Sequence[Any], read: tuple[Sequence[Any], Exception]
+    ) -> tuple[Sequence[Any], Exception]:
         """Return the result of a failed read, with earlier records in front of its own.
 
-        This is a separate function, so that no variable in the caller's frame, to which the traceback refers, keeps the
-        exception.
+        This is a separate function, so that no variable in the caller's frame, to which the
+        traceback refers, keeps the exception.
 
         Args:
             records: the earlier records.
@@ -174,7 +180,9 @@ class Reader:
         """
         return [*records, *read[0]], read[1]
 
-    def records_before_failure(self, span: SpanTask, failure: Exception) -> tuple[Sequence[Any], Exception]:
+    def records_before_failure(
+        self, span: SpanTask, failure: Exception
+    ) -> tuple[Sequence[Any], Exception]:
         """Read the records of a task one by one, to find the record that fails.
 
         Args:
@@ -182,7 +190,8 @@ class Reader:
             failure: exception of that call.
 
         Returns:
-            The records before the failing one, and its exception. If every record can be read alone, no records, and
+            The records before the failing one, and its exception. If every record can be read
+            alone, no records, and
                 `failure`.
         """
         leaf = self._leaf
@@ -201,7 +210,9 @@ class Reader:
 
 def readers_of(pipeline: Pipeline) -> dict[int, Reader]:
     """Return a reader for each source with random access, by its index in `pipeline.every_leaf`."""
-    return {number: Reader(leaf) for number, leaf in enumerate(pipeline.every_leaf) if not leaf.in_order}
+    return {
+        number: Reader(leaf) for number, leaf in enumerate(pipeline.every_leaf) if not leaf.in_order
+    }
 
 
 class Gathering(NamedTuple):
@@ -235,7 +246,9 @@ class ColumnReader:
         self.batch_size = batch.takes or 1
         self._drop_remainder = batch.drops_remainder
         self._has_texts = any(map(is_text_column, self._leaves))
-        self._gathers = [isinstance(leaf, MixedColumn) or is_text_column(leaf) for leaf in self._leaves]
+        self._gathers = [
+            isinstance(leaf, MixedColumn) or is_text_column(leaf) for leaf in self._leaves
+        ]
         self._specs = self._specs_of(self.batch_size)
 
     def _specs_of(self, rows: int) -> tuple[ArraySpec, ...]:
@@ -244,7 +257,11 @@ class ColumnReader:
     @classmethod
     def of(cls, pipeline: Pipeline, allocate: Allocate) -> ColumnReader | None:
         """Return a column reader for the pipeline; None if the pipeline's batches are not slices of columns."""
-        return None if pipeline.columns is None else cls(pipeline.columns, pipeline.operations[0], allocate)
+        return (
+            None
+            if pipeline.columns is None
+            else cls(pipeline.columns, pipeline.operations[0], allocate)
+        )
 
     def batches(self, keys: NDArray[np.int64]) -> list[Element]:
         starts, batch_at = self.gathering(keys)
@@ -254,13 +271,17 @@ class ColumnReader:
         """Return an object that makes the batches of the rows with these keys, one by one."""
         size, specs, unflatten = self.batch_size, self._specs, self._structure.unflatten
         count = len(keys) - len(keys) % size if self._drop_remainder else len(keys)
-        rows = [leaf.rows_of(keys) if gathers else (leaf, keys) for leaf, gathers in zip(self._leaves, self._gathers)]
+        rows = [
+            leaf.rows_of(keys) if gathers else (leaf, keys)
+            for leaf, gathers in zip(self._leaves, self._gathers)
+        ]
 
         def batch_at(start: int) -> Element:
             stop = start + size
             arrays = self._arrays(specs if stop <= count else self._specs_of(count - start))
             for (column, places), array in zip(rows, arrays):
-                # The places are within bounds, as the leaf checked: "clip" only spares the buffer that "raise" needs.
+                # The places are within bounds, as the leaf checked: "clip" only spares the buffer
+                # that "raise" needs.
                 column.take(places[start:stop], 0, array, "clip")
             return unflatten(arrays)
 
@@ -278,7 +299,9 @@ class ColumnReader:
             failure: the exception.
         """
         count = len(records) - len(records) % self.batch_size
-        before = replaced(span, stop=span.start + count)  # the sampler may have no keys for what follows
+        before = replaced(
+            span, stop=span.start + count
+        )  # the sampler may have no keys for what follows
         return (self.batches(reader.keys(before)) if count else []), failure
 
     def _arrays(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:

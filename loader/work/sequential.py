@@ -32,9 +32,13 @@ class SequentialReader:
         self._leaf = leaf
         self._iterator: Any = None
         self._position = -1  # local
-        self._state: str | None = None  # at that position; another way to it, from a state of Grain's, is another place
+        self._state: str | None = (
+            None  # at that position; another way to it, from a state of Grain's, is another place
+        )
         self._ended = False
-        self._at_work = Lock()  # threads share it: a task whose result nobody wants any more may still be running
+        self._at_work = (
+            Lock()
+        )  # threads share it: a task whose result nobody wants any more may still be running
 
     def read(self, task: SpanTask) -> tuple[list[Any], Exception | None, SourceState]:
         """Read the elements of a task; return them, the exception or None, and the source's state afterwards.
@@ -76,7 +80,10 @@ class SequentialReader:
 
     def _go_to(self, task: SpanTask) -> None:
         at, state = task.since or (0, "")
-        stands_there = self._iterator is not None and (self._position, self._state) == (task.start, state)
+        stands_there = self._iterator is not None and (self._position, self._state) == (
+            task.start,
+            state,
+        )
         self._state = None  # until all is read: an interrupt may come between
         if stands_there:
             return
@@ -109,7 +116,11 @@ class SequentialReader:
 
 def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
     """Return a reader for each source without random access, by the index of the stage (operations) that reads it."""
-    leaves = {stage.number: pipeline.leaves[stage.leaf] for stage in pipeline.stages if stage.leaf is not None}
+    leaves = {
+        stage.number: pipeline.leaves[stage.leaf]
+        for stage in pipeline.stages
+        if stage.leaf is not None
+    }
     return {number: SequentialReader(leaf) for number, leaf in leaves.items() if leaf.in_order}
 
 

@@ -45,7 +45,12 @@ def may_skip(pipeline: Pipeline, failure: Failure) -> bool:
 
 
 def without_failures(
-    pipeline: Pipeline, task: Task, blocks: Blocks, failed: Block, read: ReadRecords | None, run: RunTask
+    pipeline: Pipeline,
+    task: Task,
+    blocks: Blocks,
+    failed: Block,
+    read: ReadRecords | None,
+    run: RunTask,
 ) -> Block:
     """Run each position or row of a failed task alone, and leave out the positions or rows that fail.
 
@@ -58,8 +63,8 @@ def without_failures(
         run: function that runs a task of one position or row, with its part of `read`.
 
     Returns:
-        A block with the rows of the positions that did not fail. It ends with the first failure that
-        `on_error` does not skip.
+        A block with the rows of the positions that did not fail. It ends with the first failure
+        that `on_error` does not skip.
     """
     elements: list[Element] = []
     tags, skipped = RowOrigins(), []
@@ -68,7 +73,9 @@ def without_failures(
         ending = None
         if block.failure is not None:
             error = block.failure.take()
-            ending = ends_stream(pipeline.skips_errors, error, partial(keys_of, single, blocks, pipeline))
+            ending = ends_stream(
+                pipeline.skips_errors, error, partial(keys_of, single, blocks, pipeline)
+            )
             if ending is None:
                 skipped.append(describe_error(error))
                 forget(error)
@@ -82,7 +89,9 @@ def without_failures(
     return Block.of(elements, tags, skipped=skipped)
 
 
-def _run_part(whole: Task, blocks: Blocks, read: ReadRecords | None, run: RunTask, part: Task) -> Block:
+def _run_part(
+    whole: Task, blocks: Blocks, read: ReadRecords | None, run: RunTask, part: Task
+) -> Block:
     """Run one position or row of a failed task.
 
     Args:
@@ -98,11 +107,13 @@ def _run_part(whole: Task, blocks: Blocks, read: ReadRecords | None, run: RunTas
     return run(part, NO_BLOCKS, None if read is None else read.at(part.start - whole.start))
 
 
-def _one_by_one(pipeline: Pipeline, task: Task, failed: Block, run_part: RunPart) -> Iterator[tuple[Task, Block]]:
+def _one_by_one(
+    pipeline: Pipeline, task: Task, failed: Block, run_part: RunPart
+) -> Iterator[tuple[Task, Block]]:
     """Run each position or row of a failed task alone; yield its task, and the block (rows) that results.
 
-    If all rows of the task are the inputs of one output, the task cannot be divided: the task and the block
-    in which it failed are yielded.
+    If all rows of the task are the inputs of one output, the task cannot be divided: the task and
+    the block in which it failed are yielded.
 
     Args:
         pipeline: pipeline of the task.
@@ -110,7 +121,9 @@ def _one_by_one(pipeline: Pipeline, task: Task, failed: Block, run_part: RunPart
         failed: block in which it failed.
         run_part: function that runs a task of one position or row.
     """
-    if isinstance(task, GroupTask) and (pipeline.stages[task.stage].groups or input_count(task) == 1):
+    if isinstance(task, GroupTask) and (
+        pipeline.stages[task.stage].groups or input_count(task) == 1
+    ):
         yield task, failed
         return
     if failed.failure is not None:

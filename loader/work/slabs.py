@@ -3,10 +3,10 @@
 In: shapes and dtypes. Out: uninitialised, 64-byte aligned arrays on a slab (one piece of memory).
 
 The first write to fresh memory is several times slower than a write to memory that is mapped and in
-the caches. So a slab is reused when no array of its batch exists any more, the most recently released
-slab first. The user does not release batches: the base of all arrays of a batch is a lease (the right
-to use a slab). The lease ends when the last array is deleted, and everything made from one without a copy,
-for example a `jax.Array` on CPU.
+the caches. So a slab is reused when no array of its batch exists any more, the most recently
+released slab first. The user does not release batches: the base of all arrays of a batch is a lease
+(the right to use a slab). The lease ends when the last array is deleted, and everything made from
+one without a copy, for example a `jax.Array` on CPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from ...operations.protocol import ArraySpec
 POOLED_FROM = 128 << 10
 """Large arrays of a batch are put on a slab (a reusable piece of memory) if they have this number of bytes or more.
 
-The bytes of all of them count. The same is true of the small arrays, such as labels. Otherwise they are plain arrays.
+The bytes of all of them count. The same is true of the small arrays, such as labels. Otherwise they
+are plain arrays.
 """
 
 # Chosen: `next()` then has to make fewer leases.
@@ -60,8 +61,8 @@ class Slab:
 
     Attributes:
         memory: its bytes, 64-byte aligned.
-        number: number among those slabs of its pool that other processes can map; -1 if other processes
-            cannot map it.
+        number: number among those slabs of its pool that other processes can map; -1 if other
+            processes cannot map it.
         interface: the memory's `__array_interface__`.
     """
 
@@ -106,12 +107,12 @@ class SlabPool:
     appends to the list of free slabs, so the indices of slabs in the list do not change.
 
     Args:
-        make: function that returns a slab of at least as many bytes as its argument says. The default
-            makes memory of this process alone.
+        make: function that returns a slab of at least as many bytes as its argument says. The
+            default makes memory of this process alone.
         give_up: called with each free slab that is not kept for reuse.
-        pooled_from: smallest number of bytes for a slab. The arrays of a batch form two groups, large ones and small
-            ones. A group is put on a slab if its arrays together have this number of bytes or more. Otherwise they are
-            plain arrays.
+        pooled_from: smallest number of bytes for a slab. The arrays of a batch form two groups,
+            large ones and small ones. A group is put on a slab if its arrays together have this
+            number of bytes or more. Otherwise they are plain arrays.
     """
 
     def __init__(
@@ -210,9 +211,13 @@ def _layout(specs: Sequence[ArraySpec]) -> _Layout:
     least = max(sizes, default=0) * SMALL_SHARE
     large = [number for number, size in enumerate(sizes) if size > least]
     small = [number for number, size in enumerate(sizes) if size <= least]
-    groups = [_group([specs[number] for number in numbers]) for numbers in (large, small) if numbers]
+    groups = [
+        _group([specs[number] for number in numbers]) for numbers in (large, small) if numbers
+    ]
     order = [*large, *small]
-    return groups, None if order == sorted(order) else [order.index(number) for number in range(len(order))]
+    return groups, None if order == sorted(order) else [
+        order.index(number) for number in range(len(order))
+    ]
 
 
 def _group(specs: Sequence[ArraySpec]) -> _Group:

@@ -1,7 +1,7 @@
 """Rows stored as columns, one array for each field, so that sending them or making batches needs no work per row.
 
-In: rows that have the same structure. Out: one array for each leaf of their tree, with the rows along
-its first axis; and the same rows again, or a batch of some of them.
+In: rows that have the same structure. Out: one array for each leaf of their tree, with the rows
+along its first axis; and the same rows again, or a batch of some of them.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ class StackedRows:
 class RowStack:
     """Stacks rows into columns, a few at a time, while the rows are in the processor's caches.
 
-    All rows must have the structure, shapes, dtypes and types of the first one, and consist of arrays and numbers. If a
-    row differs, if there are too many rows, or if there is no memory for the columns, all rows are kept in a list.
+    All rows must have the structure, shapes, dtypes and types of the first one, and consist of
+    arrays and numbers. If a row differs, if there are too many rows, or if there is no memory for
+    the columns, all rows are kept in a list.
 
     Args:
         size: largest number of rows.
@@ -97,7 +98,11 @@ class RowStack:
                 self._count += len(rows)
                 return
             stacked = self.finish()
-            self._list = list(stacked.elements(0, len(stacked))) if isinstance(stacked, StackedRows) else stacked
+            self._list = (
+                list(stacked.elements(0, len(stacked)))
+                if isinstance(stacked, StackedRows)
+                else stacked
+            )
         if self._list is not None:
             self._list += rows
 
@@ -145,7 +150,9 @@ def side_by_side(rows: Sequence[Element]) -> StackedRows | None:
     if not leaves or not all(map(_is_part_of_an_array, leaves)):
         return None
     try:
-        if not all(leaf.base is other.base for leaf, other in zip(leaves, structure.flatten_up_to(rows[1]))):
+        if not all(
+            leaf.base is other.base for leaf, other in zip(leaves, structure.flatten_up_to(rows[1]))
+        ):
             return None  # found out without a look at all of them
         columns = [_column(column) for column in zip(*map(structure.flatten_up_to, rows))]
     except (ValueError, AttributeError):  # of another structure, or no arrays
@@ -168,7 +175,9 @@ def _column(arrays: Sequence[Any]) -> NDArray[Any] | None:
     """
     first = arrays[0]
     like = (np.ndarray, first.dtype, first.shape, first.strides, True)
-    if not first.base.flags.c_contiguous or any(one.base is not first.base or _likeness(one) != like for one in arrays):
+    if not first.base.flags.c_contiguous or any(
+        one.base is not first.base or _likeness(one) != like for one in arrays
+    ):
         return None
     starts = np.array([_address(one) for one in arrays])
     steps = np.diff(starts)
@@ -188,7 +197,9 @@ def _likeness(array: Any) -> tuple[Any, ...]:
 
 
 def batch_of(
-    parts: Sequence[tuple[StackedRows, int, int]], allocate: Allocate, order: NDArray[np.int32] | None = None
+    parts: Sequence[tuple[StackedRows, int, int]],
+    allocate: Allocate,
+    order: NDArray[np.int32] | None = None,
 ) -> Element:
     """Make one batch of stacked rows, which are in several blocks (the rows of one task each).
 
@@ -200,12 +211,16 @@ def batch_of(
     """
     first = parts[0][0]
     rows = sum(stop - start for _, start, stop in parts)
-    arrays = allocate([ArraySpec((rows, *column.shape[1:]), column.dtype) for column in first.columns])
+    arrays = allocate(
+        [ArraySpec((rows, *column.shape[1:]), column.dtype) for column in first.columns]
+    )
     places = None if order is None else np.argsort(order)
     for number, array in enumerate(arrays):
         at = 0
         for block, start, stop in parts:
             to = at + stop - start
-            array[slice(at, to) if places is None else places[at:to]] = block.columns[number][start:stop]
+            array[slice(at, to) if places is None else places[at:to]] = block.columns[number][
+                start:stop
+            ]
             at = to
     return flatten(first.example, nodes=ROWS)[1].unflatten(arrays)

@@ -1,9 +1,9 @@
 """Measure the times of a worker's tasks and, for some tasks, the time of each operation.
 
 In: begin and end of tasks. Out: `TaskTimes`. If tasks are too short to time each one, only every
-n-th is timed, and its times are used for the others. Timing each operation needs two clock readings for each
-call. So it is done for a small share of the tasks, or for more if calls are long compared with a
-clock reading.
+n-th is timed, and its times are used for the others. Timing each operation needs two clock readings
+for each call. So it is done for a small share of the tasks, or for more if calls are long compared
+with a clock reading.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ LOOKS_SHARE = 0.001
 LOOKS_SHARE_CLOSELY = 0.05
 """Share of a worker's time that timing its single operations may take with `observe="each"`."""
 
-# Measured with `mnist`. If few calls are timed, the timing code is not in the caches, and takes twice as long.
+# Measured with `mnist`. If few calls are timed, the timing code is not in the caches, and takes
+# twice as long.
 CALL_SECONDS = 0.33e-6
 """Seconds that the timing of one call takes if all calls are timed."""
 
@@ -85,7 +86,9 @@ class Stopwatch:
         self._worker = worker
         self._began = self._ended = 0.0
         self._read_bytes = 0.0  # of the records of the task
-        self._allowed = -1.0  # seconds that looks may take; below 0 before the first task, which is like no other
+        self._allowed = (
+            -1.0
+        )  # seconds that looks may take; below 0 before the first task, which is like no other
         self.every = 1
 
     def begin(self) -> None:
@@ -108,7 +111,12 @@ class Stopwatch:
         return True
 
     def end(
-        self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: OperationTimes | None
+        self,
+        block: Block,
+        inputs: int,
+        batches: bool,
+        reading: ReadSeconds,
+        look: OperationTimes | None,
     ) -> TaskTimes:
         """Return the times of the task, which ends now.
 
@@ -125,7 +133,9 @@ class Stopwatch:
         seconds = ended - began - (look.extra if look else 0.0)
         # A timed task takes longer than others, as no cache holds the code that times it.
         each = min(seconds, (ended - self._ended) / tasks)
-        self._allowed = self._allowed + self.share * tasks * each if self._allowed >= 0 else FIRST_LOOKS
+        self._allowed = (
+            self._allowed + self.share * tasks * each if self._allowed >= 0 else FIRST_LOOKS
+        )
         self._ended = ended
         self.every = 1 + min(int(TIMED_SECONDS / (each + 1e-9)), MOST_UNTIMED)
         waited, under_way = reading
@@ -157,7 +167,12 @@ class EachTask(Stopwatch):
     share = LOOKS_SHARE_CLOSELY
 
     def end(
-        self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: OperationTimes | None
+        self,
+        block: Block,
+        inputs: int,
+        batches: bool,
+        reading: ReadSeconds,
+        look: OperationTimes | None,
     ) -> TaskTimes:
         times = super().end(block, inputs, batches, reading, look)
         self.every = 1
@@ -192,15 +207,19 @@ class OperationClock:
         self._single = single
         self._since = self._looked = self._cpu = 0.0
         self._inputs = 0
-        self._slowest = 0.0, 0, 0  # of what is pushed now: seconds, operation, and how many inputs were left then
+        self._slowest = (
+            0.0,
+            0,
+            0,
+        )  # of what is pushed now: seconds, operation, and how many inputs were left then
         self._worst: SlowestCall | None = None
         self._left: Iterator[Any] = iter(())
 
     def around(self, step: Step, place: int) -> Step:
         """Return a function that calls `step`, and counts the time of the call for one operation.
 
-        The time between the last call and this one is counted for the operation before it; for the first operation of a
-        stage, as time between inputs.
+        The time between the last call and this one is counted for the operation before it; for the
+        first operation of a stage, as time between inputs.
 
         Args:
             step: function that processes an element with the operation.
@@ -237,8 +256,9 @@ class OperationClock:
 
         Args:
             inputs: number of its positions, which have passed all operations.
-            tag_of: function that takes the number of inputs of the task that come after an input, and returns the tag
-                (number that names the record) of that input. It is used to name the record of the slowest call.
+            tag_of: function that takes the number of inputs of the task that come after an input,
+                and returns the tag (number that names the record) of that input. It is used to name
+                the record of the slowest call.
         """
         now = perf_counter()
         self._seconds[-1] += now - self._since
@@ -255,10 +275,15 @@ class OperationClock:
         if not self._inputs:
             return None
         own = self.calls(self._inputs) * CALL_SECONDS / (self._single + 1)
-        seconds = [each - own if place <= self._single else each for place, each in enumerate(self._seconds)]
+        seconds = [
+            each - own if place <= self._single else each
+            for place, each in enumerate(self._seconds)
+        ]
         extra = own * (self._single + 1)
         operations = tuple(max(0.0, each) for each in seconds)
-        look = OperationTimes(self._inputs, self._looked - extra, self._cpu - extra, extra, operations, self._worst)
+        look = OperationTimes(
+            self._inputs, self._looked - extra, self._cpu - extra, extra, operations, self._worst
+        )
         self._seconds[:] = [0.0] * len(self._seconds)
         self._inputs, self._looked, self._cpu, self._worst = 0, 0.0, 0.0, None
         return look
@@ -266,9 +291,10 @@ class OperationClock:
     def calls(self, inputs: int) -> int:
         """Estimate how many calls are timed while `inputs` positions pass the operations.
 
-        For each input (a position, or a batch made from columns), one call of each operation on single elements counts,
-        and one call of what comes after them: a `Batch`, or the function that keeps the results. The calls of later
-        operations do not count, and after a `Filter` there are fewer calls than that.
+        For each input (a position, or a batch made from columns), one call of each operation on
+        single elements counts, and one call of what comes after them: a `Batch`, or the function
+        that keeps the results. The calls of later operations do not count, and after a `Filter`
+        there are fewer calls than that.
         """
         return -(-inputs // self._each) * (self._single + 1)
 
@@ -278,8 +304,8 @@ def bytes_of_rows(rows: Any, batches: bool) -> int:
 
     Args:
         rows: the rows, as a list or as columns. All bytes of columns are counted.
-        batches: for a list. True: each row is a batch, and all are counted. False: the size of the first row is
-            multiplied by their number.
+        batches: for a list. True: each row is a batch, and all are counted. False: the size of the
+            first row is multiplied by their number.
     """
     if isinstance(rows, StackedRows):
         return sum(column.nbytes for column in rows.columns)
@@ -292,8 +318,8 @@ def bytes_of_rows(rows: Any, batches: bool) -> int:
 def bytes_of(element: Element) -> int:
     """Return the size of an element in bytes: of its arrays, byte strings, texts and numbers together.
 
-    A Python int, float or bool counts 8 bytes; a text counts 1 byte for each character; an object of another type
-    without `nbytes`, a Python complex too, counts 0.
+    A Python int, float or bool counts 8 bytes; a text counts 1 byte for each character; an object
+    of another type without `nbytes`, a Python complex too, counts 0.
 
     >>> bytes_of({"x": np.zeros(3, np.float32), "label": 1, "name": "abc"})
     23
@@ -312,7 +338,9 @@ def bytes_of(element: Element) -> int:
         return 8
     leaves = flatten(element)[0]
     return (
-        int(getattr(element, "nbytes", 0)) if len(leaves) == 1 and leaves[0] is element else sum(map(bytes_of, leaves))
+        int(getattr(element, "nbytes", 0))
+        if len(leaves) == 1 and leaves[0] is element
+        else sum(map(bytes_of, leaves))
     )
 
 

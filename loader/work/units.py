@@ -90,7 +90,8 @@ class InlineUnits(Units):
     def _reading_of(self, task: SpanTask) -> RecordsAhead | None:
         """Begin to read the records of one element. Return a function that waits for them; None if not read in advance.
 
-        If reader threads are used, the first call begins to read the records of all elements of the task.
+        If reader threads are used, the first call begins to read the records of all elements of the
+        task.
         """
         if not self._begun:
             if self._executor.reads_in_place(task):
@@ -103,9 +104,9 @@ class InlineUnits(Units):
 def has_units(pipeline: Pipeline) -> bool:
     """Return True if a task of this pipeline may make several batches one by one, each when the caller asks for it.
 
-    The batches must be made of consecutive positions whose order is known from the beginning. False for
-    batches of columns without further operations, because making several of these at once is faster than
-    one by one.
+    The batches must be made of consecutive positions whose order is known from the beginning. False
+    for batches of columns without further operations, because making several of these at once is
+    faster than one by one.
     """
     only_columns = pipeline.columns is not None and len(pipeline.operations) == 1
     if not pipeline.aligned or not pipeline.stages[0].groups or only_columns:

@@ -39,7 +39,10 @@ class RowPadding:
 
     def lengths_of(self, records: Sequence[Element]) -> Ints:
         """Return the length of each record, `int64[records]`: the length of its longest array, not counting `meta_features`."""
-        return np.array([max(map(len, _arrays(self._sequences(record))), default=0) for record in records], np.int64)
+        return np.array(
+            [max(map(len, _arrays(self._sequences(record))), default=0) for record in records],
+            np.int64,
+        )
 
     def _sequences(self, record: Element) -> Any:
         named = _named(record)
@@ -61,12 +64,15 @@ class RowPadding:
             count: number of records in the batch. All other rows are padding.
             rows: number of rows.
             length: length of the rows. Longer arrays are cut.
-            notify: function that reports a message to the user. Called if numbers have several dtypes.
-            check: function that is called with the lengths of the records before they are cut. None: no check.
+            notify: function that reports a message to the user. Called if numbers have several
+                dtypes.
+            check: function that is called with the lengths of the records before they are cut.
+                None: no check.
 
         Raises:
-            BatchError: records are None, or differ in structure or shape; dtypes have no common dtype; a leaf is a list;
-                a record has no array; or a record has the key "lengths" or "mask".
+            BatchError: records are None, or differ in structure or shape; dtypes have no common
+                dtype; a leaf is a list; a record has no array; or a record has the key "lengths" or
+                "mask".
         """
         if any(record is None for record in records):
             raise no_element()
@@ -78,8 +84,9 @@ class RowPadding:
         for _, other in flat:
             if other != structure:
                 raise BatchError(
-                    f"records of one batch have different structures: {shown(structure)} and {shown(other)} (* is a leaf, "
-                    "None is not). Map them to one structure before BudgetBatch."
+                    f"records of one batch have different structures: {shown(structure)} and "
+                    f"{shown(other)} (* is a leaf, None is not). Map them to one structure before "
+                    "BudgetBatch."
                 )
         paths, real = structure.paths(), np.zeros(rows, np.int64)
         columns = []
@@ -90,10 +97,14 @@ class RowPadding:
                 columns.append(self._padded(path, arrays, count, (rows, length), notify))
             else:
                 columns.append(_stacked(path, arrays, count, rows, notify))
-        if not any(as_array(leaf).ndim and path[0] not in self.meta_features for path, leaf in zip(paths, flat[0][0])):
+        if not any(
+            as_array(leaf).ndim and path[0] not in self.meta_features
+            for path, leaf in zip(paths, flat[0][0])
+        ):
             raise BatchError(
-                f"record {short_repr(records[0])} has no array of tokens, so its length would be 0. Map it to an "
-                "array before BudgetBatch, or remove the key of its array from meta_features=."
+                f"record {short_repr(records[0])} has no array of tokens, so its length would be "
+                "0. Map it to an array before BudgetBatch, or remove the key of its array from "
+                "meta_features=."
             )
         if check is not None:
             check(real[:count])
@@ -102,13 +113,18 @@ class RowPadding:
         for key in (LENGTHS, MASK):
             if key in batch:
                 raise BatchError(
-                    f"records have a key {key!r}, which is also the name of a key that BudgetBatch adds. Rename the "
-                    "key in a map before BudgetBatch."
+                    f"records have a key {key!r}, which is also the name of a key that BudgetBatch "
+                    "adds. Rename the key in a map before BudgetBatch."
                 )
         return {**batch, LENGTHS: lengths, MASK: np.arange(length) < lengths[:, None]}
 
     def _padded(
-        self, path: Any, arrays: Sequence[NDArray[Any]], count: int, shape: tuple[int, int], notify: Notify
+        self,
+        path: Any,
+        arrays: Sequence[NDArray[Any]],
+        count: int,
+        shape: tuple[int, int],
+        notify: Notify,
     ) -> NDArray[Any]:
         tail = _same_shape(path, [array.shape[1:] for array in arrays], " after its first axis")
         dtype = common_dtype(_name(path), arrays, notify)
@@ -122,8 +138,8 @@ class RowPadding:
 def _named(record: Element) -> Mapping[Any, Any]:
     """Return a record as a mapping from keys to leaves.
 
-    A named tuple or dataclass becomes the dict of its fields; a single array, or another value, becomes
-    `{"tokens": value}`.
+    A named tuple or dataclass becomes the dict of its fields; a single array, or another value,
+    becomes `{"tokens": value}`.
     """
     if isinstance(record, np.ndarray):
         return {BARE: record}
@@ -137,7 +153,9 @@ def _arrays(record: Element) -> list[NDArray[Any]]:
     return [leaf for leaf in flatten(record)[0] if getattr(leaf, "ndim", 0)]
 
 
-def _stacked(path: Any, arrays: Sequence[NDArray[Any]], count: int, rows: int, notify: Notify) -> NDArray[Any]:
+def _stacked(
+    path: Any, arrays: Sequence[NDArray[Any]], count: int, rows: int, notify: Notify
+) -> NDArray[Any]:
     """Stack leaves that are not padded. Rows without a record have 0, or None for objects.
 
     Args:
@@ -168,8 +186,9 @@ def _same_shape(path: Any, shapes: Sequence[tuple[int, ...]], axes: str = "") ->
     for shape in shapes:
         if shape != shapes[0]:
             raise BatchError(
-                f"leaf {_name(path)} has shape {shape}{axes} in one record and {shapes[0]} in another, which BudgetBatch does "
-                "not pad. Map all records to one shape before BudgetBatch."
+                f"leaf {_name(path)} has shape {shape}{axes} in one record and {shapes[0]} in "
+                "another, which BudgetBatch does not pad. Map all records to one shape before "
+                "BudgetBatch."
             )
     return shapes[0]
 
@@ -184,8 +203,8 @@ def check_lengths(real: Ints, said: Ints, name_of: Callable[[int], str]) -> None
     """
     for row in np.flatnonzero(real > said)[:1].tolist():
         raise LengthsError(
-            f"{name_of(row)} is {real[row]} long, but its length was given as {said[row]}, and batches were "
-            "planned from this. Pass the real lengths=."
+            f"{name_of(row)} is {real[row]} long, but its length was given as {said[row]}, and "
+            "batches were planned from this. Pass the real lengths=."
         )
 
 
@@ -202,11 +221,12 @@ def check_kinds(pad_value: Any, meta_features: Any) -> tuple[Any, ...]:
     for value in pad_value.values() if isinstance(pad_value, Mapping) else (pad_value,):
         if not isinstance(value, (int, float, np.number, np.bool_, Mapping)):
             raise TypeError(
-                f"pad_value={short_repr(value)} is {a_kind_of(value)}. Pass a number, or a dict with a number for "
-                "each leaf."
+                f"pad_value={short_repr(value)} is {a_kind_of(value)}. Pass a number, or a dict "
+                "with a number for each leaf."
             )
     if isinstance(meta_features, (str, bytes, Mapping)) or not isinstance(meta_features, Sequence):
         raise TypeError(
-            f"meta_features={short_repr(meta_features)} is not a list. Pass a list of keys of the records, like ['id']."
+            f"meta_features={short_repr(meta_features)} is not a list. Pass a list of keys of the "
+            "records, like ['id']."
         )
     return tuple(meta_features)

@@ -40,7 +40,9 @@ class BatchShapes:
     rows: tuple[int, ...]
 
     @classmethod
-    def of(cls, lengths: Sequence[int], max_tokens: int, max_records: int | None, multiple_of: int) -> BatchShapes:
+    def of(
+        cls, lengths: Sequence[int], max_tokens: int, max_records: int | None, multiple_of: int
+    ) -> BatchShapes:
         """Return the shapes with these padded lengths. Each has as many rows as the budget permits.
 
         Args:
@@ -54,19 +56,24 @@ class BatchShapes:
         """
         rows = []
         for length in lengths:
-            most = max_tokens // length if max_records is None else min(max_tokens // length, max_records)
+            most = (
+                max_tokens // length
+                if max_records is None
+                else min(max_tokens // length, max_records)
+            )
             rows.append(most // multiple_of * multiple_of)
             if not rows[-1]:
                 if max_tokens < length * multiple_of:
                     for_multiple = f" for multiple_of={multiple_of}" if multiple_of > 1 else ""
                     lower = ", lower multiple_of=" if multiple_of > 1 else ""
                     raise ValueError(
-                        f"a batch of padded length {length} needs {length * multiple_of} tokens{for_multiple}, more than "
-                        f"max_tokens={max_tokens}. Raise max_tokens={lower}, or leave {length} out of pad_to= if it is there."
+                        f"a batch of padded length {length} needs {length * multiple_of} "
+                        f"tokens{for_multiple}, more than max_tokens={max_tokens}. Raise "
+                        f"max_tokens={lower}, or leave {length} out of pad_to= if it is there."
                     )
                 raise ValueError(
-                    f"multiple_of={multiple_of} is more than max_records={max_records}. Raise max_records=, or lower "
-                    "multiple_of=."
+                    f"multiple_of={multiple_of} is more than max_records={max_records}. Raise "
+                    "max_records=, or lower multiple_of=."
                 )
         return cls(tuple(lengths), tuple(rows))
 
@@ -78,9 +85,9 @@ class BatchShapes:
         """
         if by.only_stacks and by.takes != 1 and len(self.lengths) > 1:
             raise ValueError(
-                f"{short_repr(by)} after BudgetBatch would stack finished batches of {len(self.lengths)} "
-                f"different shapes. Leave batch_size= (or the Batch) out, or pass pad_to=({self.longest},) for a "
-                "single shape."
+                f"{short_repr(by)} after BudgetBatch would stack finished batches of "
+                f"{len(self.lengths)} different shapes. Leave batch_size= (or the Batch) out, or "
+                f"pass pad_to=({self.longest},) for a single shape."
             )
 
     def numbers(self, lengths: Any) -> Ints:
@@ -103,8 +110,8 @@ class BatchShapes:
 def chosen_lengths(lengths: Ints, count: int) -> tuple[int, ...]:
     """Return at most `count` padded lengths with which the records need the least memory. The longest record fits.
 
-    The choice is optimal among the lengths that occur (if there are more than 1,024, among 1,024 of them). A padded
-    length costs itself times the number of its records.
+    The choice is optimal among the lengths that occur (if there are more than 1,024, among 1,024 of
+    them). A padded length costs itself times the number of its records.
 
     Args:
         lengths: `int64[records]`.

@@ -1,10 +1,10 @@
 """Sort the records of windows (consecutive records) by shape, and plan the batches on a number of shards.
 
-The records of a window are put in one line of *slots*: first the records of the largest shape, then the
-records of the next smaller shape, and so on. A step is one batch on each shard. It takes as many slots
-from the line as its batches have rows. The last step of a shape also takes slots of the next shape, so
-only the last step of a window may have empty rows. Fewer steps are impossible, because a record needs a
-step of its shape or of a larger one.
+The records of a window are put in one line of *slots*: first the records of the largest shape, then
+the records of the next smaller shape, and so on. A step is one batch on each shard. It takes as
+many slots from the line as its batches have rows. The last step of a shape also takes slots of the
+next shape, so only the last step of a window may have empty rows. Fewer steps are impossible,
+because a record needs a step of its shape or of a larger one.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ class WindowSteps(NamedTuple):
     """Steps of all windows of an epoch on a number of shards. A step is one batch on each shard.
 
     Attributes:
-        before: `int64[windows + 1]`, number of steps before each window; the last item is the number of all steps.
-        steps: `int64[windows, shapes]`, number of steps of each shape and all larger shapes together, the largest first.
+        before: `int64[windows + 1]`, number of steps before each window; the last item is the
+            number of all steps.
+        steps: `int64[windows, shapes]`, number of steps of each shape and all larger shapes
+            together, the largest first.
         slots: `int64[windows, shapes]`, first slot of the first step of each shape.
     """
 
@@ -35,12 +37,14 @@ class BudgetWindows:
     """Plan of batches by budget: records in windows (consecutive records), each of which is batched by itself.
 
     Args:
-        lengths: `int64[records]`, length of each record. A record that fits no shape is in no batch.
+        lengths: `int64[records]`, length of each record. A record that fits no shape is in no
+            batch.
         shapes: shapes of the batches.
         window: number of records in a window.
 
     Attributes:
-        places: indices of the records, sorted by window, and in each window from the largest shape to the smallest.
+        places: indices of the records, sorted by window, and in each window from the largest shape
+            to the smallest.
         counts: `int64[windows, shapes]`, number of records of each shape, the largest shape first.
 
     Five records in one window; batches have one row of length 8, or four rows of length 2:
@@ -55,9 +59,13 @@ class BudgetWindows:
         kept = np.flatnonzero(numbers < count)
         windows = -(-len(lengths) // window)
         ranks = (count - 1 - numbers[kept]) + (kept // window * count if windows > 1 else 0)
-        ranks = ranks.astype(np.min_scalar_type(max(windows * count, 1)))  # small ones are sorted ten times as fast
+        ranks = ranks.astype(
+            np.min_scalar_type(max(windows * count, 1))
+        )  # small ones are sorted ten times as fast
         self.shapes = shapes
-        self.places = kept[np.argsort(ranks, kind="stable")].astype(np.min_scalar_type(max(len(lengths), 1)))
+        self.places = kept[np.argsort(ranks, kind="stable")].astype(
+            np.min_scalar_type(max(len(lengths), 1))
+        )
         self.counts: Ints = np.bincount(ranks, minlength=windows * count).reshape(windows, count)
         self.starts: Ints = np.concatenate([[0], np.cumsum(self.counts.sum(axis=1))])
         self._rows = np.array(shapes.rows[::-1], np.int64)
@@ -87,9 +95,13 @@ class BudgetWindows:
             slots[:, shape] = taken
             steps[:, shape] = np.maximum(-(-(ends[:, shape] - taken) // rows), 0)
             taken = taken + steps[:, shape] * rows
-        return WindowSteps(np.concatenate([[0], np.cumsum(steps.sum(axis=1))]), np.cumsum(steps, axis=1), slots)
+        return WindowSteps(
+            np.concatenate([[0], np.cumsum(steps.sum(axis=1))]), np.cumsum(steps, axis=1), slots
+        )
 
-    def pieces(self, shards: int, windows: Ints, steps: Ints, shard: Ints) -> tuple[Ints, Ints, Ints]:
+    def pieces(
+        self, shards: int, windows: Ints, steps: Ints, shard: Ints
+    ) -> tuple[Ints, Ints, Ints]:
         """Return three arrays for batches: first slot, slot after the last one, and the index of the shape.
 
         A slot is the place of one record in its window, where records of larger shapes come first.
@@ -98,7 +110,8 @@ class BudgetWindows:
             shards: number of shards.
             windows: `int64[n]`, windows of the epoch.
             steps: `int64[n]`, index of each step within its window.
-            shard: `int64[n]`, shard of each batch; or `int64[shards, 1]`, for the batches of all shards.
+            shard: `int64[n]`, shard of each batch; or `int64[shards, 1]`, for the batches of all
+                shards.
         """
         made = self.steps_on(shards)
         rank = (made.steps[windows] <= steps[:, None]).sum(axis=1)
@@ -106,7 +119,11 @@ class BudgetWindows:
         room = self._rows[rank] * shards
         start = made.slots[windows, rank] + (steps - first) * room
         size = np.minimum(self.sizes(windows) - start, room)
-        return start + size * shard // shards, start + size * (shard + 1) // shards, len(self._rows) - 1 - rank
+        return (
+            start + size * shard // shards,
+            start + size * (shard + 1) // shards,
+            len(self._rows) - 1 - rank,
+        )
 
     def step_of_slot(self, shards: int, window: int, slot: int) -> tuple[int, int, int]:
         """Return the batch that has a record: index of its step within the window, its shard, and the row in the batch.
@@ -114,10 +131,15 @@ class BudgetWindows:
         Args:
             shards: number of shards.
             window: number of the window.
-            slot: index of a record in the window's list of records, where records of larger shapes come first.
+            slot: index of a record in the window's list of records, where records of larger shapes
+                come first.
         """
         made = self.steps_on(shards)
-        rank = int(np.flatnonzero((made.slots[window] <= slot) & (np.diff(made.steps[window], prepend=0) > 0))[-1])
+        rank = int(
+            np.flatnonzero(
+                (made.slots[window] <= slot) & (np.diff(made.steps[window], prepend=0) > 0)
+            )[-1]
+        )
         room = int(self._rows[rank]) * shards
         number, at = divmod(slot - int(made.slots[window, rank]), room)
         step = int(made.steps[window, rank - 1] if rank else 0) + number

@@ -16,16 +16,18 @@ from .random import bounds, probability_of, random_piece
 class RandomErasing(OnImages, RandomMapTransform):
     """Replace a random rectangle of an image by one value or by noise. All frames of a clip lose the same rectangle.
 
-    Zhong et al., "Random Erasing Data Augmentation", AAAI 2020. If ten random rectangles in a row do not fit into the
-    image, nothing is erased.
+    Zhong et al., "Random Erasing Data Augmentation", AAAI 2020. If ten random rectangles in a row
+    do not fit into the image, nothing is erased.
 
     Args:
         probability: probability that a rectangle is erased, default 0.5.
-        scale: least and largest area of the rectangle as a share of the image, default (0.02, 0.33).
+        scale: least and largest area of the rectangle as a share of the image, default (0.02,
+            0.33).
         ratio: least and largest width / height, default (0.3, 3.3), uniform in the logarithm.
-        value: the value of the erased pixels, or one value for each channel, default 0; or "random" for uniform noise over
-            all values of the dtype (for floats from 0 to 1).
-        key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
+        value: the value of the erased pixels, or one value for each channel, default 0; or "random"
+            for uniform noise over all values of the dtype (for floats from 0 to 1).
+        key: key of the image in elements that are dicts, default "image". Other elements are images
+            themselves.
 
     Raises:
         ValueError: an argument is out of range, or `value` has something else than numbers.
@@ -58,7 +60,8 @@ class RandomErasing(OnImages, RandomMapTransform):
             rng: generator that draws the rectangle.
 
         Raises:
-            ImageError: the input is not an image, a dict has no such key, or `value` does not fit the image.
+            ImageError: the input is not an image, a dict has no such key, or `value` does not fit
+                the image.
         """
         return self.with_image(element, lambda image: self._erased(image, rng))
 

@@ -22,11 +22,13 @@ _MODES = ("constant", "edge", "reflect", "symmetric")
 class CenterCrop(OnImages, MapTransform):
     """Cut the centre out of an image, or out of each frame of a clip `[frames, height, width, channels]`.
 
-    An image that is smaller than the size is padded with zeros first. It cuts the same pixels as torchvision.
+    An image that is smaller than the size is padded with zeros first. It cuts the same pixels as
+    torchvision.
 
     Args:
         size: (height, width) of the result, or one integer for both.
-        key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
+        key: key of the image in elements that are dicts, default "image". Other elements are images
+            themselves.
 
     Raises:
         ValueError: a length is less than 1.
@@ -54,8 +56,12 @@ class CenterCrop(OnImages, MapTransform):
         lacking = [max(0, wanted - given) for wanted, given in zip(self._size, images.shape[-3:-1])]
         if any(lacking):
             down, across = lacking
-            images = _padded(images, (across // 2, down // 2, (across + 1) // 2, (down + 1) // 2), "constant", 0)
-        top, left = (round((given - wanted) / 2) for given, wanted in zip(images.shape[-3:-1], self._size))
+            images = _padded(
+                images, (across // 2, down // 2, (across + 1) // 2, (down + 1) // 2), "constant", 0
+            )
+        top, left = (
+            round((given - wanted) / 2) for given, wanted in zip(images.shape[-3:-1], self._size)
+        )
         return images[..., top : top + height, left : left + width, :]
 
 
@@ -63,16 +69,18 @@ class Pad(OnImages, MapTransform):
     """Add pixels at the sides of an image, or of each frame of a clip `[frames, height, width, channels]`.
 
     Args:
-        padding: number of pixels: one integer for all sides; (left and right, top and bottom); or (left, top, right,
-            bottom), as in torchvision.
-        fill: value of the new pixels, or one value for each channel. Only for `mode="constant"`. Default 0.
-        mode: "constant" (default); "edge" repeats the last pixel; "reflect" mirrors the image without its last pixel;
-            "symmetric" mirrors it with its last pixel.
-        key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
+        padding: number of pixels: one integer for all sides; (left and right, top and bottom); or
+            (left, top, right, bottom), as in torchvision.
+        fill: value of the new pixels, or one value for each channel. Only for `mode="constant"`.
+            Default 0.
+        mode: "constant" (default); "edge" repeats the last pixel; "reflect" mirrors the image
+            without its last pixel; "symmetric" mirrors it with its last pixel.
+        key: key of the image in elements that are dicts, default "image". Other elements are images
+            themselves.
 
     Raises:
-        ValueError: `mode` is unknown, `padding` does not have 1, 2 or 4 numbers, one is below 0, or `fill` has something else
-            than numbers.
+        ValueError: `mode` is unknown, `padding` does not have 1, 2 or 4 numbers, one is below 0, or
+            `fill` has something else than numbers.
         TypeError: a number of `padding` is not an integer.
 
     >>> Pad((1, 0), fill=9).map(np.zeros((1, 2, 1), np.uint8))[..., 0].tolist()
@@ -96,7 +104,8 @@ class Pad(OnImages, MapTransform):
         """Return the element with its image padded.
 
         Raises:
-            ImageError: the input is not an image, a dict has no such key, or `fill` does not fit the image.
+            ImageError: the input is not an image, a dict has no such key, or `fill` does not fit
+                the image.
         """
         return self.with_image(element, self._with_margins)
 
@@ -117,11 +126,12 @@ def _margins_of(padding: Any) -> tuple[int, int, int, int]:
     numbers = tuple(padding) if isinstance(padding, Iterable) else (padding,)
     if len(numbers) not in (1, 2, 4):
         raise ValueError(
-            f"padding={short_repr(padding)} must have 1, 2 or 4 numbers, not {len(numbers)}. Pass one integer, (left and "
-            "right, top and bottom), or (left, top, right, bottom)."
+            f"padding={short_repr(padding)} must have 1, 2 or 4 numbers, not {len(numbers)}. Pass "
+            "one integer, (left and right, top and bottom), or (left, top, right, bottom)."
         )
     left, top, right, bottom = (
-        whole_number("padding", number, 0, 1 << 20, "a number of pixels") for number in numbers * (4 // len(numbers))
+        whole_number("padding", number, 0, 1 << 20, "a number of pixels")
+        for number in numbers * (4 // len(numbers))
     )
     return left, top, right, bottom
 
@@ -142,13 +152,14 @@ def _padded(images: Images, margins: tuple[int, int, int, int], mode: str, fill:
 class Normalize(OnImages, MapTransform):
     """Subtract a mean from each channel of an image or clip, and divide it by a standard deviation: float32.
 
-    Values of integers are first divided by the largest one of their dtype (255 for uint8). So `mean` and `std` are for
-    values from 0 to 1, as in torchvision.
+    Values of integers are first divided by the largest one of their dtype (255 for uint8). So
+    `mean` and `std` are for values from 0 to 1, as in torchvision.
 
     Args:
         mean: one number, or one for each channel.
         std: one number, or one for each channel; none is 0.
-        key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
+        key: key of the image in elements that are dicts, default "image". Other elements are images
+            themselves.
 
     Raises:
         ValueError: a standard deviation is 0, or a number is not finite.
@@ -157,20 +168,24 @@ class Normalize(OnImages, MapTransform):
     [[[-1.0, 1.0]]]
     """
 
-    def __init__(self, mean: float | Sequence[float], std: float | Sequence[float], *, key: str = "image") -> None:
+    def __init__(
+        self, mean: float | Sequence[float], std: float | Sequence[float], *, key: str = "image"
+    ) -> None:
         super().__init__()
         self._mean, self._std = _numbers("mean", mean), _numbers("std", std)
         self._key = key
         if 0 in self._std:
             raise ValueError(
-                f"std={short_repr(std)} contains 0, and images cannot be divided by 0. Pass numbers other than 0."
+                f"std={short_repr(std)} contains 0, and images cannot be divided by 0. Pass "
+                "numbers other than 0."
             )
 
     def map(self, element: Any) -> Any:
         """Return the element with its image normalized.
 
         Raises:
-            ImageError: the input is not an image, a dict has no such key, or the number of channels is another one.
+            ImageError: the input is not an image, a dict has no such key, or the number of channels
+                is another one.
         """
         return self.with_image(element, self._normalized)
 
@@ -180,8 +195,8 @@ class Normalize(OnImages, MapTransform):
         for name, numbers in (("mean", self._mean), ("std", self._std)):
             if len(numbers) not in (1, channels):
                 raise ImageError(
-                    f"the image has {channels} channels, but {name}= has {len(numbers)} numbers. Pass one number for each "
-                    "channel, or one for all of them."
+                    f"the image has {channels} channels, but {name}= has {len(numbers)} numbers. "
+                    "Pass one number for each channel, or one for all of them."
                 )
         most = np.iinfo(images.dtype).max if images.dtype.kind in "iu" else 1
         mean, std = np.array(self._mean) * most, np.array(self._std) * most
@@ -191,11 +206,16 @@ class Normalize(OnImages, MapTransform):
 
 def _numbers(name: str, given: Any) -> tuple[float, ...]:
     try:
-        numbers = tuple(map(float, given)) if isinstance(given, (Sequence, np.ndarray)) else (float(given),)
+        numbers = (
+            tuple(map(float, given))
+            if isinstance(given, (Sequence, np.ndarray))
+            else (float(given),)
+        )
     except (TypeError, ValueError):
         numbers = ()
     if not numbers or not np.isfinite(numbers).all():
         raise ValueError(
-            f"{name}={short_repr(given)} must be a finite number, or one for each channel. Pass such numbers."
+            f"{name}={short_repr(given)} must be a finite number, or one for each channel. Pass "
+            "such numbers."
         )
     return numbers

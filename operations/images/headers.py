@@ -42,7 +42,9 @@ def _of_webp(data: bytes) -> tuple[int, int]:
         bits = int.from_bytes(body[1:5], "little")
         return 1 + (bits >> 14 & 0x3FFF), 1 + (bits & 0x3FFF)
     if kind == b"VP8 ":
-        return int.from_bytes(body[8:10], "little") & 0x3FFF, int.from_bytes(body[6:8], "little") & 0x3FFF
+        return int.from_bytes(body[8:10], "little") & 0x3FFF, int.from_bytes(
+            body[6:8], "little"
+        ) & 0x3FFF
     return 0, 0
 
 

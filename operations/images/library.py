@@ -1,7 +1,7 @@
 """Import the libraries for images: simplejpeg (libjpeg-turbo) and OpenCV. Both release Python's lock.
 
-They are imported with the first image, OpenCV also when an operation that uses it is unpickled. So code that only
-describes a pipeline does not import them.
+They are imported with the first image, OpenCV also when an operation that uses it is unpickled. So
+code that only describes a pipeline does not import them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def check_libraries(operation: str) -> None:
     packages = {"cv2": "opencv-python-headless", "simplejpeg": "simplejpeg"}
     missing = [package for module, package in packages.items() if find_spec(module) is None]
     if missing:
-        raise MissingExtraError(f'{operation} needs {" and ".join(missing)}: pip install "headrace[images]"')
+        raise MissingExtraError(
+            f'{operation} needs {" and ".join(missing)}: pip install "headrace[images]"'
+        )
 
 
 @cache
@@ -70,8 +72,9 @@ class OnImages:
             return change(element)
         if self._key not in element:
             raise ImageError(
-                f"the element has no key {short_repr(self._key)}, only {short_repr(list(element))}. "
-                "Pass key=, the name of the key that contains the image."
+                f"the element has no key {short_repr(self._key)}, only "
+                f"{short_repr(list(element))}. Pass key=, the name of the key that contains the "
+                "image."
             )
         return {**element, self._key: change(element[self._key])}
 
@@ -105,11 +108,15 @@ def checked(image: Any, operation: str) -> Images:
     """
     if isinstance(image, np.ndarray) and image.ndim >= 3 and image.size:
         return image
-    given = f"shape {image.shape}" if isinstance(image, np.ndarray) else f"{type(image).__name__} {short_repr(image)}"
+    given = (
+        f"shape {image.shape}"
+        if isinstance(image, np.ndarray)
+        else f"{type(image).__name__} {short_repr(image)}"
+    )
     raise ImageError(
-        f"{operation} takes arrays of height × width × channels, or frames × height × width × channels, "
-        f"not {given}. Use DecodeImage first to decode bytes. If an array has no axis of channels, add it: "
-        "image[..., None]. No axis may have the length 0."
+        f"{operation} takes arrays of height × width × channels, or frames × height × width × "
+        f"channels, not {given}. Use DecodeImage first to decode bytes. If an array has no axis of "
+        "channels, add it: image[..., None]. No axis may have the length 0."
     )
 
 
@@ -129,7 +136,8 @@ def fill_of(name: str, given: Any, more: str = "") -> Any:
     array = array_of(given)
     if array.ndim > 1 or not array.size or array.dtype.kind not in "biuf":
         raise ValueError(
-            f"{name}={short_repr(given)} must be a number, or a list of one number for each channel. Pass such numbers{more}."
+            f"{name}={short_repr(given)} must be a number, or a list of one number for each "
+            f"channel. Pass such numbers{more}."
         )
     return tuple(given) if array.ndim else array.item()
 
@@ -143,20 +151,21 @@ def check_fill(images: Images, name: str, fill: Any) -> None:
         fill: its value, from `fill_of`.
 
     Raises:
-        ImageError: it has too few or too many numbers, or one that the dtype of the images cannot hold.
+        ImageError: it has too few or too many numbers, or one that the dtype of the images cannot
+            hold.
     """
     numbers, channels = fill if isinstance(fill, tuple) else (fill,), images.shape[-1]
     if len(numbers) not in (1, channels):
         raise ImageError(
-            f"the image has {channels} channels, but {name}={short_repr(fill)} has {len(numbers)} numbers. Pass one number for "
-            "each channel, or one for all of them."
+            f"the image has {channels} channels, but {name}={short_repr(fill)} has {len(numbers)} "
+            "numbers. Pass one number for each channel, or one for all of them."
         )
     if images.dtype.kind in "iu":
         limits = np.iinfo(images.dtype)
         if not all(limits.min <= number <= limits.max for number in numbers):
             raise ImageError(
-                f"the image has the dtype {images.dtype}, which cannot hold {name}={short_repr(fill)}. Pass numbers from "
-                f"{limits.min} to {limits.max}."
+                f"the image has the dtype {images.dtype}, which cannot hold "
+                f"{name}={short_repr(fill)}. Pass numbers from {limits.min} to {limits.max}."
             )
 
 

@@ -1,6 +1,7 @@
 """Read the orientation in the header of an image file, and turn images by it.
 
-In: the bytes of a JPEG, PNG, WebP, AVIF or TIFF file. Out: its orientation, a number from 1 to 8; and the turned image.
+In: the bytes of a JPEG, PNG, WebP, AVIF or TIFF file. Out: its orientation, a number from 1 to 8;
+and the turned image.
 """
 
 from __future__ import annotations
@@ -90,15 +91,21 @@ def _chunk(data: bytes, name: bytes, at: int, order: str, around: int, align: in
         data: bytes of the file.
         name: the four letters of the chunk.
         at: place of the first chunk.
-        order: order of the bytes of lengths, "big" (length before the name) or "little" (length after the name).
-        around: number of bytes of a chunk beside its content: length, name, and the checksum of a PNG.
+        order: order of the bytes of lengths, "big" (length before the name) or "little" (length
+            after the name).
+        around: number of bytes of a chunk beside its content: length, name, and the checksum of a
+            PNG.
         align: a chunk begins at a multiple of this number.
     """
     if name not in data:  # most files: this search takes no time
         return None
     while at + 8 <= len(data):
         first, second = data[at : at + 4], data[at + 4 : at + 8]
-        found, size = (second, int.from_bytes(first)) if order == "big" else (first, int.from_bytes(second, "little"))
+        found, size = (
+            (second, int.from_bytes(first))
+            if order == "big"
+            else (first, int.from_bytes(second, "little"))
+        )
         if found == name:
             return data[at + 8 : at + 8 + size]
         at += around + size + (-size) % align

@@ -23,7 +23,9 @@ _ORIENTATION = 274
 def check_pillow(argument: str) -> None:
     """Raise MissingExtraError if Pillow is not installed. `argument` is the argument of `DecodeImage` that needs it."""
     if find_spec("PIL") is None:
-        raise MissingExtraError(f'DecodeImage({argument}) needs pillow: pip install "headrace[images]"')
+        raise MissingExtraError(
+            f'DecodeImage({argument}) needs pillow: pip install "headrace[images]"'
+        )
 
 
 _UNSAFE = {"EPS", "WMF", "BUFR", "GRIB", "HDF5", "FITS"}
@@ -82,7 +84,9 @@ def frames_of(image: Any, turns: bool, channels: int, deep: bool, max_pixels: in
         image.seek(number)
         frames.append(_frame(_turned(image, turns), channels, deep))
         if frames[-1].shape != frames[0].shape:
-            raise ValueError(f"its frames have different shapes, {frames[0].shape} and {frames[-1].shape}")
+            raise ValueError(
+                f"its frames have different shapes, {frames[0].shape} and {frames[-1].shape}"
+            )
     return np.stack(frames)
 
 
@@ -159,7 +163,10 @@ def opened(data: bytes, use: Callable[[Any, bool], Images], turns: bool, max_pix
     try:
         with _open(data) as image:
             if image.width * image.height > max_pixels:
-                raise ValueError(f"it has {image.height} × {image.width} pixels, more than max_pixels={max_pixels}")
+                raise ValueError(
+                    f"it has {image.height} × {image.width} pixels, more than "
+                    f"max_pixels={max_pixels}"
+                )
             return use(image, turns)
     except ValueError:
         raise

@@ -14,22 +14,34 @@ from ...common.validation import whole_number
 from ...errors import ImageError
 from ..transforms import RandomMapTransform
 from .colours import blend, coloured, with_brightness, with_contrast, with_saturation
-from .library import Image, OnImagesWithOpenCV, check_fill, check_libraries, fill_of, on_frames, opencv, with_channels
+from .library import (
+    Image,
+    OnImagesWithOpenCV,
+    check_fill,
+    check_libraries,
+    fill_of,
+    on_frames,
+    opencv,
+    with_channels,
+)
 
 
 class RandAugment(OnImagesWithOpenCV, RandomMapTransform):
     """Apply some of fourteen changes of shape and colour to an image, drawn at random with one strength.
 
-    Cubuk et al., "RandAugment: Practical automated data augmentation with a reduced search space", NeurIPS 2020. The
-    changes and their strengths are those of torchvision. All frames of a clip are changed in the same way. Images are of
-    uint8, with 1 or 3 channels.
+    Cubuk et al., "RandAugment: Practical automated data augmentation with a reduced search space",
+    NeurIPS 2020. The changes and their strengths are those of torchvision. All frames of a clip are
+    changed in the same way. Images are of uint8, with 1 or 3 channels.
 
     Args:
         num_ops: number of changes for each image, default 2. The same change may come twice.
-        magnitude: strength of the changes, an integer from 0 to `num_magnitude_bins` - 1, default 9.
+        magnitude: strength of the changes, an integer from 0 to `num_magnitude_bins` - 1, default
+            9.
         num_magnitude_bins: number of strengths, default 31.
-        fill: value of pixels that come from outside of the image, or one value for each channel, default 0.
-        key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
+        fill: value of pixels that come from outside of the image, or one value for each channel,
+            default 0.
+        key: key of the image in elements that are dicts, default "image". Other elements are images
+            themselves.
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
@@ -52,9 +64,15 @@ class RandAugment(OnImagesWithOpenCV, RandomMapTransform):
         check_libraries("RandAugment")
         self._count = whole_number("num_ops", num_ops, 0, 1000, "a number of changes, such as 2")
         self._bins = whole_number(
-            "num_magnitude_bins", num_magnitude_bins, 2, 1 << 20, "a number of strengths, such as 31"
+            "num_magnitude_bins",
+            num_magnitude_bins,
+            2,
+            1 << 20,
+            "a number of strengths, such as 31",
         )
-        self._magnitude = whole_number("magnitude", magnitude, 0, self._bins - 1, "less than num_magnitude_bins")
+        self._magnitude = whole_number(
+            "magnitude", magnitude, 0, self._bins - 1, "less than num_magnitude_bins"
+        )
         self._fill, self._key = fill_of("fill", fill), key
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
@@ -65,7 +83,8 @@ class RandAugment(OnImagesWithOpenCV, RandomMapTransform):
             rng: generator that draws the changes and their directions.
 
         Raises:
-            ImageError: the input is not an image of uint8 with 1 or 3 channels, a dict has no such key, or `fill` does not fit.
+            ImageError: the input is not an image of uint8 with 1 or 3 channels, a dict has no such
+                key, or `fill` does not fit.
         """
         return self.with_image(element, lambda image: self._changed(image, rng))
 
@@ -73,15 +92,19 @@ class RandAugment(OnImagesWithOpenCV, RandomMapTransform):
         images = coloured(given, "RandAugment")
         if images.dtype != np.uint8:
             raise ImageError(
-                f"RandAugment takes images of uint8, not {images.dtype}. Use it before Normalize, or "
-                "convert the images to uint8 in a map before it."
+                f"RandAugment takes images of uint8, not {images.dtype}. Use it before Normalize, "
+                "or convert the images to uint8 in a map before it."
             )
         check_fill(images, "fill", self._fill)
         names, strength = list(CHANGES), self._magnitude / (self._bins - 1)
-        for number, sign in zip(rng.integers(len(names), size=self._count), rng.integers(2, size=self._count)):
+        for number, sign in zip(
+            rng.integers(len(names), size=self._count), rng.integers(2, size=self._count)
+        ):
             change, most, is_signed = CHANGES[names[number]]
             value = strength * most * (1 - 2 * int(sign) if is_signed else 1)
-            images = on_frames(images, lambda image, change=change, value=value: change(image, value, self._fill))  # type: ignore[misc]
+            images = on_frames(
+                images, lambda image, change=change, value=value: change(image, value, self._fill)
+            )  # type: ignore[misc]
         return images
 
 
@@ -103,11 +126,18 @@ def _warped(image: Image, matrix: Sequence[Sequence[float]], fill: Any) -> Image
     """Return an image whose pixel at (x, y) is the pixel of `image` at `matrix @ (x, y, 1)`, by centres of pixels."""
     cv2 = opencv()
     placed = np.array(matrix, np.float64)
-    placed[:, 2] += placed[:, :2].sum(axis=1) / 2 - 0.5  # a pixel's centre is at a half, in OpenCV at 0
+    placed[:, 2] += (
+        placed[:, :2].sum(axis=1) / 2 - 0.5
+    )  # a pixel's centre is at a half, in OpenCV at 0
     numbers = fill if isinstance(fill, tuple) else (fill,)
-    flags, fill = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP, numbers * 3 if len(numbers) == 1 else numbers
+    flags, fill = (
+        cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP,
+        numbers * 3 if len(numbers) == 1 else numbers,
+    )
     height, width = image.shape[:2]
-    return with_channels(cv2.warpAffine(image, placed, (width, height), flags=flags, borderValue=fill))
+    return with_channels(
+        cv2.warpAffine(image, placed, (width, height), flags=flags, borderValue=fill)
+    )
 
 
 def shear_x(image: Image, value: float, fill: Any) -> Image:
@@ -134,7 +164,11 @@ def rotate(image: Image, value: float, fill: Any) -> Image:
     """Return the image turned counter-clockwise around its centre by `value` degrees."""
     cosine, sine = np.cos(np.deg2rad(value)), np.sin(np.deg2rad(value))
     y, x = image.shape[0] / 2, image.shape[1] / 2
-    return _warped(image, [[cosine, -sine, x - cosine * x + sine * y], [sine, cosine, y - sine * x - cosine * y]], fill)
+    return _warped(
+        image,
+        [[cosine, -sine, x - cosine * x + sine * y], [sine, cosine, y - sine * x - cosine * y]],
+        fill,
+    )
 
 
 def sharpness(image: Image, factor: float) -> Image:
@@ -156,7 +190,9 @@ def solarize(image: Image, threshold: float) -> Image:
 
 
 def _looked_up(image: Image, table_of: Callable[[Image], np.ndarray[Any, Any]]) -> Image:
-    channels = [table_of(image[..., number])[image[..., number]] for number in range(image.shape[-1])]
+    channels = [
+        table_of(image[..., number])[image[..., number]] for number in range(image.shape[-1])
+    ]
     return np.stack(channels, axis=-1).astype(np.uint8)
 
 
@@ -198,11 +234,17 @@ CHANGES = {
     "translate x": ImageChange(translate_x, 150 / 331, True),
     "translate y": ImageChange(translate_y, 150 / 331, True),
     "rotate": ImageChange(rotate, 30, True),
-    "brightness": ImageChange(lambda image, value, fill: with_brightness(image, 1 + value), 0.9, True),
-    "saturation": ImageChange(lambda image, value, fill: with_saturation(image, 1 + value), 0.9, True),
+    "brightness": ImageChange(
+        lambda image, value, fill: with_brightness(image, 1 + value), 0.9, True
+    ),
+    "saturation": ImageChange(
+        lambda image, value, fill: with_saturation(image, 1 + value), 0.9, True
+    ),
     "contrast": ImageChange(lambda image, value, fill: with_contrast(image, 1 + value), 0.9, True),
     "sharpness": ImageChange(lambda image, value, fill: sharpness(image, 1 + value), 0.9, True),
-    "posterize": ImageChange(lambda image, value, fill: posterize(image, 8 - round(value)), 4, False),
+    "posterize": ImageChange(
+        lambda image, value, fill: posterize(image, 8 - round(value)), 4, False
+    ),
     "solarize": ImageChange(lambda image, value, fill: solarize(image, 255 - value), 255, False),
     "autocontrast": ImageChange(lambda image, value, fill: autocontrast(image), 0, False),
     "equalize": ImageChange(lambda image, value, fill: equalize(image), 0, False),

@@ -10,7 +10,15 @@ import numpy as np
 from ...common.messages import short_repr
 from ...common.validation import NUMBERS, one_of
 from ..transforms import RandomMapTransform
-from .library import Images, OnImagesWithOpenCV, check_libraries, checked, on_frames, opencv, with_channels
+from .library import (
+    Images,
+    OnImagesWithOpenCV,
+    check_libraries,
+    checked,
+    on_frames,
+    opencv,
+    with_channels,
+)
 from .sizes import COMPUTED, INTERPOLATIONS, MOST_CHANNELS, Size, resized, size_of
 
 _TRIES = 10
@@ -24,13 +32,15 @@ class RandomResizedCrop(OnImagesWithOpenCV, RandomMapTransform):
     Args:
         size: (height, width) of the result, or one integer for both.
         scale: minimum and maximum area of the piece as a share of the image, default (0.08, 1).
-        ratio: minimum and maximum width / height of the piece, default (3 / 4, 4 / 3), uniform in the logarithm.
-        key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
-        interpolation: how pixels are computed: "auto" (default), "nearest", "linear", "cubic", "area" or "lanczos"; see
-            `Resize`.
+        ratio: minimum and maximum width / height of the piece, default (3 / 4, 4 / 3), uniform in
+            the logarithm.
+        key: key of the image in elements that are dicts, default "image". Other elements are images
+            themselves.
+        interpolation: how pixels are computed: "auto" (default), "nearest", "linear", "cubic",
+            "area" or "lanczos"; see `Resize`.
 
-    If ten random pieces in a row do not fit into the image, the piece is the largest centred one with a permitted ratio.
-    Szegedy et al., "Going deeper with convolutions", CVPR 2015.
+    If ten random pieces in a row do not fit into the image, the piece is the largest centred one
+    with a permitted ratio. Szegedy et al., "Going deeper with convolutions", CVPR 2015.
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
@@ -64,22 +74,28 @@ class RandomResizedCrop(OnImagesWithOpenCV, RandomMapTransform):
             rng: generator that draws the piece.
 
         Raises:
-            ImageError: the input is not an image, it has a dtype that OpenCV cannot resize, such as int64, or a dict
-                has no such key.
+            ImageError: the input is not an image, it has a dtype that OpenCV cannot resize, such as
+                int64, or a dict has no such key.
         """
         return self.with_image(element, lambda image: self._cropped(image, rng))
 
     def _cropped(self, given: Any, rng: np.random.Generator) -> Images:
         images = checked(given, "RandomResizedCrop")
         rows, columns = images.shape[-3:-1]
-        piece = random_piece(rows, columns, self._scale, self._ratio, rng) or _centred_piece(rows, columns, self._ratio)
+        piece = random_piece(rows, columns, self._scale, self._ratio, rng) or _centred_piece(
+            rows, columns, self._ratio
+        )
         top, left, height, width = piece
         cut = images[..., top : top + height, left : left + width, :]
         return on_frames(cut, lambda frame: resized(frame, self._size, self._interpolation))
 
 
 def random_piece(
-    rows: int, columns: int, scale: tuple[float, float], ratio: tuple[float, float], rng: np.random.Generator
+    rows: int,
+    columns: int,
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+    rng: np.random.Generator,
 ) -> tuple[int, int, int, int] | None:
     """Return a random piece: top, left, height and width, in pixels; None if ten pieces in a row do not fit.
 
@@ -97,11 +113,18 @@ def random_piece(
         wide = math.exp(low + (high - low) * shape)
         height, width = round(math.sqrt(pixels / wide)), round(math.sqrt(pixels * wide))
         if 0 < height <= rows and 0 < width <= columns:
-            return int(down * (rows - height + 1)), int(right * (columns - width + 1)), height, width
+            return (
+                int(down * (rows - height + 1)),
+                int(right * (columns - width + 1)),
+                height,
+                width,
+            )
     return None
 
 
-def _centred_piece(rows: int, columns: int, ratio: tuple[float, float]) -> tuple[int, int, int, int]:
+def _centred_piece(
+    rows: int, columns: int, ratio: tuple[float, float]
+) -> tuple[int, int, int, int]:
     """Return the largest centred piece with a ratio within bounds: top, left, height and width, in pixels."""
     height = min(rows, max(1, round(columns / ratio[0])))
     width = min(columns, max(1, round(rows * ratio[1])))
@@ -114,7 +137,8 @@ class RandomFlip(OnImagesWithOpenCV, RandomMapTransform):
     Args:
         horizontal: probability that left and right are exchanged, default 0.5.
         vertical: probability that top and bottom are exchanged, default 0.
-        key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
+        key: key of the image in elements that are dicts, default "image". Other elements are images
+            themselves.
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
@@ -124,7 +148,9 @@ class RandomFlip(OnImagesWithOpenCV, RandomMapTransform):
     [[[4, 5], [2, 3], [0, 1]]]
     """
 
-    def __init__(self, horizontal: float = 0.5, vertical: float = 0.0, *, key: str = "image") -> None:
+    def __init__(
+        self, horizontal: float = 0.5, vertical: float = 0.0, *, key: str = "image"
+    ) -> None:
         super().__init__()
         check_libraries("RandomFlip")
         self._horizontal = probability_of("horizontal", horizontal)
@@ -163,13 +189,18 @@ def bounds(name: str, pair: Any, limit: float) -> tuple[float, float]:
         pair: its value.
         limit: largest value.
     """
-    is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(bound, NUMBERS) for bound in pair)
+    is_pair = (
+        isinstance(pair, (tuple, list))
+        and len(pair) == 2
+        and all(isinstance(bound, NUMBERS) for bound in pair)
+    )
     low, high = pair if is_pair else (0.0, 0.0)
     if 0 < low <= high <= limit and high < math.inf:
         return float(low), float(high)
     most = f" ≤ {limit:g}" if limit < math.inf else ""
     raise ValueError(
-        f"{name}={short_repr(pair)} is not valid. Pass two numbers, (least, largest), with 0 < least ≤ largest{most}."
+        f"{name}={short_repr(pair)} is not valid. Pass two numbers, (least, largest), with 0 < "
+        f"least ≤ largest{most}."
     )
 
 

@@ -14,7 +14,12 @@ import numpy as np
 
 from .library import Image
 
-_LAYOUTS = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
+_LAYOUTS = {
+    b"II*\0": ("<", False),
+    b"MM\0*": (">", False),
+    b"II+\0": ("<", True),
+    b"MM\0+": (">", True),
+}
 """First bytes of a file -> (byte order, True for BigTIFF)."""
 
 _COLOURS, _ORIENTATION, _SAMPLES, _EXTRA = 262, 274, 277, 338
@@ -33,7 +38,8 @@ class PlainTiff(NamedTuple):
     Attributes:
         data: bytes of the file with the changed header.
         has_opacity: True if each pixel has one more value than grey, or than red, green and blue.
-        extra: meaning of that value: 0 unused; 1 opacity, by which colours are multiplied; 2 opacity. None: not stated.
+        extra: meaning of that value: 0 unused; 1 opacity, by which colours are multiplied; 2
+            opacity. None: not stated.
         orientation: orientation in the header; None if there is none.
     """
 
@@ -73,7 +79,8 @@ class TagPlace(NamedTuple):
 def tags_of(data: bytes, wanted: tuple[int, ...]) -> list[tuple[int, TagPlace, int]] | None:
     """Return the tags of the first image of a TIFF file whose value is a whole number: the tag, its place and its value.
 
-    Of a tag with several numbers, it is the first one. None if the file is not TIFF, or its header is damaged.
+    Of a tag with several numbers, it is the first one. None if the file is not TIFF, or its header
+    is damaged.
 
     Args:
         data: bytes of the file.
@@ -103,7 +110,8 @@ def straight(image: Image, extra: int | None) -> Image:
     """Return an image of four channels with its true colours and opacity.
 
     Args:
-        image: the image, as OpenCV reads it from a TIFF file with a changed header. It may be modified.
+        image: the image, as OpenCV reads it from a TIFF file with a changed header. It may be
+            modified.
         extra: meaning of the fourth channel in the file, see `PlainTiff.extra`.
     """
     colours, opacity, most = image[..., :3], image[..., 3:], np.iinfo(image.dtype).max

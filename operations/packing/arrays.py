@@ -93,7 +93,12 @@ class ConcatenatedRows:
 
 
 def fill(
-    arrays: Sequence[Array], leaf: PackedLeaf, column: Sequence[Array], pieces: Pieces, at: int, settings: Settings
+    arrays: Sequence[Array],
+    leaf: PackedLeaf,
+    column: Sequence[Array],
+    pieces: Pieces,
+    at: int,
+    settings: Settings,
 ) -> None:
     """Write the rows of a leaf into arrays: tokens, segment ids and positions.
 
@@ -124,7 +129,9 @@ def fill(
         tokens.reshape(-1, *leaf.tail)[line.begins(first)] = leaf.bos
 
 
-def _put(parts: list[Array], token: Array, where: NDArray[np.bool_], last: bool) -> NDArray[np.bool_]:
+def _put(
+    parts: list[Array], token: Array, where: NDArray[np.bool_], last: bool
+) -> NDArray[np.bool_]:
     """Insert a token into some parts, in place. Return `where`, which is also the number of tokens inserted into each part.
 
     Args:
@@ -166,8 +173,8 @@ def gathered(path: Path, values: Sequence[Any]) -> Array:
     except ValueError:
         shapes = sorted({np.shape(value) for value in values}, key=len)
         raise PackError(
-            f"meta feature {name(path)} has the shapes {shapes[0]} and {shapes[-1]}. Map it to the same "
-            "shape in all documents before Pack."
+            f"meta feature {name(path)} has the shapes {shapes[0]} and {shapes[-1]}. Map it to the "
+            "same shape in all documents before Pack."
         ) from None
 
 
@@ -183,6 +190,10 @@ def by_segment(values: Array, pieces: Pieces, most: int | None, pad: Any) -> Seq
     values = values[pieces.documents]
     if most is None:
         return np.split(values, pieces.ends[:-1])
-    out = np.full((pieces.rows, most, *values.shape[1:]), None if values.dtype.hasobject else pad, values.dtype)
+    out = np.full(
+        (pieces.rows, most, *values.shape[1:]),
+        None if values.dtype.hasobject else pad,
+        values.dtype,
+    )
     out[pieces.row_of_piece, segments_of(pieces) - 1] = values
     return list(out)

@@ -12,7 +12,8 @@ from .pieces import Ints, Pieces
 def concat_then_split(lengths: Ints, capacity: Ints, most: int | None, bos: Ints) -> Pieces:
     """Return pieces of documents that follow each other. A row ends when some leaf of a document does not fit, or at `most`.
 
-    The rest of this document begins the next row. A piece is only made if it has a token besides an inserted first token.
+    The rest of this document begins the next row. A piece is only made if it has a token besides an
+    inserted first token.
 
     Args:
         lengths: `int64[documents, leaves]`; each document has at least one token.
@@ -24,7 +25,9 @@ def concat_then_split(lengths: Ints, capacity: Ints, most: int | None, bos: Ints
     lengths = lengths + before  # the first token of a document counts as one of it
     ends = np.cumsum(lengths, axis=0)  # all tokens have numbers, leaf by leaf
     begins = ends - lengths
-    firsts, counts, places = _rows(begins, ends, capacity.tolist(), most or len(lengths), bos.tolist())
+    firsts, counts, places = _rows(
+        begins, ends, capacity.tolist(), most or len(lengths), bos.tolist()
+    )
     stops_of_pieces = np.cumsum(counts)
     documents = np.repeat(firsts - stops_of_pieces + counts, counts) + np.arange(counts.sum())
     begin = begins[documents]
@@ -34,7 +37,9 @@ def concat_then_split(lengths: Ints, capacity: Ints, most: int | None, bos: Ints
     return Pieces(documents, starts, stops, stops_of_pieces)
 
 
-def _rows(begins: Ints, ends: Ints, capacity: list[int], most: int, bos: list[int]) -> tuple[Ints, Ints, Ints]:
+def _rows(
+    begins: Ints, ends: Ints, capacity: list[int], most: int, bos: list[int]
+) -> tuple[Ints, Ints, Ints]:
     """Return three arrays: first document of each row; number of pieces in each row; and the tokens at which rows begin.
 
     The last one is `int64[rows + 1, leaves]`. Tokens are numbered over all documents.
@@ -53,8 +58,13 @@ def _rows(begins: Ints, ends: Ints, capacity: list[int], most: int, bos: list[in
         full = [tokens + length for tokens, length in zip(place, capacity)]
         if some_bos:  # what is left of a document has a first token of its own, which has no number
             inside = zip(begin_of[document], place, begin_of[document + 1])
-            full = [end - (one and first < at < stop) for end, one, (first, at, stop) in zip(full, bos, inside)]
-        last = min(bisect_right(leaf, tokens) for leaf, tokens in zip(ends_of, full))  # the first that does not fit
+            full = [
+                end - (one and first < at < stop)
+                for end, one, (first, at, stop) in zip(full, bos, inside)
+            ]
+        last = min(
+            bisect_right(leaf, tokens) for leaf, tokens in zip(ends_of, full)
+        )  # the first that does not fit
         count, begin = last - document, begin_of[last]
         if count >= most:
             last, count = document + most, most
@@ -64,7 +74,9 @@ def _rows(begins: Ints, ends: Ints, capacity: list[int], most: int, bos: list[in
         else:
             former, place = place, [min(tokens, leaf[last]) for tokens, leaf in zip(full, ends_of)]
             if some_bos:  # a first token does not stand alone
-                place = [at - (one and at == first + 1) for at, one, first in zip(place, bos, begin)]
+                place = [
+                    at - (one and at == first + 1) for at, one, first in zip(place, bos, begin)
+                ]
             count += any(now > max(first, at) for now, first, at in zip(place, begin, former))
         firsts.append(document)
         counts.append(count)

@@ -77,7 +77,9 @@ class PackedLeaf:
         """Return True if all values are plain arrays with the dtype and token shape of the first document."""
         like = (np.ndarray, self.dtype, 1 + len(self.tail), self.tail)
         try:
-            return {(type(leaf), leaf.dtype, leaf.ndim, leaf.shape[1:]) for leaf in column} == {like}
+            return {(type(leaf), leaf.dtype, leaf.ndim, leaf.shape[1:]) for leaf in column} == {
+                like
+            }
         except AttributeError:
             return False
 
@@ -87,8 +89,8 @@ class PackedLeaf:
         if array.dtype != self.dtype or array.shape[1:] != self.tail:
             raise PackError(
                 f"leaf {name(self.path)} is {array.dtype}{list(array.shape)} in one document, but "
-                f"{self.dtype}[{', '.join(map(str, ('…', *self.tail)))}] in the first one. Map all documents to "
-                "one dtype and shape before Pack."
+                f"{self.dtype}[{', '.join(map(str, ('…', *self.tail)))}] in the first one. Map all "
+                "documents to one dtype and shape before Pack."
             )
 
 
@@ -100,20 +102,21 @@ def _tokens(path: Path, leaf: Any) -> NDArray[Any]:
         and all(isinstance(each, np.ndarray) for each in leaf)
     ):
         raise PackError(
-            f"a document is {a_kind_of(leaf)} of {len(leaf)} arrays, whose leaves have no names. Map it to a "
-            "dict before Pack, lambda x: {'inputs': x[0], 'targets': x[1]}, or to a named tuple."
+            f"a document is {a_kind_of(leaf)} of {len(leaf)} arrays, whose leaves have no names. "
+            "Map it to a dict before Pack, lambda x: {'inputs': x[0], 'targets': x[1]}, or to a "
+            "named tuple."
         )
     if not isinstance(leaf, np.ndarray) or hasattr(leaf, "mask"):
         raise PackError(
-            f"leaf {name(path)} is {short_repr(leaf)}, {a_kind_of(leaf)}, but only arrays can be packed. Map "
-            "it to one, np.asarray(…, np.int32); or, if a dict has it beside the tokens, keep it unpacked, "
-            f"meta_features=[{short_repr(path[0])}]."
+            f"leaf {name(path)} is {short_repr(leaf)}, {a_kind_of(leaf)}, but only arrays can be "
+            "packed. Map it to one, np.asarray(…, np.int32); or, if a dict has it beside the "
+            f"tokens, keep it unpacked, meta_features=[{short_repr(path[0])}]."
         )
     if leaf.ndim == 0 or leaf.dtype.kind in "OSU":
         raise PackError(
-            f"leaf {name(path)} is an array of dtype {leaf.dtype} and shape {leaf.shape}, but packing needs "
-            "numbers along a first axis. Map it to such an array; or, if a dict has it beside the tokens, keep it unpacked, "
-            f"meta_features=[{short_repr(path[0])}]."
+            f"leaf {name(path)} is an array of dtype {leaf.dtype} and shape {leaf.shape}, but "
+            "packing needs numbers along a first axis. Map it to such an array; or, if a dict has "
+            f"it beside the tokens, keep it unpacked, meta_features=[{short_repr(path[0])}]."
         )
     return leaf
 
@@ -134,8 +137,8 @@ def _fitting(setting: str, value: Any, dtype: np.dtype[Any], path: Path) -> NDAr
         cast = np.asarray(value).astype(dtype)
     if dtype.kind in "iub" and cast.tolist() != value:
         raise PackError(
-            f"{setting}={short_repr(value)} does not fit leaf {name(path)} of dtype {dtype}. Pass another "
-            "value, or map the leaf to a dtype that holds it."
+            f"{setting}={short_repr(value)} does not fit leaf {name(path)} of dtype {dtype}. Pass "
+            "another value, or map the leaf to a dtype that holds it."
         )
     return cast
 
@@ -165,13 +168,17 @@ class Documents:
         self._elements = elements
         self._bare = not isinstance(elements[0], dict)
         first: Any = {BARE: elements[0]} if self._bare else elements[0]
-        leaves, self._structure = optree.tree_flatten(first, is_leaf=_is_no_dict, namespace=NAMESPACE)
+        leaves, self._structure = optree.tree_flatten(
+            first, is_leaf=_is_no_dict, namespace=NAMESPACE
+        )
         self.paths: list[Path] = self._structure.paths()
         settings.check(self.paths)
         self.order = list(_in_order(self._structure.unflatten(range(len(leaves)))))
         both = list(enumerate(zip(self.paths, leaves)))
         self.packed = [
-            PackedLeaf.of(number, path, leaf, settings) for number, (path, leaf) in both if not settings.is_meta(path)
+            PackedLeaf.of(number, path, leaf, settings)
+            for number, (path, leaf) in both
+            if not settings.is_meta(path)
         ]
         self.meta = [number for number, (path, _) in both if settings.is_meta(path)]
 
@@ -179,7 +186,8 @@ class Documents:
         """Return, for each leaf, its values in all documents.
 
         Raises:
-            PackError: a document differs from the first one in structure, or in the dtype or token shape of a leaf.
+            PackError: a document differs from the first one in structure, or in the dtype or token
+                shape of a leaf.
         """
         columns = [self._elements] if self._bare else self._split()
         for leaf in self.packed:
@@ -199,18 +207,22 @@ class Documents:
 
     def _unlike(self, element: Element) -> PackError:
         if element is None:
-            return PackError("an element is None. Check that the function before Pack returns a value.")
+            return PackError(
+                "an element is None. Check that the function before Pack returns a value."
+            )
         if not isinstance(element, dict):
             return PackError(
                 f"an element is {a_kind_of(element)}, but the first element is a dict. Map all "
                 "elements to dicts before Pack."
             )
         first_leaves, these_leaves = (
-            shorten(", ".join(map(name, paths)) or "nothing", 120) for paths in (self.paths, leaf_paths(element))
+            shorten(", ".join(map(name, paths)) or "nothing", 120)
+            for paths in (self.paths, leaf_paths(element))
         )
         return PackError(
-            f"elements that are packed together have different structures: the first has {first_leaves}, but "
-            f"this one has {these_leaves}. Map them to one structure before Pack."
+            "elements that are packed together have different structures: the first has "
+            f"{first_leaves}, but this one has {these_leaves}. Map them to one structure before "
+            "Pack."
         )
 
     def lengths(self, columns: Columns) -> Ints:
@@ -219,7 +231,9 @@ class Documents:
         Args:
             columns: what `columns()` returned.
         """
-        return np.array([list(map(len, columns[leaf.number])) for leaf in self.packed], dtype=np.int64).T
+        return np.array(
+            [list(map(len, columns[leaf.number])) for leaf in self.packed], dtype=np.int64
+        ).T
 
 
 def _has_fields(tree: Any, kept: Collection[Any] = ()) -> bool:

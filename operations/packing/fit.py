@@ -12,20 +12,22 @@ import numpy as np
 
 from .pieces import Ints, Pieces
 
-# With 1,000 documents of 500 tokens on average (exponential, uniform, lognormal, gamma, normal lengths) and rows of 2,048,
-# best fit alone fills 99.5 to 99.8 %; but its last rows have forty pieces, and with at most 16, it fills 97.7 to 99.5 %. The
-# best of it and these shares then fills 99.5 to 99.7 %; with at most 8, 98.0 to 99.5 %.
+# With 1,000 documents of 500 tokens on average (exponential, uniform, lognormal, gamma, normal
+# lengths) and rows of 2,048, best fit alone fills 99.5 to 99.8 %; but its last rows have forty
+# pieces, and with at most 16, it fills 97.7 to 99.5 %. The best of it and these shares then fills
+# 99.5 to 99.7 %; with at most 8, 98.0 to 99.5 %.
 SPREADS = (0.5, 0.75, 0.85)
 """Shares of all tokens, in the longest pieces, that are first spread evenly over the rows; the other pieces then fill the rows.
 
-Each share is tried if the number of pieces in a row is limited. The result with the fewest rows counts.
+Each share is tried if the number of pieces in a row is limited. The result with the fewest rows
+counts.
 """
 
 Choose = Callable[[list[Ints], list[int], int], int]
 """Type of a function that chooses the row of a piece.
 
-It takes, for each leaf, the free space in each row; the size of the piece in each leaf; and the number of rows, of which
-the last one is empty.
+It takes, for each leaf, the free space in each row; the size of the piece in each leaf; and the
+number of rows, of which the last one is empty.
 """
 
 
@@ -84,7 +86,9 @@ def _fullest(spaces: list[Ints], size: list[int], rows: int) -> int:
     left = spaces[0][:rows] - size[0]  # in the fullest leaf
     for space, tokens in zip(spaces[1:], size[1:]):
         np.minimum(left, space[:rows] - tokens, out=left)
-    return int(left.view(np.uint64).argmin())  # what is below 0 does not fit, and is the largest of numbers so
+    return int(
+        left.view(np.uint64).argmin()
+    )  # what is below 0 does not fit, and is the largest of numbers so
 
 
 def _first(spaces: list[Ints], size: list[int], rows: int) -> int:
@@ -107,8 +111,8 @@ def split(lengths: Ints, capacity: Ints) -> tuple[Ints, Ints, Ints]:
         capacity: `int64[leaves]`, length of a row in each leaf.
 
     Returns:
-        the document of each piece, `int64[pieces]`; its first token, and the token after its last one, in each leaf,
-        `int64[pieces, leaves]` each.
+        the document of each piece, `int64[pieces]`; its first token, and the token after its last
+        one, in each leaf, `int64[pieces, leaves]` each.
     """
     counts = (-(-lengths // capacity)).max(axis=1)
     documents = np.repeat(np.arange(len(lengths)), counts)
@@ -174,7 +178,9 @@ class Bins:
             pieces = order[start : start + count]
             room = (self._spaces[:, :count] / self._capacity[:, None]).min(axis=0)
             rows = np.argsort(-room, kind="stable")[: len(pieces)]
-            fits = (self._sizes[pieces] <= self._spaces[:, rows].T).all(axis=1) & (self._filled[rows] < self._most)
+            fits = (self._sizes[pieces] <= self._spaces[:, rows].T).all(axis=1) & (
+                self._filled[rows] < self._most
+            )
             self._take(pieces[fits], rows[fits])
             left.append(pieces[~fits])
         return np.concatenate(left)
@@ -229,7 +235,12 @@ class Bins:
             order: indices of the pieces, in the order in which they are placed.
             choose: function that returns the row of a piece.
         """
-        spaces, filled, openers, sizes = list(self._spaces), self._filled.tolist(), self._openers, self._sizes.tolist()
+        spaces, filled, openers, sizes = (
+            list(self._spaces),
+            self._filled.tolist(),
+            self._openers,
+            self._sizes.tolist(),
+        )
         self._spaces[:, self._filled >= self._most] = -1
         taken = []
         for piece in order.tolist():

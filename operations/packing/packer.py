@@ -85,17 +85,21 @@ class Packer:
         assert planned is not None, "these rows were planned"
         if planned.shape[1] != len(packed):
             raise PackError(
-                f"the rows were planned from the lengths of {planned.shape[1]} leaves, but the documents have "
-                f"{first_few(list(map(name, packed)))}. Pass lengths= as a dict with each of these."
+                f"the rows were planned from the lengths of {planned.shape[1]} leaves, but the "
+                f"documents have {first_few(list(map(name, packed)))}. Pass lengths= as a dict "
+                "with each of these."
             )
         for self.at, leaf in np.argwhere(lengths != planned)[:1].tolist():
             raise PackError(
                 f"document {pieces.documents[self.at]} has {lengths[self.at, leaf]} tokens in leaf "
-                f"{name(packed[leaf])}, but {planned[self.at, leaf]} were planned, so the lengths that were "
-                "passed, or that its source gives, are wrong. Pass lengths= of the documents that are packed, or "
-                "pack the stream without lengths: to_iter_dataset().pack(…)."
+                f"{name(packed[leaf])}, but {planned[self.at, leaf]} were planned, so the lengths "
+                "that were passed, or that its source gives, are wrong. Pass lengths= of the "
+                "documents that are packed, or pack the stream without lengths: "
+                "to_iter_dataset().pack(…)."
             )
-        return self._made(documents, columns, dataclasses.replace(pieces, documents=np.arange(len(elements))))
+        return self._made(
+            documents, columns, dataclasses.replace(pieces, documents=np.arange(len(elements)))
+        )
 
     def _read(self, elements: Sequence[Element]) -> tuple[Documents, Columns]:
         self.at = 0
@@ -117,14 +121,18 @@ class Packer:
             made[leaf.number] = dict(zip(_names(leaf.path), own))
         for number in documents.meta:
             path = documents.paths[number]
-            values, pad = gathered(path, columns[number]), value_at(self._settings.pad_value, path, 0)
+            values, pad = (
+                gathered(path, columns[number]),
+                value_at(self._settings.pad_value, path, 0),
+            )
             made[number] = {path: by_segment(values, pieces, self._settings.max_segments, pad)}
         found = {path: rows for number in documents.order for path, rows in made[number].items()}
         if len(found) < sum(map(len, made.values())):
             added = {path for leaf in documents.packed for path in _names(leaf.path)[1:]}
             taken = next(path for path in documents.paths if path in added)
             raise PackError(
-                f"elements have a leaf {name(taken)}, which is also a name that Pack adds. Rename it before Pack."
+                f"elements have a leaf {name(taken)}, which is also a name that Pack adds. Rename "
+                "it before Pack."
             )
         return _as_elements(found)
 

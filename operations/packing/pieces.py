@@ -21,12 +21,14 @@ class Pieces:
     """Pieces of documents, row by row.
 
     Attributes:
-        documents: `int64[pieces]`, index of the document of each piece; pieces of a row are in the order of its segments.
+        documents: `int64[pieces]`, index of the document of each piece; pieces of a row are in the
+            order of its segments.
         starts: `int64[pieces, leaves]`, first token of the piece in its document, in each leaf.
-        stops: `int64[pieces, leaves]`, token after the last one. A piece may be empty in some leaves; in all leaves only if it
-            is an end token alone.
+        stops: `int64[pieces, leaves]`, token after the last one. A piece may be empty in some
+            leaves; in all leaves only if it is an end token alone.
         ends: `int64[rows]`, number of pieces in this and all earlier rows.
-        planned: `int64[pieces, leaves]`, planned length of the whole document of each piece; None without a plan.
+        planned: `int64[pieces, leaves]`, planned length of the whole document of each piece; None
+            without a plan.
         eos: `bool[pieces, leaves]`, True where an end token follows the piece. None: nowhere.
     """
 
@@ -66,7 +68,8 @@ class Pieces:
         """Return `bool[pieces]`: True for each piece before which a first token is inserted in a leaf.
 
         Args:
-            sizes: `int64[pieces]`, number of tokens of each piece in this leaf. Empty pieces get none.
+            sizes: `int64[pieces]`, number of tokens of each piece in this leaf. Empty pieces get
+                none.
             bos_at: "segments": each piece gets one. "rows": the first piece of each row gets one.
         """
         filled = sizes > 0
@@ -97,7 +100,14 @@ class Pieces:
         ends = np.array([stop - start])
         planned = None if self.planned is None else self.planned[start:stop]
         eos = None if self.eos is None else self.eos[start:stop]
-        return Pieces(self.documents[start:stop], self.starts[start:stop], self.stops[start:stop], ends, planned, eos)
+        return Pieces(
+            self.documents[start:stop],
+            self.starts[start:stop],
+            self.stops[start:stop],
+            ends,
+            planned,
+            eos,
+        )
 
 
 def end_to_end(rows: Sequence[Pieces]) -> Pieces:
@@ -105,7 +115,11 @@ def end_to_end(rows: Sequence[Pieces]) -> Pieces:
     each = zip(*((row.documents, row.starts, row.stops, row.planned) for row in rows))
     documents, starts, stops, planned = map(np.concatenate, each)
     ends = np.cumsum([count for row in rows for count in row.counts.tolist()])
-    eos = None if rows[0].eos is None else np.concatenate([row.eos for row in rows if row.eos is not None])
+    eos = (
+        None
+        if rows[0].eos is None
+        else np.concatenate([row.eos for row in rows if row.eos is not None])
+    )
     return Pieces(documents, starts, stops, ends, planned, eos)
 
 

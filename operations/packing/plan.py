@@ -24,9 +24,12 @@ class WindowTable(NamedTuple):
     """Facts about all windows (groups of documents that are packed together), from which one window is computed quickly.
 
     Attributes:
-        rows: `int64[windows + 1]`, number of rows before each window; the last item is the number of all rows.
-        pieces: `int64[windows + 1]`, number of pieces before each window; the last item is the number of all pieces.
-        rows_by_document: `[pieces]`, `Pieces.rows_by_document` of all windows, in two or four bytes each.
+        rows: `int64[windows + 1]`, number of rows before each window; the last item is the number
+            of all rows.
+        pieces: `int64[windows + 1]`, number of pieces before each window; the last item is the
+            number of all pieces.
+        rows_by_document: `[pieces]`, `Pieces.rows_by_document` of all windows, in two or four bytes
+            each.
     """
 
     rows: Ints
@@ -76,19 +79,27 @@ class PackPlan:
         """Return the cost of each row, `float64[rows]`: the sum of the costs of its segments in all leaves.
 
         Args:
-            cost: function that takes the lengths of segments, `int64[n]`, and returns their costs. None: the length itself.
+            cost: function that takes the lengths of segments, `int64[n]`, and returns their costs.
+                None: the length itself.
 
         Raises:
             TypeError: `cost` is not a function, or does not return numbers.
             LengthsError: a cost is negative or not finite.
         """
         windows = [self._made(window) for window in range(len(self._windows.rows) - 1)]
-        lengths = [np.zeros((0, self._lengths.shape[1]), np.int64), *map(self._rules.costed_sizes, windows)]
-        rows = [each.row_of_piece + before for each, before in zip(windows, self._windows.rows.tolist())]
+        lengths = [
+            np.zeros((0, self._lengths.shape[1]), np.int64),
+            *map(self._rules.costed_sizes, windows),
+        ]
+        rows = [
+            each.row_of_piece + before for each, before in zip(windows, self._windows.rows.tolist())
+        ]
         segments = np.concatenate(lengths)
         of_segments = costs_of(segments.ravel(), cost).reshape(segments.shape).sum(axis=1)
         of_pieces = np.concatenate([np.zeros(0, np.int64), *rows])
-        return np.bincount(of_pieces, weights=of_segments, minlength=self.rows).astype(np.float64, copy=False)
+        return np.bincount(of_pieces, weights=of_segments, minlength=self.rows).astype(
+            np.float64, copy=False
+        )
 
     def row_of(self, document: int) -> int | None:
         """Return the first row with a piece of a document, or None if no row has one.
@@ -99,21 +110,26 @@ class PackPlan:
         window, number = divmod(document, self._window)
         pieces = self._pieces(window)
         found = np.flatnonzero(pieces.documents == number)
-        return int(self._windows.rows[window] + pieces.row_of_piece[found].min()) if len(found) else None
+        return (
+            int(self._windows.rows[window] + pieces.row_of_piece[found].min())
+            if len(found)
+            else None
+        )
 
     def row(self, row: int) -> Pieces:
         """Return the pieces of one row, with the indices of their documents.
 
-        A call takes about 10 µs if the pieces of the row's window are cached. Otherwise it takes 0.1 ms for a window
-        of 1,000 documents, or up to 1 ms with "concat_then_split". The first call packs all windows.
+        A call takes about 10 µs if the pieces of the row's window are cached. Otherwise it takes
+        0.1 ms for a window of 1,000 documents, or up to 1 ms with "concat_then_split". The first
+        call packs all windows.
 
         Raises:
             IndexError: the row does not exist.
         """
         if not 0 <= row < self.rows:
             raise IndexError(
-                f"row {short_repr(row)} does not exist: the documents make {self.rows} rows. Pass an index of 0 or more, "
-                "below this number."
+                f"row {short_repr(row)} does not exist: the documents make {self.rows} rows. Pass "
+                "an index of 0 or more, below this number."
             )
         before = self._windows.rows
         window = int(np.searchsorted(before, row, side="right")) - 1
@@ -129,7 +145,9 @@ class PackPlan:
             rows.append(pieces.rows)
             found.append(pieces.rows_by_document.astype(np.uint32))
         narrow = max(rows) <= 1 << 16
-        by_document = np.concatenate(found, dtype=np.uint16 if narrow else np.uint32, casting="unsafe")
+        by_document = np.concatenate(
+            found, dtype=np.uint16 if narrow else np.uint32, casting="unsafe"
+        )
         return WindowTable(np.cumsum(rows), np.cumsum([len(each) for each in found]), by_document)
 
     def _lengths_of(self, window: int) -> Ints:
@@ -147,4 +165,6 @@ class PackPlan:
 
     def _made(self, window: int) -> Pieces:
         start, stop = self._windows.pieces[window : window + 2].tolist()
-        return self._rules.pieces(self._lengths_of(window), self._windows.rows_by_document[start:stop])
+        return self._rules.pieces(
+            self._lengths_of(window), self._windows.rows_by_document[start:stop]
+        )

@@ -45,7 +45,9 @@ class Rules:
     @property
     def _capacity(self) -> Ints:
         """Length of rows in each leaf, `int64[leaves]`, without a first token that each row gets."""
-        return np.array(self.capacity, np.int64) - (self._added(self.bos) if self.bos_at == "rows" else 0)
+        return np.array(self.capacity, np.int64) - (
+            self._added(self.bos) if self.bos_at == "rows" else 0
+        )
 
     @property
     def _bos(self) -> Ints:
@@ -71,7 +73,8 @@ class Rules:
 
         Args:
             lengths: `int64[documents, leaves]`.
-            rows: `Pieces.rows_by_document` of the same documents, if known. Otherwise computing it takes most of the time.
+            rows: `Pieces.rows_by_document` of the same documents, if known. Otherwise computing it
+                takes most of the time.
         """
         capacity, bos, eos = self._capacity, self._bos, self._added(self.eos)
         numbers = np.flatnonzero(lengths.any(axis=1))
@@ -87,7 +90,9 @@ class Rules:
             documents, starts, stops = split(ended, capacity - bos)
             if rows is None:
                 sizes = stops - starts
-                rows = FITS[self.strategy](np.where(sizes > 0, sizes + bos, 0), capacity, self.max_segments)
+                rows = FITS[self.strategy](
+                    np.where(sizes > 0, sizes + bos, 0), capacity, self.max_segments
+                )
             found = in_rows(documents, starts, stops, rows)
         if self.eos:
             found = _without_eos(found, lengths[found.documents])
@@ -106,7 +111,8 @@ def _without_eos(found: Pieces, lengths: Ints) -> Pieces:
 
     Args:
         found: pieces with end tokens.
-        lengths: `int64[pieces, leaves]`, length of the document of each piece, without its end token.
+        lengths: `int64[pieces, leaves]`, length of the document of each piece, without its end
+            token.
 
     >>> whole = Pieces(np.array([0, 0]), np.array([[0], [2]]), np.array([[2], [4]]), np.array([1, 2]))
     >>> without = _without_eos(whole, np.array([[3], [3]]))

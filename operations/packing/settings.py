@@ -107,17 +107,24 @@ class Settings:
 
     def __post_init__(self) -> None:
         remedy = "a positive int, or a dict with one for each leaf"
-        self._set("length", mapped(self.length, lambda length: whole_number("length", length, 1, None, remedy)))
+        self._set(
+            "length",
+            mapped(self.length, lambda length: whole_number("length", length, 1, None, remedy)),
+        )
         one_of("strategy", self.strategy, *STRATEGIES)
         one_of("too_long", self.too_long, *TOO_LONG)
         one_of("bos_at", self.bos_at, "segments", "rows")
         if self.max_segments is not None:
-            most = whole_number("max_segments", self.max_segments, 1, None, "a positive int, or None for any number")
+            most = whole_number(
+                "max_segments", self.max_segments, 1, None, "a positive int, or None for any number"
+            )
             self._set("max_segments", most)
-        if isinstance(self.meta_features, (str, bytes, Mapping)) or not isinstance(self.meta_features, Collection):
+        if isinstance(self.meta_features, (str, bytes, Mapping)) or not isinstance(
+            self.meta_features, Collection
+        ):
             raise TypeError(
-                f"meta_features={short_repr(self.meta_features)} is not a list. Pass a list of keys of the "
-                "elements, like ['id']."
+                f"meta_features={short_repr(self.meta_features)} is not a list. Pass a list of "
+                "keys of the elements, like ['id']."
             )
         self._set("meta_features", tuple(self.meta_features))
         mapped(self.pad_value, partial(_check_number, "pad_value"))
@@ -131,15 +138,15 @@ class Settings:
         added = [setting for setting in ("bos", "eos") if self._puts(setting, path)]
         if (length := self.capacity_of(path)) <= len(added):
             raise ValueError(
-                f"length={length} leaves no room for a token beside {' and '.join(added)}. Pass at least "
-                f"{len(added) + 1}."
+                f"length={length} leaves no room for a token beside {' and '.join(added)}. Pass at "
+                f"least {len(added) + 1}."
             )
 
     def _puts(self, setting: str, path: Path) -> bool:
         """Return True if rows reserve space in a leaf for a first token (`setting` "bos") or an end token ("eos").
 
-        If one length is given for all leaves, and the token for some of them, all leaves reserve this space, so that
-        documents are split at the same places.
+        If one length is given for all leaves, and the token for some of them, all leaves reserve
+        this space, so that documents are split at the same places.
 
         Args:
             setting: "bos" or "eos".
@@ -152,9 +159,12 @@ class Settings:
     def identity_parameters(self) -> dict[str, Any]:
         """Return all settings on which the rows depend, for the fingerprint.
 
-        `eos` is only included if it is set, and `bos_replaces` only if a `bos` is inserted: older checkpoints lack both.
+        `eos` is only included if it is set, and `bos_replaces` only if a `bos` is inserted: older
+        checkpoints lack both.
         """
-        found = {name: value for name, value in vars(self).items() if name not in ("bos_replaces", "eos")}
+        found = {
+            name: value for name, value in vars(self).items() if name not in ("bos_replaces", "eos")
+        }
         if self.bos is not None and not self.bos_replaces:
             found["bos_replaces"] = False
         return found if self.eos is None else {**found, "eos": self.eos}
@@ -173,14 +183,15 @@ class Settings:
             found: paths of all leaves.
 
         Raises:
-            PackError: a setting names a missing leaf; a leaf has no length; there is no leaf to pack; or one `bos`
-                or `eos` is given for several leaves.
+            PackError: a setting names a missing leaf; a leaf has no length; there is no leaf to
+                pack; or one `bos` or `eos` is given for several leaves.
         """
         packed = [path for path in found if not self.is_meta(path)]
         known = first_few(list(map(name, found)))
         if not found:
             raise PackError(
-                "elements are empty dicts, so no leaf is left to pack. Map them to dicts of arrays before Pack."
+                "elements are empty dicts, so no leaf is left to pack. Map them to dicts of arrays "
+                "before Pack."
             )
         if not packed:
             raise PackError(
@@ -190,8 +201,8 @@ class Settings:
         for key in self.meta_features:
             if key not in {path[0] for path in found}:
                 raise PackError(
-                    f"meta_features has {short_repr(key)}, but elements have no such key. Name only "
-                    f"keys of the elements: {known}."
+                    f"meta_features has {short_repr(key)}, but elements have no such key. Name "
+                    f"only keys of the elements: {known}."
                 )
         for setting, value, leaves in (
             ("length", self.length, packed),
@@ -204,14 +215,14 @@ class Settings:
                     possible_leaves = first_few(list(map(name, leaves)))
                     or_kept = "" if leaves is found else ", or which is in meta_features"
                     raise PackError(
-                        f"{setting}= is a dict with {name(path)}, which elements do not have{or_kept}. Name only these "
-                        f"leaves: {possible_leaves}."
+                        f"{setting}= is a dict with {name(path)}, which elements do not "
+                        f"have{or_kept}. Name only these leaves: {possible_leaves}."
                     )
         for path in packed:
             if not isinstance(self.capacity_of(path), int):
                 raise PackError(
-                    f"leaf {name(path)} has no length. Name it in length={{…}} to pack it, or in meta_features to "
-                    "keep it unpacked, or remove it in a map before Pack."
+                    f"leaf {name(path)} has no length. Name it in length={{…}} to pack it, or in "
+                    "meta_features to keep it unpacked, or remove it in a map before Pack."
                 )
         for setting, value in (("bos", self.bos), ("eos", self.eos)):
             if len(packed) > 1 and value is not None and not isinstance(value, Mapping):
@@ -219,8 +230,9 @@ class Settings:
                 for key in reversed(packed[0]):
                     first = {key: first}
                 raise PackError(
-                    f"{setting}={short_repr(value)} would be added to each of {first_few(list(map(name, packed)))}. "
-                    f"Say to which one, {setting}={short_repr(first)}."
+                    f"{setting}={short_repr(value)} would be added to each of "
+                    f"{first_few(list(map(name, packed)))}. Say to which one, "
+                    f"{setting}={short_repr(first)}."
                 )
 
     def capacity_of(self, path: Path) -> Any:
@@ -230,9 +242,13 @@ class Settings:
     def rules(self, packed: Sequence[Path]) -> Rules:
         """Return the rules of packing for documents with packed leaves at these paths."""
         capacity = tuple(map(self.capacity_of, packed))
-        bos, eos = (tuple(self._puts(setting, path) for path in packed) for setting in ("bos", "eos"))
+        bos, eos = (
+            tuple(self._puts(setting, path) for path in packed) for setting in ("bos", "eos")
+        )
         bos, eos = (where if any(where) else () for where in (bos, eos))
-        return Rules(capacity, self.strategy, self.max_segments, self.too_long, bos, self.bos_at, eos)
+        return Rules(
+            capacity, self.strategy, self.max_segments, self.too_long, bos, self.bos_at, eos
+        )
 
     def _room_of(self, path: Path) -> int:
         """Return the maximum number of a document's own tokens in one row of the leaf at `path`."""
@@ -245,18 +261,21 @@ class Settings:
             lengths: length of the document in each packed leaf.
             packed: paths of these leaves.
         """
-        path, length = next(found for found in zip(packed, lengths) if found[1] > self._room_of(found[0]))
+        path, length = next(
+            found for found in zip(packed, lengths) if found[1] > self._room_of(found[0])
+        )
         added = [setting for setting in ("bos", "eos") if self._puts(setting, path)]
         with_added_tokens = f" with {' and '.join(added)}" if added else ""
         return PackError(
             f"a document has {length} tokens in leaf {name(path)}, over "
-            f"length={self.capacity_of(path)}{with_added_tokens}, and too_long='error' raises for this. Filter such "
-            "documents out before Pack, or pass too_long='split' or 'cut'."
+            f"length={self.capacity_of(path)}{with_added_tokens}, and too_long='error' raises for "
+            "this. Filter such documents out before Pack, or pass too_long='split' or 'cut'."
         )
 
 
 def _check_number(setting: str, value: Any) -> None:
     if value is not None and not isinstance(value, (int, float, np.number, np.bool_)):
         raise TypeError(
-            f"{setting}={short_repr(value)} is not valid. Pass a number, or a dict with a number for each leaf."
+            f"{setting}={short_repr(value)} is not valid. Pass a number, or a dict with a number "
+            "for each leaf."
         )

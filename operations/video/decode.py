@@ -25,7 +25,9 @@ class _OnVideos:
         super().__init__()
         self._size = None if size is None else size_of(size)
         self._key = key
-        self._videos = OpenVideos(whole_number("max_open", max_open, 1, 1 << 16, "a number of files, such as 8"))
+        self._videos = OpenVideos(
+            whole_number("max_open", max_open, 1, 1 << 16, "a number of files, such as 8")
+        )
 
     def _video_of(self, element: Any) -> Any:
         return value_in(element, self._key, "video") if isinstance(element, Mapping) else element
@@ -46,19 +48,22 @@ class _OnVideos:
 class DecodeVideo(_OnVideos, MapTransform):
     """Decode frames of a video file to an array `uint8[frames, height, width, 3]` of red, green and blue.
 
-    A video is the path of a file (a string, also a URL in a store, or a `pathlib.Path`), or its bytes. Frames are exact, also
-    between keyframes. Each thread keeps some files open, so frames of one file after another are decoded without seeking.
+    A video is the path of a file (a string, also a URL in a store, or a `pathlib.Path`), or its
+    bytes. Frames are exact, also between keyframes. Each thread keeps some files open, so frames of
+    one file after another are decoded without seeking.
 
-    A video of `LeRobotSource` names its own times: it is a dict `{"path": file, "times": seconds}`. If `times` is one number,
-    the result is one frame, `uint8[height, width, 3]`.
+    A video of `LeRobotSource` names its own times: it is a dict `{"path": file, "times": seconds}`.
+    If `times` is one number, the result is one frame, `uint8[height, width, 3]`.
 
     Args:
-        frames: which frames: a number from 0, a sequence of numbers, a `slice`, or the key of one of these in the element.
-            Negative numbers count from the end. None (default): all frames, unless `times` is passed.
-        times: times in seconds in place of numbers, or the key of these in the element: each gives the frame that is shown
-            at that time.
+        frames: which frames: a number from 0, a sequence of numbers, a `slice`, or the key of one
+            of these in the element. Negative numbers count from the end. None (default): all
+            frames, unless `times` is passed.
+        times: times in seconds in place of numbers, or the key of these in the element: each gives
+            the frame that is shown at that time.
         size: (height, width) of the frames, or one integer for both. Default: the size in the file.
-        key: key of the video in elements that are dicts, default "video". Other elements are videos themselves.
+        key: key of the video in elements that are dicts, default "video". Other elements are videos
+            themselves.
         max_open: maximum number of files that a thread keeps open, default 8.
 
     Raises:
@@ -78,15 +83,18 @@ class DecodeVideo(_OnVideos, MapTransform):
     ) -> None:
         super().__init__(size, key, max_open)
         if frames is not None and times is not None:
-            raise ValueError("DecodeVideo takes frames= or times=, not both. Leave one of them out.")
+            raise ValueError(
+                "DecodeVideo takes frames= or times=, not both. Leave one of them out."
+            )
         self._frames, self._times = frames, times
 
     def map(self, element: Any) -> Any:
         """Return the element with its video replaced by the frames.
 
         Raises:
-            VideoError: the video cannot be decoded, or has no such frame; or the element is a dict without the key; or the
-                video is a dict with "times", although `frames` or `times` was passed to `DecodeVideo`, too.
+            VideoError: the video cannot be decoded, or has no such frame; or the element is a dict
+                without the key; or the video is a dict with "times", although `frames` or `times`
+                was passed to `DecodeVideo`, too.
             SourceError: the file cannot be read.
             MissingExtraError: PyAV is not installed.
         """
@@ -96,14 +104,19 @@ class DecodeVideo(_OnVideos, MapTransform):
         frames, times = (_chosen(element, each) for each in (self._frames, self._times))
 
         def decoded(video: OpenVideo) -> Frames:
-            numbers = _numbers(frames, len(video.seconds)) if times is None else _at_times(times, video)
+            numbers = (
+                _numbers(frames, len(video.seconds)) if times is None else _at_times(times, video)
+            )
             return video.frames(numbers, self._array_of)
 
         return self._with_frames(element, self._videos.use(video, decoded))
 
     def _of_times(self, video: Mapping[str, Any]) -> Frames:
         if self._frames is not None or self._times is not None:
-            raise VideoError("the video is a dict with times of its own. Leave out frames= and times= of DecodeVideo.")
+            raise VideoError(
+                "the video is a dict with times of its own. Leave out frames= and times= of "
+                "DecodeVideo."
+            )
         times = value_in(video, "times", "times in seconds")
         found: Frames = self._videos.use(
             value_in(video, "path", "path of the video"),
@@ -119,7 +132,8 @@ class RandomClip(_OnVideos, RandomMapTransform):
         frames: number of frames of the clip.
         stride: number of frames of the file from one frame of the clip to the next, default 1.
         size: (height, width) of the frames, or one integer for both. Default: the size in the file.
-        key: key of the video in elements that are dicts, default "video". Other elements are videos themselves.
+        key: key of the video in elements that are dicts, default "video". Other elements are videos
+            themselves.
         max_open: maximum number of files that a thread keeps open, default 8.
 
     Raises:
@@ -131,7 +145,13 @@ class RandomClip(_OnVideos, RandomMapTransform):
     """
 
     def __init__(
-        self, frames: int, stride: int = 1, *, size: Size | None = None, key: str = "video", max_open: int = 8
+        self,
+        frames: int,
+        stride: int = 1,
+        *,
+        size: Size | None = None,
+        key: str = "video",
+        max_open: int = 8,
     ) -> None:
         super().__init__(size, key, max_open)
         self._count = whole_number("frames", frames, 1, 1 << 24, "a number of frames, such as 8")
@@ -161,7 +181,9 @@ class RandomClip(_OnVideos, RandomMapTransform):
 
 def _chosen(element: Any, given: Any) -> Any:
     """Return an argument, or the value in the element that it names."""
-    return value_in(element, given, "numbers or times of frames") if isinstance(given, str) else given
+    return (
+        value_in(element, given, "numbers or times of frames") if isinstance(given, str) else given
+    )
 
 
 def _numbers(frames: Any, count: int) -> list[int]:
@@ -171,12 +193,16 @@ def _numbers(frames: Any, count: int) -> list[int]:
         return list(range(count))[frames]
     numbers = np.atleast_1d(array_of(frames))
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
-        raise VideoError(f"frames={short_repr(frames)} are not numbers of frames. Pass integers, at least one.")
+        raise VideoError(
+            f"frames={short_repr(frames)} are not numbers of frames. Pass integers, at least one."
+        )
     return [int(number) for number in numbers]
 
 
 def _at_times(times: Any, video: OpenVideo) -> list[int]:
     seconds = np.atleast_1d(array_of(times))
     if seconds.ndim != 1 or seconds.dtype.kind not in "iuf" or not len(seconds):
-        raise VideoError(f"times={short_repr(times)} are not times in seconds. Pass numbers, at least one.")
+        raise VideoError(
+            f"times={short_repr(times)} are not times in seconds. Pass numbers, at least one."
+        )
     return [video.number_at(float(each)) for each in seconds]

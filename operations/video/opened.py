@@ -1,7 +1,7 @@
 """Videos that are open for decoding: chosen frames of a file, exactly, also between keyframes.
 
-In: the path or bytes of a video file, and numbers or times of frames. Out: an array of frames. Each thread keeps some
-files open, so that neighbouring frames of a file are decoded one after another.
+In: the path or bytes of a video file, and numbers or times of frames. Out: an array of frames. Each
+thread keeps some files open, so that neighbouring frames of a file are decoded one after another.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class OpenVideo:
         VideoError: the file has no video, or cannot be decoded.
 
     Attributes:
-        seconds: time of each frame, `float64[frames]`, ascending; the first frame is at 0 in most files.
+        seconds: time of each frame, `float64[frames]`, ascending; the first frame is at 0 in most
+            files.
     """
 
     def __init__(self, name: str, source: Any) -> None:
@@ -58,7 +59,9 @@ class OpenVideo:
         self._close.atexit = False
         try:
             if not self._container.streams.video:
-                raise VideoError(f"{shorten(name)} has no video stream. Leave it out, or pass another file.")
+                raise VideoError(
+                    f"{shorten(name)} has no video stream. Leave it out, or pass another file."
+                )
             self._stream = self._container.streams.video[0]
             self._stream.thread_type = "NONE"  # the loader has threads and processes of its own
             self._index()
@@ -81,20 +84,25 @@ class OpenVideo:
                 if packet.is_keyframe:
                     keys[packet.pts] = packet.dts
         except Exception as error:
-            raise self._failed(f"is damaged after {self._seconds_of(max(stamps, default=0)):.3f} s", error) from error
+            raise self._failed(
+                f"is damaged after {self._seconds_of(max(stamps, default=0)):.3f} s", error
+            ) from error
         self._stamps, self._keys, self._sent = sorted(set(stamps)), sorted(keys), keys
         if not self._stamps and unstamped:
             raise VideoError(
-                f"{shorten(self._name)} has frames without time stamps ({unstamped}), so it cannot be searched. Put them into "
-                "another container, such as by ffmpeg -framerate 25 -i video.h264 -c copy video.mp4."
+                f"{shorten(self._name)} has frames without time stamps ({unstamped}), so it cannot "
+                "be searched. Put them into another container, such as by ffmpeg -framerate 25 -i "
+                "video.h264 -c copy video.mp4."
             )
         if not self._stamps or not self._keys:
-            raise VideoError(f"{shorten(self._name)} has no frames. It may be cut or empty: leave it out.")
+            raise VideoError(
+                f"{shorten(self._name)} has no frames. It may be cut or empty: leave it out."
+            )
         if len(self._stamps) < len(stamps):
             raise VideoError(
-                f"{shorten(self._name)} has {len(stamps)} frames, but only {len(self._stamps)} different time stamps, so it "
-                "cannot be searched. It may be two videos in one file: divide it, or write it again, such as by "
-                "ffmpeg -i a.ts a.mp4."
+                f"{shorten(self._name)} has {len(stamps)} frames, but only {len(self._stamps)} "
+                "different time stamps, so it cannot be searched. It may be two videos in one "
+                "file: divide it, or write it again, such as by ffmpeg -i a.ts a.mp4."
             )
         self._begin = min([self._stamps[0], *(time for time in keys.values() if time is not None)])
         self.seconds = np.array([self._seconds_of(stamp) for stamp in self._stamps])
@@ -118,13 +126,14 @@ class OpenVideo:
         for number in numbers:
             if not -count <= number < count:
                 raise VideoError(
-                    f"{shorten(self._name)} has {count} frames, but frame {number} was asked for. Pass numbers from "
-                    f"{-count} to {count - 1}; negative ones count from the end."
+                    f"{shorten(self._name)} has {count} frames, but frame {number} was asked for. "
+                    f"Pass numbers from {-count} to {count - 1}; negative ones count from the end."
                 )
         wanted = [number % count for number in numbers]
         if not wanted:
             raise VideoError(
-                f"{shorten(self._name)} has {count} frames, but a slice has none of them. Pass a slice with at least one frame."
+                f"{shorten(self._name)} has {count} frames, but a slice has none of them. Pass a "
+                "slice with at least one frame."
             )
         places: dict[int, list[int]] = {}
         for place, number in enumerate(wanted):
@@ -134,7 +143,9 @@ class OpenVideo:
             frame = shape(self._decoded(number))
             if found is None:
                 found = np.empty((len(wanted), *frame.shape), np.uint8)
-            for place in places[number]:  # at once: a stack of all frames at the end would copy cold memory
+            for place in places[
+                number
+            ]:  # at once: a stack of all frames at the end would copy cold memory
                 found[place] = frame
         assert found is not None
         return found
@@ -142,11 +153,14 @@ class OpenVideo:
     def number_at(self, seconds: float) -> int:
         """Return the number of the frame that is shown at a time; VideoError if the time is outside of the video."""
         number = int(np.searchsorted(self.seconds, seconds + 1e-6, side="right")) - 1
-        end = self.seconds[-1] + (float(np.diff(self.seconds).max()) if len(self.seconds) > 1 else np.inf)
+        end = self.seconds[-1] + (
+            float(np.diff(self.seconds).max()) if len(self.seconds) > 1 else np.inf
+        )
         if number < 0 or not seconds < end:
             raise VideoError(
-                f"{shorten(self._name)} has frames from {self.seconds[0]:.3f} s to {end:.3f} s, but the one at {seconds} s "
-                "was asked for. Pass a time of at least the first and below the second."
+                f"{shorten(self._name)} has frames from {self.seconds[0]:.3f} s to {end:.3f} s, "
+                f"but the one at {seconds} s was asked for. Pass a time of at least the first and "
+                "below the second."
             )
         return number
 
@@ -169,8 +183,8 @@ class OpenVideo:
         if frame is None:
             self._left = None
             raise VideoError(
-                f"{shorten(self._name)} cannot be decoded at {self._seconds_of(stamp):.3f} s (frame {number}): the decoder "
-                "left it out. The file may be damaged: leave it out."
+                f"{shorten(self._name)} cannot be decoded at {self._seconds_of(stamp):.3f} s "
+                f"(frame {number}): the decoder left it out. The file may be damaged: leave it out."
             )
         return frame
 
@@ -205,7 +219,8 @@ class OpenVideo:
 
     def _failed(self, what: str, error: Exception) -> VideoError:
         return VideoError(
-            f"{shorten(self._name)} {what}: {shorten(error)}. If the file is damaged, leave it out, or write it again."
+            f"{shorten(self._name)} {what}: {shorten(error)}. If the file is damaged, leave it "
+            "out, or write it again."
         )
 
     def close(self) -> None:
@@ -266,11 +281,12 @@ def value_in(element: Any, key: str, what: str) -> Any:
         return element[key]
     if not isinstance(element, Mapping):
         raise VideoError(
-            f"the element is {a_kind_of(element)}, so it cannot have the key {short_repr(key)} for the {what}. Pass a value in "
-            "place of the key, or elements that are dicts."
+            f"the element is {a_kind_of(element)}, so it cannot have the key {short_repr(key)} for "
+            f"the {what}. Pass a value in place of the key, or elements that are dicts."
         )
     raise VideoError(
-        f"the element has no key {short_repr(key)}, only {short_repr(list(element))}. Name the key that contains the {what}."
+        f"the element has no key {short_repr(key)}, only {short_repr(list(element))}. Name the key "
+        f"that contains the {what}."
     )
 
 
@@ -278,8 +294,9 @@ def path_of(video: Any) -> str:
     """Return the path of a video or sound file as a text; VideoError if it is not a path."""
     if not isinstance(video, (str, os.PathLike)):
         raise VideoError(
-            f"a video or sound is bytes or the path of a file, not {a_kind_of(video)} ({short_repr(video)}). Pass one of "
-            "these. If the element is a dict, pass key=, the name of the key that contains it."
+            f"a video or sound is bytes or the path of a file, not {a_kind_of(video)} "
+            f"({short_repr(video)}). Pass one of these. If the element is a dict, pass key=, the "
+            "name of the key that contains it."
         )
     return str(os.fspath(video))
 
@@ -312,12 +329,17 @@ class _Reader(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         left = self._file.size - self._place
-        data: bytes = self._file.read(self._place, left if size < 0 else min(size, left)) if left > 0 else b""
+        data: bytes = (
+            self._file.read(self._place, left if size < 0 else min(size, left)) if left > 0 else b""
+        )
         self._place += len(data)
         return data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._file.size}[whence]
+        self._place = (
+            offset
+            + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._file.size}[whence]
+        )
         return self._place
 
     def tell(self) -> int:

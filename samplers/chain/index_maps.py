@@ -109,13 +109,21 @@ class Shuffle(IndexMap):
         epochs = indices // self.length
         starts = epochs * self.length
         return (
-            permute(indices - starts, epochs if self.reseeds else np.zeros_like(epochs), self.length, self.seed)
+            permute(
+                indices - starts,
+                epochs if self.reseeds else np.zeros_like(epochs),
+                self.length,
+                self.seed,
+            )
             + starts
         )
 
     def one(self, index: int) -> int:
         epoch, place = divmod(index, self.length)
-        return permute_one(place, epoch if self.reseeds else 0, self.length, self.seed) + epoch * self.length
+        return (
+            permute_one(place, epoch if self.reseeds else 0, self.length, self.seed)
+            + epoch * self.length
+        )
 
 
 @dataclass(frozen=True)
@@ -151,7 +159,10 @@ class ShuffledWindows(IndexMap):
         numbers, places = epochs * self._windows + windows, indices - starts
         result = np.empty_like(indices)
         last = windows == self._windows - 1
-        for chosen, size in ((~last, self.window), (last, self.length - (self._windows - 1) * self.window)):
+        for chosen, size in (
+            (~last, self.window),
+            (last, self.length - (self._windows - 1) * self.window),
+        ):
             if chosen.any():
                 result[chosen] = permute(places[chosen], numbers[chosen], size, self.seed)
         return result + starts
@@ -193,9 +204,16 @@ class BlockPermutation(IndexMap):
         small, missing = self._small_blocks(epochs), self._blocks * self.block - self.length
         starts = epochs * self.length
         places: Indices = indices - starts
-        places += np.where(places >= small + self.block - missing, missing, 0)  # as if the small block were whole
+        places += np.where(
+            places >= small + self.block - missing, missing, 0
+        )  # as if the small block were whole
         blocks = places // self.block
-        return permute(blocks, epochs, self._blocks, self.seed) * self.block + places - blocks * self.block + starts
+        return (
+            permute(blocks, epochs, self._blocks, self.seed) * self.block
+            + places
+            - blocks * self.block
+            + starts
+        )
 
     def _small_blocks(self, epochs: Indices) -> Indices:
         """Return, for each epoch `int64[n]`, the index within the epoch at which its one smaller block begins."""
@@ -267,18 +285,21 @@ class Slice(IndexMap):
     def of(cls, part: slice, below: int, length: int | None = None) -> Slice:
         """Return the map for a Python slice of a dataset.
 
-        A slice with a positive step to the end of an endless dataset is endless, unless it starts in the second half of
-        the indices, as a negative start does.
+        A slice with a positive step to the end of an endless dataset is endless, unless it starts
+        in the second half of the indices, as a negative start does.
 
         Args:
             part: the slice.
             below: length of the dataset.
-            length: length with which the slice's bounds are computed, if the dataset is endless; None (default): `below`.
+            length: length with which the slice's bounds are computed, if the dataset is endless;
+                None (default): `below`.
         """
         length = below if length is None else length
         start, stop, step = part.indices(length)
         rest_is_endless = below >= ENDLESS and stop >= length and step > 0 and start < length // 2
-        return cls(below, start, step, ENDLESS if rest_is_endless else len(range(start, stop, step)))
+        return cls(
+            below, start, step, ENDLESS if rest_is_endless else len(range(start, stop, step))
+        )
 
     @property
     def epoch_length(self) -> int | None:
@@ -292,7 +313,9 @@ class Slice(IndexMap):
 
     def many(self, indices: Indices) -> Indices:
         epochs = indices // self.length
-        return self.start + (indices - epochs * self.length) * self.step + epochs * self._epoch_below
+        return (
+            self.start + (indices - epochs * self.length) * self.step + epochs * self._epoch_below
+        )
 
     def one(self, index: int) -> int:
         epoch, place = divmod(index, self.length)

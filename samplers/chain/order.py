@@ -49,7 +49,9 @@ class ChainOrder(VectorSampler):
     shard_options: ShardOptions = field(default_factory=NoSharding)
     balance: Balance | None = None
 
-    seed: None = field(default=None, init=False)  # random operations of a chain have seeds of their own
+    seed: None = field(
+        default=None, init=False
+    )  # random operations of a chain have seeds of their own
 
     @property
     def facts(self) -> OrderFacts:
@@ -70,8 +72,8 @@ class ChainOrder(VectorSampler):
     def fingerprint(self) -> dict[str, Any]:
         """The values that determine the order, as JSON values.
 
-        If an `IndexSampler` has the same order, they are the fingerprint of this sampler. So a run of the chain can
-        resume after records were appended, which an `IndexSampler` allows.
+        If an `IndexSampler` has the same order, they are the fingerprint of this sampler. So a run
+        of the chain can resume after records were appended, which an `IndexSampler` allows.
         """
         if (by_epochs := self.by_epochs()) is not None:
             return by_epochs.fingerprint
@@ -80,7 +82,13 @@ class ChainOrder(VectorSampler):
         later: dict[str, Any] = {"selections": digest(selections, 12)} if selections else {}
         if self.balance is not None:
             later["balance"] = self.balance.fingerprint
-        return {"kind": "ChainOrder", "length": self.length, "maps": maps, "records": self.epoch_length, **later}
+        return {
+            "kind": "ChainOrder",
+            "length": self.length,
+            "maps": maps,
+            "records": self.epoch_length,
+            **later,
+        }
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the record keys `int64[n]` at global positions `int64[n]`."""
@@ -91,17 +99,22 @@ class ChainOrder(VectorSampler):
     def by_epochs(self) -> IndexSampler | None:
         """Return the same order as an `IndexSampler`, or None if no `IndexSampler` has this order.
 
-        Unlike this sampler, an `IndexSampler` can be given another number of records. It has the same
-        order only if the maps are at most one `repeat()` over at most one `shuffle()` of all records,
-        and both give each epoch another order. The result is also None if the order has a balance, or
-        if the number of records is unknown, 0 or too large.
+        Unlike this sampler, an `IndexSampler` can be given another number of records. It has the
+        same order only if the maps are at most one `repeat()` over at most one `shuffle()` of all
+        records, and both give each epoch another order. The result is also None if the order has a
+        balance, or if the number of records is unknown, 0 or too large.
         """
         epochs: int | None = 1
         seed: int | None = None
         maps = [*self.maps]
         if maps and isinstance(top := maps[0], Repeat) and top.reseeds:
             epochs, maps = top.epochs, maps[1:]
-        if maps and isinstance(top := maps[0], Shuffle) and top.reseeds and top.length == self.records:
+        if (
+            maps
+            and isinstance(top := maps[0], Shuffle)
+            and top.reseeds
+            and top.length == self.records
+        ):
             seed, maps = top.seed, maps[1:]
         if maps or not self.records or self.records > MAX_SIZE or self.balance is not None:
             return None
@@ -113,11 +126,12 @@ class ChainOrder(VectorSampler):
         """Return this order, after checking that records can be omitted from it.
 
         Args:
-            records: number of records of the source. It must be the number for which this order was made.
+            records: number of records of the source. It must be the number for which this order was
+                made.
 
         Raises:
-            ValueError: if the order is not made by `shuffle()` and `repeat()` alone, or `records` is
-                another number than its own.
+            ValueError: if the order is not made by `shuffle()` and `repeat()` alone, or `records`
+                is another number than its own.
         """
         whole = all(
             (isinstance(each, Repeat) and each.below == records)
@@ -153,7 +167,9 @@ class ChainOrder(VectorSampler):
 
     def over(self, epochs: int | None) -> ChainOrder:
         """Return this order repeated, with `epochs` times its number of positions; endless for None."""
-        return dataclasses.replace(self, length=ENDLESS if epochs is None else self.length_over(epochs))
+        return dataclasses.replace(
+            self, length=ENDLESS if epochs is None else self.length_over(epochs)
+        )
 
     def length_over(self, epochs: int) -> int:
         """Return `epochs` times the number of positions of the order, at most `sys.maxsize`."""

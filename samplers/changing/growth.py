@@ -48,7 +48,9 @@ class GrowthOptions:
         one_of("at", self.at, *TIMES)
         whole_number("every", self.every, 1, 1 << 62, "a number of positions")
         if self.log is not None and not os.fspath(self.log):
-            raise ValueError('log="" is not a folder. Pass the path of a folder that all shards can write to, or None.')
+            raise ValueError(
+                'log="" is not a folder. Pass the path of a folder that all shards can write to, or None.'
+            )
 
     def next_look(self, sampler: ChangingSampler, position: int) -> int:
         """Return the first position, at or after `position`, at which a run checks its source for more records.
@@ -78,7 +80,9 @@ class SourceLooks:
         self._growth, self._order = growth, order
         changed = order.history.last.position
         grown = order.history.grown_at
-        self.position = growth.next_look(order, max(begin, changed if grown is None else max(changed, grown + 1)))
+        self.position = growth.next_look(
+            order, max(begin, changed if grown is None else max(changed, grown + 1))
+        )
 
     def index(self, name: str, position: int) -> int:
         """Return the number of records read before a position of a run with a single source: the position itself.
@@ -93,7 +97,8 @@ class SourceLooks:
     def due(self) -> dict[str, bool]:
         """The source to check at `position`, as a dict: `{"": True}` if an epoch begins there, else `{"": False}`.
 
-        The key "" stands for the only source; a mix has the names of its parts here. Position 0 counts as False.
+        The key "" stands for the only source; a mix has the names of its parts here. Position 0
+        counts as False.
         """
         return {ONLY: self.position > 0 and self._order.begins_epoch(self.position)}
 

@@ -1,6 +1,7 @@
 """The history of the records of an order: at which positions records were added or omitted.
 
-In: what a checkpoint says about the order. Out: the changes of its records, sorted by position; and back.
+In: what a checkpoint says about the order. Out: the changes of its records, sorted by position; and
+back.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class RecordsChange(NamedTuple):
         joins: True if new records are read in the epoch that is being read at `position`; False:
             from the first epoch on that begins at `position` or later.
         omitted: text with the number and a digest of the omitted keys; "" if none is omitted.
-        generation: number of the source's generation (version of its files), which grows when records are appended.
+        generation: number of the source's generation (version of its files), which grows when
+            records are appended.
     """
 
     position: int
@@ -70,7 +72,11 @@ class RecordsHistory(NamedTuple):
     def grown_at(self) -> int | None:
         """First position of the source's last generation (version of its files); None if no records were appended."""
         before = [self.generation, *(change.generation for change in self.changes)]
-        grown = [change.position for change, former in zip(self.changes, before) if change.generation != former]
+        grown = [
+            change.position
+            for change, former in zip(self.changes, before)
+            if change.generation != former
+        ]
         return grown[-1] if grown else None
 
     def first(self, count: int) -> RecordsHistory:
@@ -91,9 +97,12 @@ class RecordsHistory(NamedTuple):
     def order_changes(self) -> Changes:
         """The changes as a checkpoint stores them: each has only the values that differ from the values before it.
 
-        A generation is not stored either if it is the next one and comes with another number of records.
+        A generation is not stored either if it is the next one and comes with another number of
+        records.
         """
-        return tuple(_order_change(before, after) for before, after in pairwise([self._begin, *self.changes]))
+        return tuple(
+            _order_change(before, after) for before, after in pairwise([self._begin, *self.changes])
+        )
 
     @classmethod
     def of(cls, saved: SavedOrder) -> RecordsHistory:
@@ -123,7 +132,9 @@ class RecordsHistory(NamedTuple):
 
 def _order_change(before: RecordsChange, after: RecordsChange) -> OrderChange:
     values: Values = {
-        name: getattr(after, name) for name in (RECORDS, OMITTED) if getattr(after, name) != getattr(before, name)
+        name: getattr(after, name)
+        for name in (RECORDS, OMITTED)
+        if getattr(after, name) != getattr(before, name)
     }
     if after.generation != _generation_after(before, after.records):
         values[GENERATION] = after.generation
@@ -148,8 +159,16 @@ def _records_change(before: RecordsChange, change: OrderChange) -> RecordsChange
         JOINS: False,
         **change.values,
     }
-    position, place, records = _count(change.position), _count(values.pop(PLACE)), _count(values.pop(RECORDS), 1)
-    joins, omitted, generation = values.pop(JOINS), _digest(values.pop(OMITTED)), _count(values.pop(GENERATION))
+    position, place, records = (
+        _count(change.position),
+        _count(values.pop(PLACE)),
+        _count(values.pop(RECORDS), 1),
+    )
+    joins, omitted, generation = (
+        values.pop(JOINS),
+        _digest(values.pop(OMITTED)),
+        _count(values.pop(GENERATION)),
+    )
     if type(joins) is not bool or values:
         raise TypeError
     return RecordsChange(position, place, records, joins, omitted, generation)

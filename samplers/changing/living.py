@@ -39,7 +39,9 @@ class OmittedKeys:
 
     def __init__(self, keys: Any = ()) -> None:
         once = np.unique(np.asarray(keys if len(keys) else [], dtype=np.int64))
-        self.keys: NDArray[Any] = once.astype(np.uint32) if not len(once) or once[-1] < _NARROW else once
+        self.keys: NDArray[Any] = (
+            once.astype(np.uint32) if not len(once) or once[-1] < _NARROW else once
+        )
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -53,7 +55,9 @@ class OmittedKeys:
         """Return the number of omitted keys that are less than `records`."""
         if not len(self.keys) or records > int(self.keys[-1]):
             return len(self.keys)
-        return int(np.searchsorted(self.keys, self.keys.dtype.type(records)))  # of one type: else NumPy copies the keys
+        return int(
+            np.searchsorted(self.keys, self.keys.dtype.type(records))
+        )  # of one type: else NumPy copies the keys
 
     def __contains__(self, key: int) -> bool:
         place = self.below(key)
@@ -97,14 +101,19 @@ class LivingPlaces:
         stop: end of the range, excluded: the place from which on other records are omitted.
     """
 
-    def __init__(self, order: WholeOrder, omitted: OmittedKeys, position: int, place: int, stop: int) -> None:
+    def __init__(
+        self, order: WholeOrder, omitted: OmittedKeys, position: int, place: int, stop: int
+    ) -> None:
         self.order, self.omitted = order, omitted
         self.position, self.place, self.stop = position, place, stop
         self._known: OrderedDict[tuple[int, int], NDArray[Any]] = OrderedDict()
 
     def __getstate__(self) -> dict[str, Any]:
         made = ("_known", "_pieces", "_positions", "_places")
-        return {**{name: value for name, value in vars(self).items() if name not in made}, "_known": OrderedDict()}
+        return {
+            **{name: value for name, value in vars(self).items() if name not in made},
+            "_known": OrderedDict(),
+        }
 
     @cached_property
     def _pieces(self) -> list[_Piece]:
@@ -126,7 +135,11 @@ class LivingPlaces:
             is_part = not stretch.begins_epoch(place)
             end = stretch.end_of(epoch) if is_part else stop
             full = end - place if is_part else stretch.records
-            left = full - (len(self._gaps_in(stretch, epoch, place, full)) if is_part else self._omitted_of(stretch))
+            left = full - (
+                len(self._gaps_in(stretch, epoch, place, full))
+                if is_part
+                else self._omitted_of(stretch)
+            )
             yield _Piece(position, place, epoch, full, left, stretch, is_part)
             position += left if is_part or stop == ENDLESS else (end - place) // full * left
             place = end
@@ -143,7 +156,9 @@ class LivingPlaces:
             return positions + (self.place - self.position)
         if not len(positions):
             return positions
-        first, last = np.searchsorted(self._positions, [positions.min(), positions.max()], side="right").tolist()
+        first, last = np.searchsorted(
+            self._positions, [positions.min(), positions.max()], side="right"
+        ).tolist()
         if first == last:
             return self._places_in(self._pieces[first - 1], positions)
         places = np.empty_like(positions)
@@ -155,13 +170,22 @@ class LivingPlaces:
 
     def _places_in(self, piece: _Piece, positions: Int64s) -> Int64s:
         indices = positions - piece.position
-        first, last = int(indices.min()) // max(piece.left, 1), int(indices.max()) // max(piece.left, 1)
+        first, last = (
+            int(indices.min()) // max(piece.left, 1),
+            int(indices.max()) // max(piece.left, 1),
+        )
         if first == last:
             indices -= first * piece.left
-            return indices + _added(self._gaps(piece, first), indices) + (first * piece.full + piece.place)
+            return (
+                indices
+                + _added(self._gaps(piece, first), indices)
+                + (first * piece.full + piece.place)
+            )
         epochs = indices // piece.left
         places = indices - epochs * piece.left
-        for epoch in range(first, last + 1) if last - first < len(indices) else np.unique(epochs).tolist():
+        for epoch in (
+            range(first, last + 1) if last - first < len(indices) else np.unique(epochs).tolist()
+        ):
             chosen = np.flatnonzero(epochs == epoch)
             places[chosen] += _added(self._gaps(piece, epoch), places[chosen])
         return places + epochs * piece.full + piece.place
@@ -181,12 +205,16 @@ class LivingPlaces:
             begin = piece.place + number * piece.full
             known = self._gaps_in(piece.stretch, piece.epoch + number, begin, piece.full)
             kept = 1 if known.dtype.itemsize == 4 else 0
-            self._known = OrderedDict(list(self._known.items())[-kept:] if kept else [])  # replaced as a whole
+            self._known = OrderedDict(
+                list(self._known.items())[-kept:] if kept else []
+            )  # replaced as a whole
             self._known[piece.place, number] = known
         return known
 
     def _gaps_in(self, stretch: OrderStretch, epoch: int, begin: int, count: int) -> NDArray[Any]:
-        found = np.empty(self._omitted_of(stretch), dtype=np.uint32 if count < _NARROW else np.int64)
+        found = np.empty(
+            self._omitted_of(stretch), dtype=np.uint32 if count < _NARROW else np.int64
+        )
         done = 0
         for start in range(0, len(found), 1 << 16):
             keys = self.omitted.keys[start : min(start + (1 << 16), len(found))].astype(np.int64)
@@ -219,13 +247,19 @@ class LivingPlaces:
             place = position - self.position + self.place
             return self.order.at(place)[0].epoch_of(place)
         piece = self._pieces[int(np.searchsorted(self._positions, position, side="right")) - 1]
-        return piece.epoch + (0 if piece.is_part else (position - piece.position) // max(piece.left, 1))
+        return piece.epoch + (
+            0 if piece.is_part else (position - piece.position) // max(piece.left, 1)
+        )
 
     def epoch_start(self, epoch: int) -> int | None:
         """Return the position at which an epoch begins; None if it begins outside the range of this object."""
         for piece in self._pieces:
             place = piece.place + (epoch - piece.epoch) * piece.full
-            if epoch >= piece.epoch and not piece.is_part and place < min(self.order.at(piece.place)[1], self.stop):
+            if (
+                epoch >= piece.epoch
+                and not piece.is_part
+                and place < min(self.order.at(piece.place)[1], self.stop)
+            ):
                 return piece.position + (epoch - piece.epoch) * piece.left
         return None
 
@@ -239,13 +273,17 @@ def _added(gaps: NDArray[Any], indices: Int64s) -> Int64s:
     """
     if not len(indices) or not len(gaps):
         return np.zeros_like(indices)
-    ends = np.array([indices.min(), indices.max()], dtype=gaps.dtype)  # of another type, NumPy would copy all gaps
+    ends = np.array(
+        [indices.min(), indices.max()], dtype=gaps.dtype
+    )  # of another type, NumPy would copy all gaps
     low, high = np.searchsorted(gaps, ends, side="right").tolist()
     near = gaps[low:high].astype(np.int64)
     if len(near) * 2 > len(indices) or not (indices[1:] >= indices[:-1]).all():
         found: Int64s = np.searchsorted(near, indices, side="right") + low
         return found
-    begins = np.searchsorted(indices, near, side="left")  # few gaps: each is looked for, in place of each index
+    begins = np.searchsorted(
+        indices, near, side="left"
+    )  # few gaps: each is looked for, in place of each index
     counts: Int64s = np.cumsum(np.bincount(begins, minlength=len(indices))) + low
     return counts
 
@@ -254,8 +292,8 @@ def _count_before(gaps: NDArray[Any], place: int) -> int:
     """Return the number of omitted places before `place`.
 
     Args:
-        gaps: for each omitted place, the number of kept records before it, ascending; counted from the start of
-            the epoch, or from the start of the piece of an epoch.
+        gaps: for each omitted place, the number of kept records before it, ascending; counted from
+            the start of the epoch, or from the start of the piece of an epoch.
         place: a place (which counts omitted records too), counted from the same start.
     """
     low, high = 0, len(gaps)

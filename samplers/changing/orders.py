@@ -1,6 +1,7 @@
 """Make orders to which records can be appended, and from which records can be omitted.
 
-In: any order, and perhaps the saved order of an earlier run. Out: a `ChangingSampler`, or a mix of such orders.
+In: any order, and perhaps the saved order of an earlier run. Out: a `ChangingSampler`, or a mix of
+such orders.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from .sampler import ChangingSampler
 def living(order: VectorSampler, generation: int = 0) -> Any:
     """Return an order to which records can be appended, and from which they can be omitted.
 
-    This is `order` itself if it is a mix or keeps a history of its records; otherwise a `ChangingSampler` of it, whose
-    source has the generation (version of its files) number `generation`.
+    This is `order` itself if it is a mix or keeps a history of its records; otherwise a
+    `ChangingSampler` of it, whose source has the generation (version of its files) number
+    `generation`.
 
     Raises:
         ValueError: if the order cannot change.
@@ -29,14 +31,15 @@ def living(order: VectorSampler, generation: int = 0) -> Any:
 def changing(order: VectorSampler, saved: SavedOrder, counts: bool) -> Any:
     """Return an order in the form that keeps a history of its records, if records may change or have changed; else None.
 
-    An order that keeps a history is returned without changes. Another order is wrapped in a `ChangingSampler` if the
-    records of the run's order have changed and the current order can change.
+    An order that keeps a history is returned without changes. Another order is wrapped in a
+    `ChangingSampler` if the records of the run's order have changed and the current order can
+    change.
 
     Args:
         order: the program's order.
         saved: the run's order. The result is None if it is of another kind, or empty.
-        counts: True if the source has generations (versions of its files). If False, the result has the generation at
-            the end of the run.
+        counts: True if the source has generations (versions of its files). If False, the result has
+            the generation at the end of the run.
     """
     if not saved.described or saved.described.get("kind") != order.fingerprint.get("kind"):
         return None  # another kind of order, whose changes may be of weights
@@ -45,6 +48,9 @@ def changing(order: VectorSampler, saved: SavedOrder, counts: bool) -> Any:
         living_order: Any = order
         last = living_order.generation if counts else RecordsHistory.of(saved).last.generation
         return living_order.of_generation(last)
-    if not (saved.changes or {OMITTED, GENERATION} & saved.described.keys()) or not order.facts.can_change:
+    if (
+        not (saved.changes or {OMITTED, GENERATION} & saved.described.keys())
+        or not order.facts.can_change
+    ):
         return None
     return ChangingSampler(order, generation=RecordsHistory.of(saved).last.generation)

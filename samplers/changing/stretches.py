@@ -1,16 +1,17 @@
 """The order of all records of a growing source, including omitted records.
 
-In: places (indices in this order). Out: record keys and epochs; or, from keys, their places. Pure arithmetic;
-memory is used for the changes only.
+In: places (indices in this order). Out: record keys and epochs; or, from keys, their places. Pure
+arithmetic; memory is used for the changes only.
 
 The order is a sequence of stretches (consecutive places with one rule). In most of them,
-whole epochs follow one another in a sampler's order. If records are added to an epoch after it has begun,
-the rest of the epoch and the new records make a separate stretch:
+whole epochs follow one another in a sampler's order. If records are added to an epoch after it has
+begun, the rest of the epoch and the new records make a separate stretch:
 
-    places of the epoch   0 … x │ x … n              without a shuffle: the rest in its order, then the new ones;
-    stretch of the rest         │ 0 … n - x + new    with one: all of these in an order drawn anew;
-                                                     with `BlockShuffle`: the rest in its order, then the new
-                                                     ones, shuffled in blocks
+    places of the epoch   0 … x │ x … n              without a shuffle: the rest in its order, then
+    the new ones; stretch of the rest         │ 0 … n - x + new    with one: all of these in an
+    order drawn anew;
+                                                     with `BlockShuffle`: the rest in its order,
+                                                     then the new ones, shuffled in blocks
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class EpochRule(Protocol):
     def joining(self) -> bool | BlockShuffle:
         """Order of records that are appended during an epoch and are still read in this epoch.
 
-        True: shuffled together with the records of the epoch that are not yet read; False: after these records; a
-        `BlockShuffle`: after them, shuffled in blocks.
+        True: shuffled together with the records of the epoch that are not yet read; False: after
+        these records; a `BlockShuffle`: after them, shuffled in blocks.
         """
 
     def record_keys(self, positions: Int64s) -> Int64s:
@@ -159,7 +160,8 @@ class JoinedRest:
     Attributes:
         start: first place.
         epoch: number of the epoch.
-        below: the stretch in which the epoch began. This stretch reads the records of the epoch that were not yet read.
+        below: the stretch in which the epoch began. This stretch reads the records of the epoch
+            that were not yet read.
         rule: the order of all records, including the new records.
     """
 
@@ -210,8 +212,8 @@ class JoinedRest:
             places: `int64[n]`, places in this stretch.
 
         Returns:
-            `int64[n]`, the key at each place with a new record (without meaning at other places); the
-            indices into `places` of the other places; and their places in `below`.
+            `int64[n]`, the key at each place with a new record (without meaning at other places);
+            the indices into `places` of the other places; and their places in `below`.
         """
         within = self._moved(places - self.start, permute, BlockOrder.record_keys)
         others = np.flatnonzero(within < self._left)
@@ -279,8 +281,8 @@ class WholeOrder:
             place: first place of the changed order.
             rule: the order of all records.
             joins: True if new records are added to the epoch of this place; at the end of an epoch,
-                they make it longer. False: they are read from the next epoch on that begins at or after
-                this place.
+                they make it longer. False: they are read from the next epoch on that begins at or
+                after this place.
         """
         kept = self.stretches[: bisect_right(self._starts, place)]
         last = kept[-1]
@@ -300,17 +302,22 @@ class WholeOrder:
     def at(self, place: int) -> tuple[OrderStretch, int]:
         """Return the stretch that contains a place, and the place at which the next stretch begins.
 
-        A stretch is a number of consecutive places with one rule. The second result is `sys.maxsize` for the last stretch.
+        A stretch is a number of consecutive places with one rule. The second result is
+        `sys.maxsize` for the last stretch.
         """
         number = bisect_right(self._starts, place)
-        return self.stretches[number - 1], self._starts[number] if number < len(self._starts) else ENDLESS
+        return self.stretches[number - 1], self._starts[number] if number < len(
+            self._starts
+        ) else ENDLESS
 
     def of_epoch(self, epoch: int) -> OrderStretch:
         """Return the last stretch (consecutive places with one rule) of an epoch.
 
         It can compute the places of all records of the epoch.
         """
-        return self.stretches[bisect_right([stretch.epoch for stretch in self.stretches], epoch) - 1]
+        return self.stretches[
+            bisect_right([stretch.epoch for stretch in self.stretches], epoch) - 1
+        ]
 
     def keys(self, places: Int64s) -> Int64s:
         """Return the record keys `int64[n]` at places `int64[n]` of the order of all records."""

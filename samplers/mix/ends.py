@@ -1,7 +1,7 @@
 """The order of a mix whose parts end, from its weights and the lengths of its parts.
 
-In: weights and lengths by part name; or what a checkpoint says about a mix. Out: the order, its number of
-positions, and the parts that end, with the position of each end.
+In: weights and lengths by part name; or what a checkpoint says about a mix. Out: the order, its
+number of positions, and the parts that end, with the position of each end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .weights import MAX_POSITION, changed_stages, ramped, stages_of
 def saved_length(saved: SavedOrder) -> int:
     """Return the length (in positions) of an earlier run, computed from the checkpoint of its mix.
 
-    The number is too high if a part has a user's own sampler, and the sampler's fingerprint does not have its length.
+    The number is too high if a part has a user's own sampler, and the sampler's fingerprint does
+    not have its length.
 
     Raises:
         CheckpointError: if the checkpoint is damaged.
@@ -28,8 +29,16 @@ def saved_length(saved: SavedOrder) -> int:
     order = order_of(saved)
     parts = {name: saved.part(name).described for name in order.names}
     most = saved.described.get("max_epochs", {})
-    lengths = {name: _saved_part_length(part, most.get(name)) for name, part in parts.items() if part}
-    return ends_of(order, lengths, saved.described.get("when_exhausted"), most, parts_changed_from(saved.changes))[1]
+    lengths = {
+        name: _saved_part_length(part, most.get(name)) for name, part in parts.items() if part
+    }
+    return ends_of(
+        order,
+        lengths,
+        saved.described.get("when_exhausted"),
+        most,
+        parts_changed_from(saved.changes),
+    )[1]
 
 
 def saved_order(saved: SavedOrder) -> MixOrder:
@@ -46,14 +55,25 @@ def saved_order(saved: SavedOrder) -> MixOrder:
 
 
 def _saved_part_length(part: Mapping[str, Any], max_epochs: int | None) -> int:
-    records, epochs = part.get("length", part.get("records")), 1 if "length" in part else part.get("epochs")
+    records, epochs = (
+        part.get("length", part.get("records")),
+        1 if "length" in part else part.get("epochs"),
+    )
     if max_epochs is not None:
         records, epochs = part.get("samples", records), max_epochs
-    return min(records * epochs, ENDLESS) if isinstance(records, int) and isinstance(epochs, int) else ENDLESS
+    return (
+        min(records * epochs, ENDLESS)
+        if isinstance(records, int) and isinstance(epochs, int)
+        else ENDLESS
+    )
 
 
 def ends_of(
-    order: MixOrder, lengths: Mapping[str, int], when_exhausted: str | None, leaving: Container[str], since: int
+    order: MixOrder,
+    lengths: Mapping[str, int],
+    when_exhausted: str | None,
+    leaving: Container[str],
+    since: int,
 ) -> tuple[MixOrder, int, tuple[tuple[str, int], ...]]:
     """Apply the ends of parts to the order of a mix. After its end a part is no longer drawn, or the mix ends.
 
@@ -76,7 +96,8 @@ def ends_of(
         ends = [
             (max(position, since) if name in leaving else position, name)
             for name in lengths
-            if (when_exhausted != "repeat" or name in leaving) and not any(name == each for each, _ in ended)
+            if (when_exhausted != "repeat" or name in leaving)
+            and not any(name == each for each, _ in ended)
             if (position := _end_of(order, name, lengths[name])) is not None
         ]
         if not ends:
@@ -102,7 +123,9 @@ def _end_of(order: MixOrder, name: str, length: int) -> int | None:
     return None if length >= ENDLESS else order.position_of(order.names.index(name), length)
 
 
-def _without_ended(order: MixOrder, ended: Iterable[tuple[str, int]], before: int = MAX_POSITION) -> MixOrder:
+def _without_ended(
+    order: MixOrder, ended: Iterable[tuple[str, int]], before: int = MAX_POSITION
+) -> MixOrder:
     """Return an order in which parts are no longer drawn after their ends.
 
     Args:
@@ -144,7 +167,11 @@ def last_weights(saved: SavedOrder) -> dict[str, float]:
     weights: dict[str, float] = {}
     try:
         for values in (saved.described, *(change.values for change in saved.own_changes)):
-            weights = dict(schedule_of(values)[-1][1]) if "ramp" in values else {**weights, **values["weights"]}
+            weights = (
+                dict(schedule_of(values)[-1][1])
+                if "ramp" in values
+                else {**weights, **values["weights"]}
+            )
     except (TypeError, ValueError, LookupError) as error:
         raise _damaged(error) from None
     return dict(sorted(weights.items()))
@@ -154,10 +181,11 @@ def order_of(saved: SavedOrder) -> MixOrder:
     """Return the order of a mix, as if none of its current parts ended.
 
     Args:
-        saved: the mix. In its fingerprint and in each change of the parts, `weights` are weights by part name, or a
-            list of pairs [first position, weights], which are joined by ramps if `ramp` is true. A change of the parts
-            also has the parts that had `ended` before, with the positions of their ends. In a change of the weights,
-            `weights` are only the weights that change.
+        saved: the mix. In its fingerprint and in each change of the parts, `weights` are weights by
+            part name, or a list of pairs [first position, weights], which are joined by ramps if
+            `ramp` is true. A change of the parts also has the parts that had `ended` before, with
+            the positions of their ends. In a change of the weights, `weights` are only the weights
+            that change.
 
     Raises:
         CheckpointError: if a value is missing or damaged.
@@ -181,8 +209,9 @@ def _own_order(values: Values) -> tuple[MixOrder, dict[str, float]]:
     """Return the order of a mix from its weights, and the weights that it has at the end of their schedule.
 
     Args:
-        values: fingerprint of the mix, or a change of its parts: `weights` are weights by part name, or a list of pairs
-            [first position, weights]; `ramp` is true if the weights change gradually between the pairs.
+        values: fingerprint of the mix, or a change of its parts: `weights` are weights by part
+            name, or a list of pairs [first position, weights]; `ramp` is true if the weights change
+            gradually between the pairs.
 
     Returns:
         The order; and a dict of the last weights by part name, sorted by name.
@@ -190,10 +219,14 @@ def _own_order(values: Values) -> tuple[MixOrder, dict[str, float]]:
     schedule = schedule_of(values)
     names = tuple(sorted(schedule[0][1]))
     stages = stages_of([(start, weights) for start, weights in schedule], names)
-    return MixOrder(names, ramped(stages) if values["ramp"] else stages), dict(zip(names, stages[-1][1]))
+    return MixOrder(names, ramped(stages) if values["ramp"] else stages), dict(
+        zip(names, stages[-1][1])
+    )
 
 
-def _with_weights(order: MixOrder, weights: dict[str, float], changes: list[tuple[int, Values]]) -> MixOrder:
+def _with_weights(
+    order: MixOrder, weights: dict[str, float], changes: list[tuple[int, Values]]
+) -> MixOrder:
     """Return an order whose `weights` change at some positions: each change has the weights that differ from there on."""
     if not changes:
         return order
@@ -202,5 +235,6 @@ def _with_weights(order: MixOrder, weights: dict[str, float], changes: list[tupl
 
 def _damaged(error: Exception) -> CheckpointError:
     return CheckpointError(
-        f"the state is damaged: its mix cannot be read ({shorten(error)}). Restore another checkpoint."
+        f"the state is damaged: its mix cannot be read ({shorten(error)}). Restore another "
+        "checkpoint."
     )

@@ -1,7 +1,7 @@
 """Positions of a mix at which a run checks whether the parts of the mix have more records.
 
-In: a mix, the user's `GrowthOptions`, the names of growing parts. Out: positions, and the parts to check at
-each. The check itself is made elsewhere.
+In: a mix, the user's `GrowthOptions`, the names of growing parts. Out: positions, and the parts to
+check at each. The check itself is made elsewhere.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class MixLooks:
     (5, {'a': True})
     """
 
-    def __init__(self, growth: GrowthOptions, mix: MixSampler, names: Iterable[str], begin: int) -> None:
+    def __init__(
+        self, growth: GrowthOptions, mix: MixSampler, names: Iterable[str], begin: int
+    ) -> None:
         self._mix = mix
         self._every = growth.every if growth.at == "now" else None
         self._numbers = {name: number for number, name in enumerate(mix.order.names)}
@@ -59,7 +61,9 @@ class MixLooks:
             the position, or None if there is no such position.
         """
         part, index = self._parts[name], self.index(name, position)
-        has_grown_here = self._every is None and part.history.grown_at == index  # found there already
+        has_grown_here = (
+            self._every is None and part.history.grown_at == index
+        )  # found there already
         if has_grown_here or not part.begins_epoch(index):
             index = part.epoch_start(part.epoch_at(index) + 1)
         found = self._mix.drawn_at(name, index)
@@ -81,7 +85,8 @@ class MixLooks:
     def due(self) -> dict[str, bool]:
         """The parts of the mix to check for more records at `position`, by name; True if the part begins an epoch there.
 
-        The value is False for a part that is only checked regularly, or of which nothing was read yet.
+        The value is False for a part that is only checked regularly, or of which nothing was read
+        yet.
         """
         position = self.position
         ends = {name: end == position for name, end in self._ends.items() if end is not None}

@@ -46,10 +46,11 @@ class MixOrder:
     Differences of several stages do not add up.
 
     Attributes:
-        names: names of the parts, including parts that are no longer drawn. The index of a part is its
-            index in `names`.
+        names: names of the parts, including parts that are no longer drawn. The index of a part is
+            its index in `names`.
         stages: first position and weights of each stage, in ascending order from 0.
-        made: computed first stages of another order that begins in the same way; they are not computed again.
+        made: computed first stages of another order that begins in the same way; they are not
+            computed again.
 
     >>> order = MixOrder.of({"web": 0.7, "books": 0.3})
     >>> parts, indices = order.places(np.arange(10))
@@ -76,8 +77,8 @@ class MixOrder:
         """Return the order for weights as a user writes them.
 
         Args:
-            weights: a list, a dict by name, a schedule (pairs of a step and weights from this step on),
-                or None for equal weights. Weights need not sum to one.
+            weights: a list, a dict by name, a schedule (pairs of a step and weights from this step
+                on), or None for equal weights. Weights need not sum to one.
             names: names of the parts; None (default): the keys of a dict, or "0", "1", … for a
                 list.
             ramp: True changes the weights linearly from one stage of a schedule to the next.
@@ -85,8 +86,8 @@ class MixOrder:
 
         Raises:
             TypeError: if `weights` has another type.
-            ValueError: if a weight is outside its range, the weights are not for these parts, or `ramp`
-                is given without a schedule.
+            ValueError: if a weight is outside its range, the weights are not for these parts, or
+                `ramp` is given without a schedule.
         """
         known = _names_in(weights) if names is None else tuple(names)
         stages = stages_of(weights, known, records_per_step)
@@ -120,7 +121,9 @@ class MixOrder:
             positions: `int64[n]` in `[0, 2^62)`; not checked.
         """
         if len(positions) <= FEW:
-            found = np.array([self.place(position) for position in positions.tolist()], dtype=np.int64).reshape(-1, 2)
+            found = np.array(
+                [self.place(position) for position in positions.tolist()], dtype=np.int64
+            ).reshape(-1, 2)
             return found[:, 0], found[:, 1]
         if len(positions) <= BLOCK:
             return self._tables.places(positions)
@@ -144,9 +147,15 @@ class MixOrder:
             yield from _grouped(*self.places(positions))
             return
         for number in numbers:
-            stop = min(self._starts[number + 1], last + 1) if number + 1 < len(self._starts) else last + 1
+            stop = (
+                min(self._starts[number + 1], last + 1)
+                if number + 1 < len(self._starts)
+                else last + 1
+            )
             for start in range(max(self._starts[number], first), stop, MOST):
-                for part, index, places in self._stages[number].by_part(start, min(start + MOST, stop)):
+                for part, index, places in self._stages[number].by_part(
+                    start, min(start + MOST, stop)
+                ):
                     yield part, np.arange(index, index + len(places)), places + (start - first)
 
     def place(self, position: int) -> tuple[int, int]:
@@ -197,7 +206,8 @@ class MixOrder:
     def without(self, part: int, position: int) -> MixOrder | None:
         """Return this order, in which a part is no longer drawn from a position on; None if no part is left.
 
-        A later range of weights that draws no other part is removed, and the weights before it continue.
+        A later range of weights that draws no other part is removed, and the weights before it
+        continue.
 
         Args:
             part: index of the part.
@@ -205,13 +215,20 @@ class MixOrder:
         """
         before, after = _cut(self.stages, position)
         rest = [
-            (start, tuple(0.0 if number == part else weight for number, weight in enumerate(weights)))
+            (
+                start,
+                tuple(0.0 if number == part else weight for number, weight in enumerate(weights)),
+            )
             for start, weights in after
         ]
         drawing = [stage for stage in rest if any(stage[1])]
         if not drawing:
             return None
-        return MixOrder(self.names, (*before, (position, drawing[0][1]), *drawing[1:]), self._stages[: len(before)])
+        return MixOrder(
+            self.names,
+            (*before, (position, drawing[0][1]), *drawing[1:]),
+            self._stages[: len(before)],
+        )
 
     def changed(self, position: int, other: MixOrder) -> MixOrder:
         """Return an order that equals this one before a position, and `other` from the position on.
@@ -222,9 +239,14 @@ class MixOrder:
         names = (*self.names, *(name for name in other.names if name not in self.names))
         before, _ = _cut(self.stages, position)
         _, after = _cut(other.stages, position)
-        former = [(start, (*weights, *(0.0,) * (len(names) - len(self.names)))) for start, weights in before]
+        former = [
+            (start, (*weights, *(0.0,) * (len(names) - len(self.names))))
+            for start, weights in before
+        ]
         later = (
-            after if names == other.names else [(start, _for_names(names, other.names, each)) for start, each in after]
+            after
+            if names == other.names
+            else [(start, _for_names(names, other.names, each)) for start, each in after]
         )
         return MixOrder(names, (*former, *later))
 
@@ -235,12 +257,17 @@ class MixOrder:
         """
         if self.names != other.names or "_stages" not in vars(other):
             return self
-        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self.stages, other.stages)))
+        same = sum(
+            1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self.stages, other.stages))
+        )
         return MixOrder(self.names, self.stages, other._stages[:same])
 
     def to_values(self) -> dict[str, Any]:
         """Return the order as JSON values, which `from_values` reads."""
-        return {"names": list(self.names), "stages": [[start, list(weights)] for start, weights in self.stages]}
+        return {
+            "names": list(self.names),
+            "stages": [[start, list(weights)] for start, weights in self.stages],
+        }
 
     @classmethod
     def from_values(cls, values: Any) -> MixOrder:
@@ -253,7 +280,9 @@ class MixOrder:
             names = tuple(values["names"])
             if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
                 raise ValueError
-            return cls(names, stages_of([(start, weights) for start, weights in values["stages"]], names))
+            return cls(
+                names, stages_of([(start, weights) for start, weights in values["stages"]], names)
+            )
         except (TypeError, ValueError, LookupError):
             raise CheckpointError(
                 f"the state is damaged: mix={short_repr(values)}. Restore another checkpoint."
@@ -310,7 +339,9 @@ def _cut(
     return before, [(position, stages[number - 1][1]), *stages[number:]]
 
 
-def _for_names(names: Sequence[str], own: Sequence[str], weights: Sequence[float]) -> tuple[float, ...]:
+def _for_names(
+    names: Sequence[str], own: Sequence[str], weights: Sequence[float]
+) -> tuple[float, ...]:
     by_name = dict(zip(own, weights))
     return tuple(by_name.get(name, 0.0) for name in names)
 
@@ -327,7 +358,9 @@ def _bisected(stage: WeightStage, part: int, index: int, stop: int) -> int:
     weight, visits = stage.weights[part], index - stage.counts[part]
     low = max(stage.start, stage.start + (visits - 4) * ONE // weight)
     high = min(stop, stage.start + (visits + 4) * ONE // weight + 1)
-    if stage.count_at(part, low) > index or stage.count_at(part, high) <= index:  # far from its share, after a change
+    if (
+        stage.count_at(part, low) > index or stage.count_at(part, high) <= index
+    ):  # far from its share, after a change
         low, high = stage.start, stop
     while high - low > 1:
         middle = (low + high) // 2

@@ -33,33 +33,38 @@ def parts_by_name(parts: Any) -> dict[str, Any]:
     for name in parts if isinstance(parts, Mapping) else ():
         if not isinstance(name, str):
             raise TypeError(
-                f"a part of the mix has the name {short_repr(name)}, which is {a_kind_of(name)}. Pass a dict whose names are "
-                "strings, or a list."
+                f"a part of the mix has the name {short_repr(name)}, which is {a_kind_of(name)}. "
+                "Pass a dict whose names are strings, or a list."
             )
     if not isinstance(parts, Mapping):
         raise TypeError(
-            f"parts={short_repr(parts)} is {a_kind_of(parts)}. Pass a dict or a list of sources, of "
-            "numbers of records, or of IndexSamplers."
+            f"parts={short_repr(parts)} is {a_kind_of(parts)}. Pass a dict or a list of sources, "
+            "of numbers of records, or of IndexSamplers."
         )
     if not parts:
-        raise ValueError("a mix needs at least one part, but there are none. Pass a dict or a list of sources.")
+        raise ValueError(
+            "a mix needs at least one part, but there are none. Pass a dict or a list of sources."
+        )
     return dict(parts)
 
 
-def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int | None) -> VectorSampler:
+def as_order(
+    name: str, part: Any, shuffle: bool, seed: int | None, epochs: int | None
+) -> VectorSampler:
     """Return the sampler that gives the order in which a part is read.
 
     Args:
         name: name of the part.
-        part: a `VectorSampler`, which is returned; or a source, or its number of records. Any other sampler counts as
-            a source.
+        part: a `VectorSampler`, which is returned; or a source, or its number of records. Any other
+            sampler counts as a source.
         shuffle: True shuffles each epoch; not used for a sampler.
         seed: seed of the mix, from which the part gets its own.
         epochs: number of epochs; None for no end. Not used for a sampler.
 
     Raises:
         TypeError: if the part is neither a source nor a number nor a sampler, or has no records.
-        ValueError: if a sampler has a `balance`, `shard_options` or `algorithm="grain"`, or `shuffle` has no `seed`.
+        ValueError: if a sampler has a `balance`, `shard_options` or `algorithm="grain"`, or
+            `shuffle` has no `seed`.
     """
     if isinstance(part, VectorSampler):
         return _checked(name, part)
@@ -68,11 +73,12 @@ def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int 
     except (TypeError, ValueError):
         if type(records := _records_of(part)) is int and not records:
             raise TypeError(
-                f"part {short_repr(name)} of the mix has no records. Leave it out, or pass a source with records."
+                f"part {short_repr(name)} of the mix has no records. Leave it out, or pass a "
+                "source with records."
             ) from None
         raise TypeError(
-            f"part {short_repr(name)} of the mix is {short_repr(part)}. Pass its source, the number of its records "
-            f"(1 to {MAX_SIZE:,}), or an IndexSampler."
+            f"part {short_repr(name)} of the mix is {short_repr(part)}. Pass its source, the "
+            f"number of its records (1 to {MAX_SIZE:,}), or an IndexSampler."
         ) from None
     own_seed = None if seed is None else _seed_of_part(seed, name)
     return IndexSampler(records, shuffle=shuffle, num_epochs=epochs, seed=own_seed)
@@ -88,8 +94,8 @@ def _records_of(part: Any) -> Any:
 def _checked(name: str, part: VectorSampler) -> VectorSampler:
     if part.facts.balance is not None:
         raise ValueError(
-            f"part {short_repr(name)} of the mix has its own balance=. Pass it to the MixSampler instead, "
-            "balance=headrace.Balance({part: lengths, …}, cost)."
+            f"part {short_repr(name)} of the mix has its own balance=. Pass it to the MixSampler "
+            "instead, balance=headrace.Balance({part: lengths, …}, cost)."
         )
     if has_own_orders(part):
         raise ValueError(
@@ -98,8 +104,8 @@ def _checked(name: str, part: VectorSampler) -> VectorSampler:
         )
     if part.shard_options.shard_count > 1:
         raise ValueError(
-            f"part {short_repr(name)} of the mix has shard_options=. Pass shard_options= to the MixSampler or the "
-            "DataLoader instead."
+            f"part {short_repr(name)} of the mix has shard_options=. Pass shard_options= to the "
+            "MixSampler or the DataLoader instead."
         )
     return part
 
@@ -120,8 +126,8 @@ def check_lengths(parts: Mapping[str, VectorSampler], lengths: Mapping[str, int]
         lengths: number of records of each part of the source, by name.
 
     Raises:
-        ValueError: if the parts differ, or a part of the source has too few records; for a `WeightedSampler` or
-            `BalancedSampler`, if it has another number of records.
+        ValueError: if the parts differ, or a part of the source has too few records; for a
+            `WeightedSampler` or `BalancedSampler`, if it has another number of records.
     """
     if set(lengths) != set(parts):
         raise ValueError(

@@ -1,6 +1,7 @@
 """Change the weights and parts of a mix: during a run, and between two runs.
 
-In: a mix; other weights, or what a checkpoint says about a run's mix. Out: the mix that resumes the run.
+In: a mix; other weights, or what a checkpoint says about a run's mix. Out: the mix that resumes the
+run.
 """
 
 from __future__ import annotations
@@ -37,13 +38,19 @@ class MixPast(VectorSampler):
 
         `weights` is a dict by part name, or a list of pairs [position, dict]; `ramp` is a bool.
         """
-        stages = [[start, dict(sorted(zip(self._parts, weights)))] for start, weights in self._given]
+        stages = [
+            [start, dict(sorted(zip(self._parts, weights)))] for start, weights in self._given
+        ]
         return {"weights": stages[0][1] if len(stages) == 1 else stages, "ramp": self._ramp}
 
     @property
     def changes(self) -> Changes:
         """The changes of this mix (its weights and parts) since the first run, then the changes of each part's own order."""
-        of_parts = (change._replace(part=name) for name, part in self._parts.items() for change in part.changes)
+        of_parts = (
+            change._replace(part=name)
+            for name, part in self._parts.items()
+            for change in part.changes
+        )
         return by_part([*self._own_changes, *of_parts])
 
     @property
@@ -62,7 +69,15 @@ class MixPast(VectorSampler):
         """Return a copy without cached values."""
         other = copy.copy(self)
         other._begins_as = None
-        for name in ("_drawn", "_ended", "_ends", "_shuffles", "weights_values", "facts", "fingerprint"):
+        for name in (
+            "_drawn",
+            "_ended",
+            "_ends",
+            "_shuffles",
+            "weights_values",
+            "facts",
+            "fingerprint",
+        ):
             other.__dict__.pop(name, None)
         return other
 
@@ -101,7 +116,8 @@ class MixPast(VectorSampler):
     def resumed(self, saved: SavedOrder, position: int, changes: bool) -> Self:
         """Return the sampler that resumes a run of a mix, whose parts or weights may differ from this mix's.
 
-        Parts of both mixes continue with their next records. This mix's parts and weights are used from `position` on.
+        Parts of both mixes continue with their next records. This mix's parts and weights are used
+        from `position` on.
 
         Args:
             saved: the mix of that run.
@@ -115,10 +131,15 @@ class MixPast(VectorSampler):
         if self.fingerprint == former:
             return other
         if self._is_last(saved):
-            other._given, other._ramp = stages_of(schedule_of(former), list(self._parts)), former["ramp"]
+            other._given, other._ramp = (
+                stages_of(schedule_of(former), list(self._parts)),
+                former["ramp"],
+            )
         elif changes and position > 0:
             began = OrderChange(0, {name: former.get(name) for name in _DRAWN})
-            other._own_changes = saved.own_changes if _began(saved.own_changes) else (began, *saved.own_changes)
+            other._own_changes = (
+                saved.own_changes if _began(saved.own_changes) else (began, *saved.own_changes)
+            )
             if self._has_parts_of(saved) and not saved.ended:
                 other._add_weights(position, self.weights_values["weights"])
             else:
@@ -127,7 +148,9 @@ class MixPast(VectorSampler):
             other._own_changes = ()
         return other
 
-    def _add_parts(self, position: int, values: dict[str, Any], ended: Iterable[tuple[str, int]]) -> None:
+    def _add_parts(
+        self, position: int, values: dict[str, Any], ended: Iterable[tuple[str, int]]
+    ) -> None:
         """Record another mix from a position on. It replaces all changes at this position or later.
 
         Args:
@@ -138,14 +161,19 @@ class MixPast(VectorSampler):
         kept = [change for change in self._own_changes if change.position < position]
         replaced = [change for change in self._own_changes if change.position >= position]
         # The parts that ended before these changes still end where they did.
-        ends = [*(end for change in replaced for end in change.values.get("ended", ())), *map(list, ended)]
+        ends = [
+            *(end for change in replaced for end in change.values.get("ended", ())),
+            *map(list, ended),
+        ]
         past = [[name, end] for name, end in ends if end < position]
         values = {**values, **({"ended": past} if past else {})}
         self._own_changes = (*kept, OrderChange(position, values))
 
     def _add_weights(self, position: int, weights: Mapping[str, float]) -> None:
         """Record other weights from a position on. They replace all changes of weights at this position or later."""
-        kept = [change for change in self._own_changes if change.position < position or is_whole(change)]
+        kept = [
+            change for change in self._own_changes if change.position < position or is_whole(change)
+        ]
         before = last_weights(SavedOrder(self.weights_values, tuple(kept)))
         others = {name: weights[name] for name in weights if weights[name] != before[name]}
         self._own_changes = (*kept, OrderChange(position, {"weights": others}))
@@ -153,8 +181,8 @@ class MixPast(VectorSampler):
     def with_weights(self, weights: Weights, position: int) -> Self:
         """Return this mix with other weights from a position on, at which nothing may have been read yet.
 
-        The fingerprint keeps the weights that the user's program describes, and `changes` has the new ones. They
-        replace all changes of weights at this position or later.
+        The fingerprint keeps the weights that the user's program describes, and `changes` has the
+        new ones. They replace all changes of weights at this position or later.
 
         Args:
             weights: a dict by name, or a list of numbers, as for `MixSampler`.
@@ -165,7 +193,9 @@ class MixPast(VectorSampler):
             ValueError: if a weight is outside its range, or the weights are not for these parts.
         """
         other = self._copied()
-        other._add_weights(position, dict(sorted(zip(self._parts, weights_of(weights, list(self._parts))))))
+        other._add_weights(
+            position, dict(sorted(zip(self._parts, weights_of(weights, list(self._parts)))))
+        )
         other._begins_as = self._drawn
         return other
 

@@ -38,34 +38,41 @@ BLOCK = 65536
 class MixSampler(MixPast):
     """Mix several sources in one order, in proportion to weights.
 
-    At every position, the number of records drawn from each part follows its weights, to within about one record.
-    Each part is read in its own order, with each of its records once per epoch (unless its sampler draws by weight or
-    class). Pass the same parts as `data_source` to `DataLoader`.
+    At every position, the number of records drawn from each part follows its weights, to within
+    about one record. Each part is read in its own order, with each of its records once per epoch
+    (unless its sampler draws by weight or class). Pass the same parts as `data_source` to
+    `DataLoader`.
 
     Args:
-        parts: a dict by name, or a list (names "0", "1", …), with one entry per part: its source, or its number of
-            records, for an order that `shuffle` and `seed` decide; or a sampler such as `IndexSampler`, for an order
-            and number of epochs of its own.
-        weights: a dict by name or a list of numbers, which need not sum to one; a part of weight 0 is not drawn. Or
-            a schedule, `[(0, {…}), (10_000, {…})]`: pairs of a first step and the weights from it on. None
-            (default): equal weights. The order of the parts in a dict has no effect.
-        shuffle: True shuffles each epoch of the parts given by source or number of records; needs `seed`.
+        parts: a dict by name, or a list (names "0", "1", …), with one entry per part: its source,
+            or its number of records, for an order that `shuffle` and `seed` decide; or a sampler
+            such as `IndexSampler`, for an order and number of epochs of its own.
+        weights: a dict by name or a list of numbers, which need not sum to one; a part of weight 0
+            is not drawn. Or a schedule, `[(0, {…}), (10_000, {…})]`: pairs of a first step and the
+            weights from it on. None (default): equal weights. The order of the parts in a dict has
+            no effect.
+        shuffle: True shuffles each epoch of the parts given by source or number of records; needs
+            `seed`.
         seed: an int in `[0, 2^32)`; also used by random operations.
-        when_exhausted: "first" (default): the mix ends when it needs a record of a part that has run out; "all": it
-            continues without that part until all have ended; "repeat": a part that has run out begins its next epoch,
-            and only `max_epochs` can end the mix.
-        max_epochs: numbers of epochs after which a part leaves the mix, whatever `when_exhausted` is: a dict by
-            name, or a list with None for parts without a limit. The other parts then get its positions, in proportion to
-            their weights; if no part with a weight above 0 is left, the mix ends. None (default): no limits.
-        ramp: True changes the weights of a schedule linearly from one stage to the next, in up to 32 steps.
-        records_per_step: number of records in a step of the schedule: 1 (default) counts records; pass the global
-            batch size to count batches.
+        when_exhausted: "first" (default): the mix ends when it needs a record of a part that has
+            run out; "all": it continues without that part until all have ended; "repeat": a part
+            that has run out begins its next epoch, and only `max_epochs` can end the mix.
+        max_epochs: numbers of epochs after which a part leaves the mix, whatever `when_exhausted`
+            is: a dict by name, or a list with None for parts without a limit. The other parts then
+            get its positions, in proportion to their weights; if no part with a weight above 0 is
+            left, the mix ends. None (default): no limits.
+        ramp: True changes the weights of a schedule linearly from one stage to the next, in up to
+            32 steps.
+        records_per_step: number of records in a step of the schedule: 1 (default) counts records;
+            pass the global batch size to count batches.
         shard_options: the shard of this process; None (default): no sharding.
-        balance: a `Balance` (lengths: dict of arrays by part) that divides records among shards by cost; None: in turn.
+        balance: a `Balance` (lengths: dict of arrays by part) that divides records among shards by
+            cost; None: in turn.
 
     Raises:
         TypeError: if an argument has the wrong type, or a part has no records.
-        LengthsError: if `balance` has fewer lengths than a part has records, or is not given by part.
+        LengthsError: if `balance` has fewer lengths than a part has records, or is not given by
+            part.
         ValueError: if an argument is outside its range, or the weights are not for these parts.
 
     >>> from headrace import DataLoader, MixSampler
@@ -92,7 +99,9 @@ class MixSampler(MixPast):
         balance: Balance | None = None,
     ) -> None:
         if seed is not None:
-            seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
+            seed = whole_number(
+                "seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example"
+            )
         self.seed = seed
         self.when_exhausted = one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
         self.shard_options = as_shard_options(shard_options or NoSharding())
@@ -118,7 +127,8 @@ class MixSampler(MixPast):
     @cached_property
     def facts(self) -> OrderFacts:
         """Facts about the order for the loader."""
-        # Blocks are large, since each part gets only some positions, and a small call takes as long as a larger one.
+        # Blocks are large, since each part gets only some positions, and a small call takes as long
+        # as a larger one.
         most = min([BLOCK, *(part.facts.most_at_once for part in self._parts.values())])
         return OrderFacts(most, parts=tuple(self._parts), balance=self.balance)
 
@@ -140,7 +150,8 @@ class MixSampler(MixPast):
             keys: for each part's name, the keys to omit.
 
         Raises:
-            ValueError: if the mix has a `balance`, or records cannot be omitted from the order of a named part.
+            ValueError: if the mix has a `balance`, or records cannot be omitted from the order of a
+                named part.
             EmptyStreamError: if no record of a part is left.
         """
         parts = {}
@@ -149,7 +160,9 @@ class MixSampler(MixPast):
                 refuse_balance(self)
                 parts[name] = living(self._parts[name]).without({"": of_part})
             except (ValueError, EmptyStreamError) as error:
-                raise type(error)(f"part {short_repr(name)} of the mix: {shorten(error, 400)}.") from None
+                raise type(error)(
+                    f"part {short_repr(name)} of the mix: {shorten(error, 400)}."
+                ) from None
         return self.with_parts(parts)
 
     def omits(self, record_keys: Positions) -> NDArray[np.bool_]:
@@ -161,18 +174,20 @@ class MixSampler(MixPast):
         return found
 
     def __repr__(self) -> str:
-        return (
-            f"MixSampler({len(self._parts)} parts: {first_few(self.names, 8)}; when_exhausted={self.when_exhausted!r})"
-        )
+        return f"MixSampler({len(self._parts)} parts: {first_few(self.names, 8)}; when_exhausted={self.when_exhausted!r})"
 
     @cached_property
     def _ended(self) -> tuple[MixOrder, int, tuple[tuple[str, int], ...]]:  # type: ignore[override]
         """The order with ended parts removed, its number of positions, and (part name, position) for each end of a part."""
         lengths = {
-            name: part.length_over(self._max_epochs[name]) if name in self._max_epochs else len(part)
+            name: part.length_over(self._max_epochs[name])
+            if name in self._max_epochs
+            else len(part)
             for name, part in self._parts.items()
         }
-        return ends_of(self._drawn, lengths, self.when_exhausted, self._max_epochs, self._parts_changed_from)
+        return ends_of(
+            self._drawn, lengths, self.when_exhausted, self._max_epochs, self._parts_changed_from
+        )
 
     @property
     def order(self) -> MixOrder:
@@ -218,9 +233,13 @@ class MixSampler(MixPast):
             else:
                 keys[places] = self._keys_in(name, indices) * len(self._parts) + place
         if few:
-            parts = np.repeat([place for place, _, _ in few], [len(indices) for _, indices, _ in few])
+            parts = np.repeat(
+                [place for place, _, _ in few], [len(indices) for _, indices, _ in few]
+            )
             found = self._shuffles.keys(parts, np.concatenate([indices for _, indices, _ in few]))
-            keys[np.concatenate([places for _, _, places in few])] = found * len(self._parts) + parts
+            keys[np.concatenate([places for _, _, places in few])] = (
+                found * len(self._parts) + parts
+            )
         return keys
 
     @cached_property
@@ -246,20 +265,27 @@ class MixSampler(MixPast):
             self._place_of(self.order.names[number])
 
     def _keys_in(self, name: str, indices: Positions) -> Positions:
-        return self._parts[name].record_keys(indices % self._ends[name] if name in self._ends else indices)
+        return self._parts[name].record_keys(
+            indices % self._ends[name] if name in self._ends else indices
+        )
 
     @cached_property
     def _ends(self) -> dict[str, int]:
         """Length of each part that starts again after its end, because its sampler has no later epochs; by name."""
         parts = self._parts.items()
-        return {name: len(part) for name, part in parts if len(part) < ENDLESS and not part.facts.has_later_epochs}
+        return {
+            name: len(part)
+            for name, part in parts
+            if len(part) < ENDLESS and not part.facts.has_later_epochs
+        }
 
     def _place_of(self, name: str) -> int:
         if name not in self._parts:
             raise CheckpointError(
-                f"part {short_repr(name)} was removed from the mix, but some of its records must still be "
-                "delivered: the checkpoint was saved while a Pack, window_shuffle or the like held records back, or with "
-                "shards at different steps. Keep the part, with weight 0."
+                f"part {short_repr(name)} was removed from the mix, but some of its records must "
+                "still be delivered: the checkpoint was saved while a Pack, window_shuffle or the "
+                "like held records back, or with shards at different steps. Keep the part, with "
+                "weight 0."
             )
         return self._places[name]
 
@@ -271,8 +297,8 @@ class MixSampler(MixPast):
     def drawn_at(self, name: str, index: int) -> int | None:
         """Return the position at which record `index` of the part `name` is drawn.
 
-        If the part leaves the mix before this record, return the position at which it leaves. None if
-        the record is never drawn and the part does not leave.
+        If the part leaves the mix before this record, return the position at which it leaves. None
+        if the record is never drawn and the part does not leave.
         """
         position = self.order.position_of(self.order.names.index(name), index)
         ends = dict(self._ended[2])
@@ -298,7 +324,8 @@ class MixSampler(MixPast):
             TypeError: always.
         """
         raise TypeError(
-            "find() does not work for a mix, because its parts have epochs of their own. Use loader.records_at(step)."
+            "find() does not work for a mix, because its parts have epochs of their own. Use "
+            "loader.records_at(step)."
         )
 
     def check_parts(self, lengths: Mapping[str, int]) -> None:
@@ -308,7 +335,7 @@ class MixSampler(MixPast):
             lengths: number of records of each part of the source, by name.
 
         Raises:
-            ValueError: if the parts differ, or a part of the source has too few records; for a `WeightedSampler` or
-                `BalancedSampler`, if it has another number of records.
+            ValueError: if the parts differ, or a part of the source has too few records; for a
+                `WeightedSampler` or `BalancedSampler`, if it has another number of records.
         """
         check_lengths(self._parts, lengths)

@@ -39,7 +39,10 @@ class PartShuffles:
 
     def __init__(self, parts: Sequence[VectorSampler]) -> None:
         self._number = {
-            place: number for number, place in enumerate(p for p, part in enumerate(parts) if part.facts.is_one_shuffle)
+            place: number
+            for number, place in enumerate(
+                p for p, part in enumerate(parts) if part.facts.is_one_shuffle
+            )
         }
         plain = [parts[place] for place in self._number]
         sizes = [part.epoch_length for part in plain]
@@ -104,12 +107,16 @@ class Shuffles:
             own = np.flatnonzero(rounds == number)
             for start in range(0, len(own), BLOCK):
                 block = own[start : start + BLOCK]
-                out[block] = self._permuted(places[block].astype(np.uint64), epochs[block], which[block], number)
+                out[block] = self._permuted(
+                    places[block].astype(np.uint64), epochs[block], which[block], number
+                )
         return out
 
     def _permuted(self, numbers: Words, epochs: Positions, which: Positions, rounds: int) -> Words:
         begins = np.concatenate([[True], (which[1:] != which[:-1]) | (epochs[1:] != epochs[:-1])])
-        column = np.cumsum(begins) - 1  # of the keys: one for each run of places of one shuffle and epoch
+        column = (
+            np.cumsum(begins) - 1
+        )  # of the keys: one for each run of places of one shuffle and epoch
         keys = round_keys_of_each(self._seeds[which[begins]], epochs[begins], rounds)
         sizes, going = self._sizes[which], np.arange(len(numbers))
         while going.size:

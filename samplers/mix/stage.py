@@ -4,10 +4,10 @@ In: visits, i.e. positions counted from the start of the stage. Out: the part, a
 of earlier visits.
 
 Each node of the tree divides its visits between a left and a right side. Before its n-th visit, the
-left side has been visited ⌊a·n + φ⌋ times, where a is the left side's fraction of the node's weight. φ
-is ½ plus the number of visits by which the left side was behind its share when the stage began. So the
-counts of all nodes follow their shares over all stages. a and φ are integers in units of 2^-62, and
-products are exact.
+left side has been visited ⌊a·n + φ⌋ times, where a is the left side's fraction of the node's
+weight. φ is ½ plus the number of visits by which the left side was behind its share when the stage
+began. So the counts of all nodes follow their shares over all stages. a and φ are integers in units
+of 2^-62, and products are exact.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _HALF, _MASK, _LOW = 31, (1 << 31) - 1, (1 << 16) - 1
 class Fork(NamedTuple):
     """A node of the tree by which a mix finds the part at a position: it divides visits between a left and a right side.
 
-    A visit is a position at which one of the parts below the node is drawn. Before its n-th visit, the left
-    side was visited `ratio * n + phase` times, rounded down.
+    A visit is a position at which one of the parts below the node is drawn. Before its n-th visit,
+    the left side was visited `ratio * n + phase` times, rounded down.
 
     Attributes:
         ratio: the left side's part of the node's weight, in units of 2^-62.
@@ -64,8 +64,8 @@ class WeightStage:
         start: the position.
         weights: weight of each part, in units of 2^-62; they sum to 1.
         counts: number of times that each part was drawn before `start`.
-        shares: number of times that each part should have been drawn before `start` by its weights, as a fraction in units
-            of 2^-62.
+        shares: number of times that each part should have been drawn before `start` by its weights,
+            as a fraction in units of 2^-62.
     """
 
     start: int
@@ -95,9 +95,9 @@ class WeightStage:
         """Convert a tree of part indices to a tree of `Fork` nodes.
 
         Returns:
-            the root, or the index of the part if there is only one; its weight; and its lack when the stage begins: the
-            number of visits that its weights called for so far, less the visits that it had. Weight and lack are in units
-            of 2^-62.
+            the root, or the index of the part if there is only one; its weight; and its lack when
+            the stage begins: the number of visits that its weights called for so far, less the
+            visits that it had. Weight and lack are in units of 2^-62.
         """
         if isinstance(tree, int):
             return tree, self.weights[tree], self.shares[tree] - self.counts[tree] * ONE
@@ -140,10 +140,12 @@ class WeightStage:
         There are at most 2^16 positions, all in this stage.
 
         Yields:
-            the index of the part; the index of its first element; and `int64[n]`, its positions counted
-            from `start`.
+            the index of the part; the index of its first element; and `int64[n]`, its positions
+            counted from `start`.
         """
-        for part, visits, places in _parted(self.root, range(start - self.start, stop - self.start), None):
+        for part, visits, places in _parted(
+            self.root, range(start - self.start, stop - self.start), None
+        ):
             yield part, self.counts[part] + visits.start, places
 
     @cached_property
@@ -179,7 +181,8 @@ class WeightStage:
         for ratio, phase, goes_left in reversed(self._ways[part]):
             if not 0 <= phase < ONE or ratio in (0, ONE):  # counts are clipped there
                 return None
-            # The visit of the node before which the counts of this side are the last that are not yet larger than `visits`.
+            # The visit of the node before which the counts of this side are the last that are not
+            # yet larger than `visits`.
             visits = (
                 -((phase - ((visits + 1) << BITS)) // ratio) - 1
                 if goes_left
@@ -197,7 +200,9 @@ def _visits(branch: Branch, visits: int) -> Iterator[tuple[int, int]]:
     yield from _visits(branch.right, visits - left)
 
 
-def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tuple[int, range, Int64s]]:
+def _parted(
+    branch: Branch, visits: range, places: Int64s | None
+) -> Iterator[tuple[int, range, Int64s]]:
     """Divide consecutive visits of a subtree among its parts, and yield each part with its visits.
 
     A visit of a subtree is a position at which one of its parts is drawn.
@@ -208,7 +213,8 @@ def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tu
         places: `int64[n]`, a number for each visit; None for 0, 1, 2, …
 
     Yields:
-        the index of the part; the numbers of its own visits, counted from the start of the stage; and their `places`.
+        the index of the part; the numbers of its own visits, counted from the start of the stage;
+        and their `places`.
     """
     if places is None:
         places = np.arange(len(visits))
@@ -297,11 +303,13 @@ class StageTables:
         A visit of a node is a position at which one of the parts below it is drawn.
 
         Args:
-            nodes: `int64[n]`, the index of the node at which each visit starts; -1 - p stands for the part with index p.
+            nodes: `int64[n]`, the index of the node at which each visit starts; -1 - p stands for
+                the part with index p.
             visits: `int64[n]`, the number of the visit at that node, from 0.
 
         Returns:
-            the index of the part of each visit, and how often the part was drawn before in its stage.
+            the index of the part of each visit, and how often the part was drawn before in its
+            stage.
         """
         parts, numbers = -1 - nodes, visits.copy()
         going = np.flatnonzero(nodes >= 0)
@@ -310,7 +318,10 @@ class StageTables:
             nodes, visits = self._step(nodes, visits)
             arrived = nodes < 0
             if arrived.any():
-                parts[going[arrived]], numbers[going[arrived]] = -1 - nodes[arrived], visits[arrived]
+                parts[going[arrived]], numbers[going[arrived]] = (
+                    -1 - nodes[arrived],
+                    visits[arrived],
+                )
                 further = np.flatnonzero(~arrived)
                 going, nodes, visits = going[further], nodes[further], visits[further]
         return parts, numbers
@@ -325,8 +336,8 @@ class StageTables:
             visits: `int64[n]`, the number of the visit at its node, from 0.
 
         Returns:
-            the nodes below (-1 - p for the part with index p), and the number of each visit among the visits
-            of its new node.
+            the nodes below (-1 - p for the part with index p), and the number of each visit among
+            the visits of its new node.
         """
         # `ratio * visit + phase` is computed in two words: its whole part, and its fraction in
         # units of 2^-62.
@@ -350,8 +361,8 @@ def _append(branch: Branch, rows: list[tuple[int, int, int, int]]) -> int:
 
     Args:
         branch: the tree, or the index of a part.
-        rows: receives one entry per node: ratio and phase (see `Fork`), index of the right node, index
-            of the left node.
+        rows: receives one entry per node: ratio and phase (see `Fork`), index of the right node,
+            index of the left node.
     """
     if isinstance(branch, int):
         return -1 - branch

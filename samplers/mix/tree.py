@@ -3,9 +3,9 @@
 In: weights. Out: a tree for which the counts of parts stay close to their shares.
 
 Each node divides its visits between two sides by rounding. The count of a part differs from its
-share by at most `deviation`: half of the sum, over the nodes on the path from the root (excluded) to
-the part (included), of the part's weight divided by the node's weight. So parts of similar weight
-should be neighbours, and heavy parts should be near the root.
+share by at most `deviation`: half of the sum, over the nodes on the path from the root (excluded)
+to the part (included), of the part's weight divided by the node's weight. So parts of similar
+weight should be neighbours, and heavy parts should be near the root.
 """
 # To find the best tree is slow. To join repeatedly the two subtrees that bear most nodes above
 # themselves, as Huffman codes are made, comes near.
@@ -56,7 +56,9 @@ def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
         one, other = heapq.heappop(heap), heapq.heappop(heap)
         share = one[2] + other[2]
         left, right = (one, other) if one[2] >= other[2] else (other, one)  # equal: as listed
-        heapq.heappush(heap, (max(one[0], other[0]) + 1 / share, number, share, (left[3], right[3])))
+        heapq.heappush(
+            heap, (max(one[0], other[0]) + 1 / share, number, share, (left[3], right[3]))
+        )
     return heap[0][3]
 
 
@@ -70,7 +72,9 @@ def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
     >>> deviation((0, 1), {0: 7, 1: 3})
     0.5
     """
-    return max((weight * above / 2 for weight, above in _above(_weighed(tree, weights), 0.0)), default=0.0)
+    return max(
+        (weight * above / 2 for weight, above in _above(_weighed(tree, weights), 0.0)), default=0.0
+    )
 
 
 Weighed: TypeAlias = "tuple[int, Weighed | None, Weighed | None]"

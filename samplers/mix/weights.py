@@ -30,7 +30,9 @@ RAMP = 32
 MAX_POSITION = 1 << 62
 
 
-def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_per_step: int = 1) -> Stages:
+def stages_of(
+    weights: Weights | Schedule | None, names: Sequence[str], records_per_step: int = 1
+) -> Stages:
     """Convert a user's weights to stages: pairs of a first position and one weight per part from it on.
 
     Args:
@@ -47,7 +49,9 @@ def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_
     >>> stages_of([(0, {"a": 3, "b": 1}), (10, {"a": 1, "b": 1})], ["a", "b"], records_per_step=256)
     ((0, (3.0, 1.0)), (2560, (1.0, 1.0)))
     """
-    unit = whole_number("records_per_step", records_per_step, 1, MAX_POSITION, "how many elements make a step")
+    unit = whole_number(
+        "records_per_step", records_per_step, 1, MAX_POSITION, "how many elements make a step"
+    )
     if weights is None:
         return ((0, (1.0,) * len(names)),)
     if not _is_schedule(weights):
@@ -55,19 +59,23 @@ def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_
     for step, values in weights:
         if isinstance(values, (str, bytes)) or not isinstance(values, Sized):
             raise TypeError(
-                f"weights= is read as a schedule of pairs (step, weights), but the weights of the pair "
-                f"({short_repr(step)}, {short_repr(values)}) are {a_kind_of(values)}. Pass a number for each part: "
-                "one list or dict of them, or a schedule, [(0, {…}), (10_000, {…})]."
+                "weights= is read as a schedule of pairs (step, weights), but the weights of the "
+                f"pair ({short_repr(step)}, {short_repr(values)}) are {a_kind_of(values)}. Pass a "
+                "number for each part: one list or dict of them, or a schedule, [(0, {…}), "
+                "(10_000, {…})]."
             )
     steps = [step for step, _ in weights]
     stages = tuple((_position(step, unit), weights_of(values, names)) for step, values in weights)
     if steps[0] != 0:
-        raise ValueError(f"weights=: the first step of the schedule is {steps[0]}. Begin it with a pair (0, weights).")
+        raise ValueError(
+            f"weights=: the first step of the schedule is {steps[0]}. Begin it with a pair (0, "
+            "weights)."
+        )
     if any(start >= stop for start, stop in pairwise(steps)):
         first_steps = first_few(steps, 8)
         raise ValueError(
-            f"weights=: the steps of the schedule are {first_steps}, but each must be larger than the one before it. "
-            "Sort the pairs (step, weights) by step, and remove repeated steps."
+            f"weights=: the steps of the schedule are {first_steps}, but each must be larger than "
+            "the one before it. Sort the pairs (step, weights) by step, and remove repeated steps."
         )
     return stages
 
@@ -92,19 +100,20 @@ def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, i
     if isinstance(max_epochs, (list, tuple)):
         if len(max_epochs) != len(names):
             raise ValueError(
-                f"max_epochs= has {len(max_epochs)} values, but there are {len(names)} parts. Pass one for each part: a "
-                "number of epochs, or None for a part without a limit."
+                f"max_epochs= has {len(max_epochs)} values, but there are {len(names)} parts. Pass "
+                "one for each part: a number of epochs, or None for a part without a limit."
             )
         max_epochs = {name: epochs for name, epochs in zip(names, max_epochs) if epochs is not None}
     if not isinstance(max_epochs, Mapping):
         raise TypeError(
-            f"max_epochs={short_repr(max_epochs)} is {a_kind_of(max_epochs)}. Pass a dict with a number of epochs for "
-            "each part that has a limit."
+            f"max_epochs={short_repr(max_epochs)} is {a_kind_of(max_epochs)}. Pass a dict with a "
+            "number of epochs for each part that has a limit."
         )
     unknown = [name for name in max_epochs if name not in names]
     if unknown:
         raise ValueError(
-            f"max_epochs= names {quoted(unknown)}, but the parts are {quoted(names, 8)}. Use the names of parts."
+            f"max_epochs= names {quoted(unknown)}, but the parts are {quoted(names, 8)}. Use the "
+            "names of parts."
         )
     remedy = "the number of epochs after which the part leaves the mix, or leave the part out"
     return {
@@ -113,14 +122,17 @@ def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, i
     }
 
 
-def changed_stages(weights: Mapping[str, float], changes: Sequence[tuple[int, Mapping[str, float]]]) -> Stages:
+def changed_stages(
+    weights: Mapping[str, float], changes: Sequence[tuple[int, Mapping[str, float]]]
+) -> Stages:
     """Convert changes of a mix's weights to stages: pairs of a first position and one weight per part.
 
     The first stage begins at 0, with the weights after the first change.
 
     Args:
         weights: weights before all changes, by part name in ascending order.
-        changes: a position and the weights that differ from there on, for each change; at least one.
+        changes: a position and the weights that differ from there on, for each change; at least
+            one.
 
     Raises:
         TypeError: if a weight is not a number.
@@ -132,7 +144,8 @@ def changed_stages(weights: Mapping[str, float], changes: Sequence[tuple[int, Ma
     for position, others in changes:
         if not others.keys() <= places.keys():
             raise ValueError(
-                f"its changes of weights name {first_few([*others])}, but the parts are {first_few([*places], 8)}"
+                f"its changes of weights name {first_few([*others])}, but the parts are "
+                f"{first_few([*places], 8)}"
             )
         for name, weight in others.items():
             values[places[name]] = _number(weight, name)
@@ -146,11 +159,15 @@ def changed_stages(weights: Mapping[str, float], changes: Sequence[tuple[int, Ma
 def _is_schedule(weights: Weights | Schedule) -> TypeGuard[Schedule]:
     if isinstance(weights, (Mapping, str, bytes)) or not isinstance(weights, Sized):
         return False
-    return len(weights) > 0 and all(isinstance(stage, (tuple, list)) and len(stage) == 2 for stage in weights)
+    return len(weights) > 0 and all(
+        isinstance(stage, (tuple, list)) and len(stage) == 2 for stage in weights
+    )
 
 
 def _position(step: Any, unit: int) -> int:
-    return unit * whole_number("step", step, 0, MAX_POSITION // unit, "the number of the first step with these weights")
+    return unit * whole_number(
+        "step", step, 0, MAX_POSITION // unit, "the number of the first step with these weights"
+    )
 
 
 def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
@@ -162,20 +179,22 @@ def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
 
     Raises:
         TypeError: if `weights` is neither a list nor a dict of numbers.
-        ValueError: if a weight is below 0 or not finite, all are 0, or they are not for these parts.
+        ValueError: if a weight is below 0 or not finite, all are 0, or they are not for these
+            parts.
     """
     if isinstance(weights, Mapping):
         _check_names(weights, names)
         weights = [weights[name] for name in names]
     if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
         raise TypeError(
-            f"weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a list of numbers, or a dict with a number for each "
-            "part. A new mix also takes a schedule, [(0, {…}), (10_000, {…})]."
+            f"weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a list of numbers, or a "
+            "dict with a number for each part. A new mix also takes a schedule, [(0, {…}), "
+            "(10_000, {…})]."
         )
     if len(weights) != len(names):
         raise ValueError(
-            f"weights= has {len(weights)} values, but there are {len(names)} parts: {quoted(names, 8)}. Pass one weight "
-            "for each part."
+            f"weights= has {len(weights)} values, but there are {len(names)} parts: "
+            f"{quoted(names, 8)}. Pass one weight for each part."
         )
     numbers = tuple(_number(weight, name) for weight, name in zip(weights, names))
     _check_drawn(numbers)
@@ -184,7 +203,9 @@ def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
 
 def _check_drawn(numbers: Sequence[float]) -> None:
     if not any(numbers):
-        raise ValueError("all weights are 0, so nothing could be drawn. Pass at least one weight above 0.")
+        raise ValueError(
+            "all weights are 0, so nothing could be drawn. Pass at least one weight above 0."
+        )
 
 
 def _check_names(weights: Mapping[str, float], names: Sequence[str]) -> None:
@@ -192,13 +213,14 @@ def _check_names(weights: Mapping[str, float], names: Sequence[str]) -> None:
     unknown = [name for name in weights if name not in known]
     if unknown:
         raise ValueError(
-            f"weights= names {quoted(unknown)}, but the parts are {quoted(names, 8)}. Use the names of parts."
+            f"weights= names {quoted(unknown)}, but the parts are {quoted(names, 8)}. Use the "
+            "names of parts."
         )
     missing = [name for name in names if name not in weights]
     if missing:
         raise ValueError(
-            f"weights= has no weight for the parts {quoted(missing)}. Pass a weight for each part, 0 for a part that is "
-            "not drawn."
+            f"weights= has no weight for the parts {quoted(missing)}. Pass a weight for each part, "
+            "0 for a part that is not drawn."
         )
 
 
@@ -210,15 +232,18 @@ def quoted(names: Sequence[Any], count: int = 3) -> str:
 def _number(weight: Any, name: str) -> float:
     if isinstance(weight, bool) or not isinstance(weight, Real):
         raise TypeError(
-            f"the weight of {short_repr(name)} is {short_repr(weight)}, {a_kind_of(weight)}. Pass an int or a float of at "
-            "least 0."
+            f"the weight of {short_repr(name)} is {short_repr(weight)}, {a_kind_of(weight)}. Pass "
+            "an int or a float of at least 0."
         )
     try:
         number = float(weight)
     except OverflowError:  # of an int or a fraction
         number = math.inf
     if not 0 <= number < math.inf:
-        raise ValueError(f"the weight of {short_repr(name)} is {short_repr(weight)}. Pass a number from 0 to 1e308.")
+        raise ValueError(
+            f"the weight of {short_repr(name)} is {short_repr(weight)}. Pass a number from 0 to "
+            "1e308."
+        )
     return number
 
 
@@ -232,8 +257,9 @@ def ramped(stages: Stages) -> Stages:
     """
     if len(stages) < 2:
         raise ValueError(
-            "ramp=True changes the weights gradually between the steps of a schedule, but weights= has the same weights "
-            "for all steps. Pass a schedule of at least two, [(0, {…}), (10_000, {…})], or leave ramp= out."
+            "ramp=True changes the weights gradually between the steps of a schedule, but weights= "
+            "has the same weights for all steps. Pass a schedule of at least two, [(0, {…}), "
+            "(10_000, {…})], or leave ramp= out."
         )
     cut: list[tuple[int, tuple[float, ...]]] = []
     for (start, before), (stop, after) in pairwise(stages):
@@ -242,7 +268,10 @@ def ramped(stages: Stages) -> Stages:
             at = (number + 0.5) / count
             here = zip(_normal(before), _normal(after))
             cut.append(
-                (start + (stop - start) * number // count, tuple(one + (other - one) * at for one, other in here))
+                (
+                    start + (stop - start) * number // count,
+                    tuple(one + (other - one) * at for one, other in here),
+                )
             )
     return (*cut, stages[-1])
 

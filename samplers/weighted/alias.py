@@ -25,8 +25,8 @@ _WORD = np.uint64
 class AliasTable:
     """Table from which records are drawn in proportion to weights, from one random word each.
 
-    Each record has a column of equal width. Below a threshold, the column draws the record itself; above it, another
-    record, its alias.
+    Each record has a column of equal width. Below a threshold, the column draws the record itself;
+    above it, another record, its alias.
 
     Attributes:
         thresholds: `uint64[n]`, in units of 2^-64 of a column.
@@ -72,12 +72,17 @@ class AliasTable:
 
 
 def _hand_on(
-    thresholds: Int64s, aliases: NDArray[np.uint32], heavy: NDArray[np.uint32], spare: Int64s, lacking: Int64s, one: int
+    thresholds: Int64s,
+    aliases: NDArray[np.uint32],
+    heavy: NDArray[np.uint32],
+    spare: Int64s,
+    lacking: Int64s,
+    one: int,
 ) -> None:
     """Give each heavy record of an alias table its threshold, and the next heavy record as its alias.
 
-    A heavy record fills the columns of light records with what it has beyond one column. If it gives too much, the next
-    heavy record fills its own column up to `one`.
+    A heavy record fills the columns of light records with what it has beyond one column. If it
+    gives too much, the next heavy record fills its own column up to `one`.
 
     Args:
         thresholds: threshold of each column; changed in place.

@@ -51,8 +51,8 @@ class BalancedSampler(DrawnRecords):
             to the next.
         seed: an int in `[0, 2^32)`; default 0.
         shard_options: the shard of this process; None (default): no sharding.
-        balance: a `Balance` with the lengths of all records, with which loaders divide the records of
-            each global batch among the shards by cost; None (default): in turn.
+        balance: a `Balance` with the lengths of all records, with which loaders divide the records
+            of each global batch among the shards by cost; None (default): in turn.
 
     Raises:
         TypeError: if an argument has the wrong type.
@@ -86,7 +86,13 @@ class BalancedSampler(DrawnRecords):
         self.classes: list[Any] = classes.tolist()
         wanted = self.num_records if num_samples is None else num_samples
         super().__init__(
-            wanted, MOST_SAMPLES, "the number of positions in an epoch", num_epochs, seed, shard_options, balance
+            wanted,
+            MOST_SAMPLES,
+            "the number of positions in an epoch",
+            num_epochs,
+            seed,
+            shard_options,
+            balance,
         )
         self._records = np.argsort(of_record, kind="stable").astype(np.uint32)
         self._sizes = np.bincount(of_record, minlength=len(classes))
@@ -114,9 +120,14 @@ class BalancedSampler(DrawnRecords):
     @property
     def facts(self) -> OrderFacts:
         """Facts about the order for the loader."""
-        weights = np.ones(len(self._sizes)) if self._order is None else np.array(self._order.stages[0][1], float)
+        weights = (
+            np.ones(len(self._sizes))
+            if self._order is None
+            else np.array(self._order.stages[0][1], float)
+        )
         drawn = weights > 0
-        # All records of a class come before one comes again. Twice, since a class begins again in the middle of an epoch.
+        # All records of a class come before one comes again. Twice, since a class begins again in
+        # the middle of an epoch.
         longest = 2 * float(np.max(self._sizes[drawn] / (weights[drawn] / weights.sum())))
         return super().facts._replace(epochs_for_all=ceil(min(longest / self.num_samples, 1e12)))
 
@@ -136,7 +147,9 @@ class BalancedSampler(DrawnRecords):
         count = len(self.classes)
         rounds = positions // count
         keys = words(key_of(self.seed, _STREAM_OF_ROUNDS), rounds)
-        return permute_each(positions - rounds * count, np.full_like(positions, count), keys), rounds
+        return permute_each(
+            positions - rounds * count, np.full_like(positions, count), keys
+        ), rounds
 
 
 def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -153,12 +166,15 @@ def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], NDArray
     array = array_of(labels)
     if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:
         raise ValueError(
-            f"{name}= has shape {array.shape}. Pass a list or a one-dimensional array with a label for each record, "
-            f"1 to {MOST_RECORDS:,} labels."
+            f"{name}= has shape {array.shape}. Pass a list or a one-dimensional array with a label "
+            f"for each record, 1 to {MOST_RECORDS:,} labels."
         )
-    if array.dtype.kind not in "iubUSO" or (array.dtype.kind == "O" and not all(isinstance(x, str) for x in array)):
+    if array.dtype.kind not in "iubUSO" or (
+        array.dtype.kind == "O" and not all(isinstance(x, str) for x in array)
+    ):
         raise TypeError(
-            f"{name}={short_repr(labels)} has dtype {array.dtype}. Pass labels that are all integers or all strings."
+            f"{name}={short_repr(labels)} has dtype {array.dtype}. Pass labels that are all "
+            "integers or all strings."
         )
     classes, of_record = np.unique(array, return_inverse=True)
     return classes, of_record.astype(np.int64, copy=False)
@@ -172,24 +188,24 @@ def _order_of(classes: list[Any], weights: Mapping[Any, float] | Sequence[float]
         )
         if missing:
             raise ValueError(
-                f"class_weights= has no weight for the labels {quoted(missing)}. Pass a weight for each class of the "
-                "labels, 0 for a class that is not drawn."
+                f"class_weights= has no weight for the labels {quoted(missing)}. Pass a weight for "
+                "each class of the labels, 0 for a class that is not drawn."
             )
         if unknown:
             raise ValueError(
-                f"class_weights= has weights for {quoted(unknown)}, but no record has such a label. Leave these weights "
-                "out."
+                f"class_weights= has weights for {quoted(unknown)}, but no record has such a "
+                "label. Leave these weights out."
             )
         weights = [weights[each] for each in classes]
     if isinstance(weights, (str, bytes)) or not isinstance(weights, Sized):
         raise TypeError(
-            f"class_weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a dict with a weight for each class, or a "
-            "list of weights in the order of the sorted classes."
+            f"class_weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a dict with a "
+            "weight for each class, or a list of weights in the order of the sorted classes."
         )
     if len(weights) != len(classes):
         raise ValueError(
-            f"class_weights= has {len(weights)} weights, but the labels have {len(classes)} classes: "
-            f"{quoted(classes)}. Pass one weight for each class."
+            f"class_weights= has {len(weights)} weights, but the labels have {len(classes)} "
+            f"classes: {quoted(classes)}. Pass one weight for each class."
         )
     names = list(map(str, classes))
     return MixOrder.of(weights_of(weights, names), names)

@@ -67,7 +67,9 @@ class DrawnRecords(VectorSampler):
                 "num_epochs", num_epochs, 1, None, "a positive int, or None for an endless stream"
             )
         self.num_epochs = num_epochs
-        self.seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
+        self.seed = whole_number(
+            "seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example"
+        )
         self.shard_options = as_shard_options(shard or NoSharding())
         self.balance = None if balance is None else checked(balance).covering(self.num_records)
 
@@ -84,8 +86,8 @@ class DrawnRecords(VectorSampler):
         if records != self.num_records:
             source_or_part = "the source" if part is None else f"part {short_repr(part)}"
             raise ValueError(
-                f"the sampler has {self.num_records} {self.of_each_record}, but {source_or_part} has {records} records. Pass "
-                "one for each record."
+                f"the sampler has {self.num_records} {self.of_each_record}, but {source_or_part} "
+                f"has {records} records. Pass one for each record."
             )
         return self
 
@@ -103,7 +105,9 @@ class DrawnRecords(VectorSampler):
 
     @property
     def _total(self) -> int:
-        return ENDLESS if self.num_epochs is None else min(self.num_samples * self.num_epochs, ENDLESS)
+        return (
+            ENDLESS if self.num_epochs is None else min(self.num_samples * self.num_epochs, ENDLESS)
+        )
 
     @property
     def epoch_length(self) -> int:
@@ -113,7 +117,9 @@ class DrawnRecords(VectorSampler):
     @property
     def facts(self) -> OrderFacts:
         """Facts about the order for the loader."""
-        return OrderFacts(BLOCK, records=self.num_records, balance=self.balance, has_later_epochs=True)
+        return OrderFacts(
+            BLOCK, records=self.num_records, balance=self.balance, has_later_epochs=True
+        )
 
     def record_keys(self, positions: Positions) -> Positions:
         """Return the record keys at positions.

@@ -59,7 +59,9 @@ def _fill(order: Table, weights: Floats, seed: int, epoch: int) -> None:
         stop = min(start + _BLOCK, len(weights))
         records = np.arange(start, stop)
         times = _times(words(key, records), weights[start:stop]).view(np.uint64)
-        sorted_times[start:stop] = times >> np.uint64(bits) << np.uint64(bits) | records.view(np.uint64)
+        sorted_times[start:stop] = times >> np.uint64(bits) << np.uint64(bits) | records.view(
+            np.uint64
+        )
     sorted_times.sort()
     for start in range(0, len(order), _BLOCK):
         stop = min(start + _BLOCK, len(order))
@@ -84,7 +86,8 @@ def _times(drawn: NDArray[np.uint64], weights: Floats) -> Floats:
 class Orders:
     """The orders of all epochs of records drawn by weights, each record at most once per epoch.
 
-    Threads and forked processes may share one object. Memory: the weights, and two tables of 4 bytes per record.
+    Threads and forked processes may share one object. Memory: the weights, and two tables of 4
+    bytes per record.
 
     Args:
         weights: `float64[n]`, 0 or more.
@@ -135,7 +138,9 @@ class Orders:
         at_once = max(_BLOCK * 4 // len(self._weights), 1)
         for first in range(0, len(distinct), at_once):
             keys = _key_of_epochs(self._seed, distinct[first : first + at_once])
-            numbers = np.broadcast_to(np.arange(len(self._weights)), (len(keys), len(self._weights)))
+            numbers = np.broadcast_to(
+                np.arange(len(self._weights)), (len(keys), len(self._weights))
+            )
             drawn = words(keys[:, None], np.ascontiguousarray(numbers))
             orders = np.argsort(_times(drawn, self._weights), axis=1, kind="stable")
             chosen = (which >= first) & (which < first + at_once)
@@ -158,8 +163,13 @@ class _SharedTables:
         self._descriptor = anonymous_file("headrace-orders", 2 * self._size)
         weakref.finalize(self, os.close, self._descriptor)
         memory = mmap.mmap(self._descriptor, 2 * self._size)
-        self._headers = [np.frombuffer(memory, np.int64, 1, offset=slot * self._size) for slot in (0, 1)]
-        self._slots = [np.frombuffer(memory, np.uint32, count, offset=slot * self._size + _HEADER) for slot in (0, 1)]
+        self._headers = [
+            np.frombuffer(memory, np.int64, 1, offset=slot * self._size) for slot in (0, 1)
+        ]
+        self._slots = [
+            np.frombuffer(memory, np.uint32, count, offset=slot * self._size + _HEADER)
+            for slot in (0, 1)
+        ]
         self._mutex = threading.Lock()  # locks of files are of processes, not of threads
 
     @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Permute numbers of many ranges `[0, size)` at once: each number within its own range, by its own key.
 
-In: numbers (called places), sizes and keys. Out: permuted numbers. The network is the same as in `permutation.py`,
-but with a size and a key for each number.
+In: numbers (called places), sizes and keys. Out: permuted numbers. The network is the same as in
+`permutation.py`, but with a size and a key for each number.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class WeightedSampler(DrawnRecords):
 
     Weights may change from one run to the next: `set_state(state, strict=False)` resumes at the
     next position with the new weights. The state has a digest of the weights, and the position from
-    which they are used. Without replacement, a record that was already read in the current epoch may
-    then come again in this epoch.
+    which they are used. Without replacement, a record that was already read in the current epoch
+    may then come again in this epoch.
 
     Args:
         weights: a weight, 0 or more, for each record, as an array or list; they need not sum to
@@ -62,14 +62,14 @@ class WeightedSampler(DrawnRecords):
             `sys.maxsize`.
         seed: an int in `[0, 2^32)`; default 0.
         shard_options: the shard of this process; None (default): no sharding.
-        balance: a `Balance` with the lengths of all records, with which loaders divide the records of
-            each global batch among the shards by cost; None (default): in turn.
+        balance: a `Balance` with the lengths of all records, with which loaders divide the records
+            of each global batch among the shards by cost; None (default): in turn.
 
     Raises:
         TypeError: if an argument has the wrong type.
         ValueError: if an argument is outside its range; if a weight is negative, NaN or infinite,
-            or all are 0; if the file of weights is damaged; or if, without replacement, fewer weights than
-            `num_samples` are above 0.
+            or all are 0; if the file of weights is damaged; or if, without replacement, fewer
+            weights than `num_samples` are above 0.
         LengthsError: if `balance` has fewer lengths than there are records.
         OSError: if the file of weights cannot be read.
 
@@ -100,15 +100,17 @@ class WeightedSampler(DrawnRecords):
         self.num_records = len(checked)
         self.replacement = true_or_false("replacement", replacement)
         most = MOST_SAMPLES if self.replacement else int(np.count_nonzero(checked))
-        remedy = (
-            "the number of records to draw in an epoch; without replacement, at most as many as weights are above 0"
+        remedy = "the number of records to draw in an epoch; without replacement, at most as many as weights are above 0"
+        wanted = (
+            (self.num_records if self.replacement else most) if num_samples is None else num_samples
         )
-        wanted = (self.num_records if self.replacement else most) if num_samples is None else num_samples
         super().__init__(wanted, most, remedy, num_epochs, seed, shard_options, balance)
         self._digest = digest_of(checked)
         self._epochs_for_all = 1
         if self.replacement or self.num_samples < np.count_nonzero(checked):
-            rarest = float(np.min(checked, where=checked > 0, initial=np.inf)) / float(np.sum(checked))
+            rarest = float(np.min(checked, where=checked > 0, initial=np.inf)) / float(
+                np.sum(checked)
+            )
             self._epochs_for_all = ceil(_MISSING / max(rarest * self.num_samples, 1e-12))
         self._changes: Changes = ()
         self._table = AliasTable.of(checked) if self.replacement else None
@@ -145,18 +147,24 @@ class WeightedSampler(DrawnRecords):
         return self._changes
 
     def record_keys(self, positions: Positions) -> Positions:
-        return super().record_keys(positions) if self._orders is None else self._orders.records(positions)
+        return (
+            super().record_keys(positions)
+            if self._orders is None
+            else self._orders.records(positions)
+        )
 
     def _records_at(self, positions: Positions) -> Positions:
         assert self._table is not None, "with replacement"
-        return self._table.records(words(key_of(self.seed, _STREAM), np.ascontiguousarray(positions)))
+        return self._table.records(
+            words(key_of(self.seed, _STREAM), np.ascontiguousarray(positions))
+        )
 
     def with_record_weights(self, weights: Any) -> WeightedSampler:
         """Return a sampler with other weights, and all other arguments as they were given.
 
         Raises:
-            TypeError, ValueError, OSError: if the weights are not valid for a `WeightedSampler`, or there are not as
-                many as before.
+            TypeError, ValueError, OSError: if the weights are not valid for a `WeightedSampler`, or
+                there are not as many as before.
         """
         return WeightedSampler(
             weights,
@@ -198,7 +206,8 @@ class WeightedSampler(DrawnRecords):
         other._changes = saved.changes
         if not all(isinstance(change.values.get("weights"), str) for change in saved.changes):
             raise CheckpointError(
-                f"the state is damaged: changes={short_repr([*map(list, saved.changes)])}. Restore another checkpoint."
+                f"the state is damaged: changes={short_repr([*map(list, saved.changes)])}. Restore "
+                "another checkpoint."
             )
         if changes and position > 0 and self.differs_from(saved):
             began = OrderChange(0, {"weights": saved.described["weights"]})

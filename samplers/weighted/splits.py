@@ -20,15 +20,20 @@ from .draws import Int64s, key_of, words
 
 Floats = NDArray[np.float64]
 
-_STREAM_OF_RECORDS, _STREAM_OF_CLASSES, _STREAM_OF_GROUPS, _STREAM_OF_REMAINDERS = 5, 6, 7, 8  # of the seed
+_STREAM_OF_RECORDS, _STREAM_OF_CLASSES, _STREAM_OF_GROUPS, _STREAM_OF_REMAINDERS = (
+    5,
+    6,
+    7,
+    8,
+)  # of the seed
 
 
 def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
     """Convert the user's shares to the number of records of each part, not rounded; `float64[parts]`.
 
     Args:
-        parts: a fraction for each part, all of which sum to 1; or a number of records for each part,
-            all of which sum to `count`.
+        parts: a fraction for each part, all of which sum to 1; or a number of records for each
+            part, all of which sum to `count`.
         names: names of the parts, for messages.
         count: number of all records.
 
@@ -43,20 +48,21 @@ def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
     for name, part in zip(names, parts):
         if isinstance(part, bool) or not isinstance(part, (int, float, np.number)):
             raise TypeError(
-                f"the share of {short_repr(name)} must be a number, but it is {short_repr(part)}. Pass a "
-                "fraction of all records, such as 0.1, or a number of records."
+                f"the share of {short_repr(name)} must be a number, but it is {short_repr(part)}. "
+                "Pass a fraction of all records, such as 0.1, or a number of records."
             )
         if not (math.isfinite(part) and part > 0):
             raise ValueError(
-                f"the share of {short_repr(name)} must be a finite number above 0, but it is {short_repr(part)}. Pass a "
-                "fraction of all records, such as 0.1, or a number of records."
+                f"the share of {short_repr(name)} must be a finite number above 0, but it is "
+                f"{short_repr(part)}. Pass a fraction of all records, such as 0.1, or a number of "
+                "records."
             )
     total = math.fsum(parts)
     if abs(total - 1) > 1e-6 and total != count:
         raise ValueError(
-            f"the shares {first_few(list(parts), 8)} sum to {total:.12g}. Pass fractions that sum to 1, or "
-            f"numbers of records that sum to {count}. For records that you do not need, add a part that you "
-            "do not use."
+            f"the shares {first_few(list(parts), 8)} sum to {total:.12g}. Pass fractions that sum "
+            f"to 1, or numbers of records that sum to {count}. For records that you do not need, "
+            "add a part that you do not use."
         )
     return np.array([float(part) for part in parts]) * (count / total)
 
@@ -81,8 +87,8 @@ def split_keys(
             record; with `groups`, only roughly. None (default): no classes.
         groups: the group of each record; records of one group are kept in one part. Without
             `stratify`, a part has its share to within one group. None (default): no groups.
-        fill: True gives a part that would be empty a record of a part with several; with `groups`, the smallest
-            group of a part with several groups.
+        fill: True gives a part that would be empty a record of a part with several; with `groups`,
+            the smallest group of a part with several groups.
 
     Raises:
         ValueError: if a part would be empty, `seed` is outside its range, or there is not one label
@@ -111,8 +117,8 @@ def split_keys(
         if size == 0:
             whole = ", and a group is not divided" if groups is not None else ""
             raise ValueError(
-                f"part {short_repr(name)} would be empty: its share is {share:.3g} of {count} records{whole}. Give it a "
-                "larger share, or add its share to another part."
+                f"part {short_repr(name)} would be empty: its share is {share:.3g} of {count} "
+                f"records{whole}. Give it a larger share, or add its share to another part."
             )
     return np.split(keys, np.cumsum(sizes)[:-1])
 
@@ -130,7 +136,8 @@ def _labels(name: str, labels: Any, count: int) -> Int64s:
     numbers = classes_of(labels, name)[1]
     if len(numbers) != count:
         raise ValueError(
-            f"{name}= has {len(numbers)} labels, but there are {count} records. Pass one label for each record."
+            f"{name}= has {len(numbers)} labels, but there are {count} records. Pass one label for "
+            "each record."
         )
     return numbers
 
@@ -151,13 +158,16 @@ def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
     lacking = np.zeros(len(shares))
     if len(sizes) > 1:
         lacking = _lacking_after(
-            int(words(key_of(seed, _STREAM_OF_REMAINDERS), np.zeros(1, np.int64))[0]) % 1000, fractions
+            int(words(key_of(seed, _STREAM_OF_REMAINDERS), np.zeros(1, np.int64))[0]) % 1000,
+            fractions,
         )
     for number in _shuffled(seed, len(sizes), _STREAM_OF_CLASSES).tolist():
         share = sizes[number] * fractions
         whole = np.floor(share + 1e-9).astype(np.int64)
         lacking += share - whole
-        most = np.argsort(-lacking - 1e9 * (share - whole > 1e-9), kind="stable")[: int(sizes[number] - whole.sum())]
+        most = np.argsort(-lacking - 1e9 * (share - whole > 1e-9), kind="stable")[
+            : int(sizes[number] - whole.sum())
+        ]
         whole[most] += 1
         lacking[most] -= 1
         counts[number] = whole

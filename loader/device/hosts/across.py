@@ -1,7 +1,7 @@
 """Streams without devices that have the same number of batches on all hosts.
 
-In: a loader. Out: a description, whose `iter()` makes the feeder that runs. The function `across_hosts` is also a method of
-each class that assigns it to one of its attributes.
+In: a loader. Out: a description, whose `iter()` makes the feeder that runs. The function
+`across_hosts` is also a method of each class that assigns it to one of its attributes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 class HostLoader:
     """A stream with the same number of batches on all hosts, made by `loader.across_hosts(…)`. Immutable.
 
-    Each `iter()` is an independent run from the start, and all hosts must begin their runs in the same order.
+    Each `iter()` is an independent run from the start, and all hosts must begin their runs in the
+    same order.
 
     Attributes:
         source: a `DataLoader` or a dataset.
-        on_uneven: what to do if hosts have different numbers of batches. "error": raise an error on all hosts. "drop": end
-            the stream on all hosts. "pad": continue until the last host has no batch left, with zeros in place of missing
-            rows; see `iterator.mask`. "repeat": likewise, with rows that the host had before.
+        on_uneven: what to do if hosts have different numbers of batches. "error": raise an error on
+            all hosts. "drop": end the stream on all hosts. "pad": continue until the last host has
+            no batch left, with zeros in place of missing rows; see `iterator.mask`. "repeat":
+            likewise, with rows that the host had before.
         folder: folder by which the hosts agree. None: jax's coordination service.
         buffer_size: number of batches that may wait for you.
 
@@ -51,7 +53,8 @@ class HostLoader:
         whole_number("buffer_size", self.buffer_size, 1, None, "a positive int")
         if self.folder is not None and not isinstance(self.folder, (str, os.PathLike)):
             raise TypeError(
-                f"folder={short_repr(self.folder)} is {a_kind_of(self.folder)}. Pass the path of a folder that all hosts share."
+                f"folder={short_repr(self.folder)} is {a_kind_of(self.folder)}. Pass the path of a "
+                "folder that all hosts share."
             )
 
     @property
@@ -107,25 +110,29 @@ def across_hosts(
 ) -> HostLoader:
     """Return the same stream with the same number of batches on all hosts, without putting them on devices.
 
-    Hosts have different numbers of batches after a `Filter` or `FlatMap`, or if some shards have one record more. A step in
-    which all hosts take part would then wait for ever. For batches on devices, pass `on_uneven=` to `to_device` instead.
+    Hosts have different numbers of batches after a `Filter` or `FlatMap`, or if some shards have
+    one record more. A step in which all hosts take part would then wait for ever. For batches on
+    devices, pass `on_uneven=` to `to_device` instead.
 
     The hosts agree on each batch before you ask for it: by the coordination service of jax, after
-    `jax.distributed.initialize()`, or by files in a folder. If the loader has one shard, nothing is agreed on.
+    `jax.distributed.initialize()`, or by files in a folder. If the loader has one shard, nothing is
+    agreed on.
 
     Args:
         self: the loader or dataset whose method this is.
-        on_uneven: what all hosts do at a batch that only some of them have. "error" (default): raise an error. "drop": end
-            the stream. "pad": continue until the last host has no batch left; missing rows are zeros, and `iterator.mask` is
-            False for them. "repeat": likewise, but missing rows are rows that the host had before: of the same batch, and
-            after its last batch, of its first ones.
-        folder: folder that all hosts can read and write, for this program alone. Each host has its own shard. None
-            (default): use jax.
+        on_uneven: what all hosts do at a batch that only some of them have. "error" (default):
+            raise an error. "drop": end the stream. "pad": continue until the last host has no batch
+            left; missing rows are zeros, and `iterator.mask` is False for them. "repeat": likewise,
+            but missing rows are rows that the host had before: of the same batch, and after its
+            last batch, of its first ones.
+        folder: folder that all hosts can read and write, for this program alone. Each host has its
+            own shard. None (default): use jax.
         buffer_size: number of batches that may wait for you.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type, or is outside its range.
-        HostsError: when a loop begins: there are several shards, but neither jax's coordination service nor a folder.
+        HostsError: when a loop begins: there are several shards, but neither jax's coordination
+            service nor a folder.
 
     >>> import headrace
     >>> loader = headrace.load(range(6), transformations=[headrace.Filter(lambda x: x != 3)], batch_size=2, num_epochs=1)

@@ -1,19 +1,21 @@
 """Let the processes of a run agree on each step before the transfer, so that all have the same number of batches.
 
-In: this process's offer for a step (a batch, the end, an error). Out: a verdict, the same on all processes.
+In: this process's offer for a step (a batch, the end, an error). Out: a verdict, the same on all
+processes.
 
-The processes exchange messages in a store (`store.py`): the key-value store of jax's coordination service, or a folder
-that all of them share. They do so on the feeder's transfer thread and before the training needs the batches. They do
-not use a collective operation of the devices, which could come between the collectives of the training step on another
-host. If all processes know that the next n batches are full, they agree once for all n, or for 4 at a time with a folder.
-For an endless loader whose batches all have equally many records, n has no limit.
+The processes exchange messages in a store (`store.py`): the key-value store of jax's coordination
+service, or a folder that all of them share. They do so on the feeder's transfer thread and before
+the training needs the batches. They do not use a collective operation of the devices, which could
+come between the collectives of the training step on another host. If all processes know that the
+next n batches are full, they agree once for all n, or for 4 at a time with a folder. For an endless
+loader whose batches all have equally many records, n has no limit.
 
 Keys are `headrace/<processes>.<feeder>.<run>/<block of steps>/<step>/<process>`. Feeders of the
 same processes are numbered in the order in which they are made, and the runs of a feeder in the
 order in which they begin (a run begins after an error or `set_state`). The order is the same on all
-processes. A process that has read the messages of a step has read the messages of all earlier steps. So
-the first process deletes the messages of a block of steps once all processes have passed it, and the
-last process to leave a run deletes the rest.
+processes. A process that has read the messages of a step has read the messages of all earlier
+steps. So the first process deletes the messages of a block of steps once all processes have passed
+it, and the last process to leave a run deletes the rest.
 """
 
 from __future__ import annotations
@@ -42,9 +44,9 @@ _feeder_numbers: dict[str, int] = Counter()
 class Agreement:
     """The agreement of one run with the other processes, so that all take the same number of batches.
 
-    For each step, every process sends the others its offer (`Offer`), and computes the same verdict from all
-    of them. A feeder begins a new run after an error or `set_state`. Only the run's transfer thread uses this
-    object.
+    For each step, every process sends the others its offer (`Offer`), and computes the same verdict
+    from all of them. A feeder begins a new run after an error or `set_state`. Only the run's
+    transfer thread uses this object.
 
     Args:
         store: where the processes exchange messages.
@@ -60,13 +62,16 @@ class Agreement:
         self._processes = processes
         self._step = 0
         self._certain = 0  # number of next steps for which there is a verdict already …
-        self._agreed: tuple[Offer, Go] | None = None  # … this process's offer for them, and the verdict
+        self._agreed: tuple[Offer, Go] | None = (
+            None  # … this process's offer for them, and the verdict
+        )
         self._kept_from = 0
         self._with_batches: list[int] = []
         self._gave: set[str] = set()
         self.layout = ""  # of the batches that others offered for the last step
         self.left = False  # True: the next run needs a new agreement
-        self.spoiled = False  # True: this process failed at a batch that had been agreed on, and the others continued
+        # True: this process failed at a batch that had been agreed on, and the others continued
+        self.spoiled = False
 
     def begin(self, stopped: Callable[[], bool]) -> bool:
         """Wait until the store can be used. Return False if `stopped()` became True before.
@@ -79,8 +84,8 @@ class Agreement:
     def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
         """Send this process's offer for the next step, and return the verdict after all processes have sent theirs.
 
-        For a step that was agreed on in advance, nothing is sent: the verdict is known. If this process's offer is another
-        one, the verdict says so.
+        For a step that was agreed on in advance, nothing is sent: the verdict is known. If this
+        process's offer is another one, the verdict says so.
 
         Args:
             offer: the offer.
@@ -93,10 +98,15 @@ class Agreement:
         if offers is None:
             return None
         verdict = decide(offers, self._step)
-        self._with_batches = [process for process in self._processes if offers[process].kind == "batch"]
+        self._with_batches = [
+            process for process in self._processes if offers[process].kind == "batch"
+        ]
         self.layout = offers[self._with_batches[0]].layout if self._with_batches else ""
         if isinstance(verdict, Go):
-            self._certain, self._agreed = int(min(verdict.certain, self._store.most_certain)), (offer, verdict)
+            self._certain, self._agreed = (
+                int(min(verdict.certain, self._store.most_certain)),
+                (offer, verdict),
+            )
         self._forget()
         self._step += 1
         return verdict
@@ -104,7 +114,8 @@ class Agreement:
     def _as_promised(self, offer: Offer) -> Verdict:
         """Return the verdict that was agreed in advance for this step.
 
-        If this process has no batch, or one that differs from the expected one or failed, the verdict is a `Refuse`.
+        If this process has no batch, or one that differs from the expected one or failed, the
+        verdict is a `Refuse`.
         """
         assert self._agreed is not None
         promised, verdict = self._agreed
@@ -116,9 +127,10 @@ class Agreement:
             return Refuse(offer.detail)  # here alone: see `leave`
         self._certain = 0
         return Refuse(
-            f"batch {self._step} of this run has {offer.rows} rows ({offer.layout or offer.kind}), where the sampler and the "
-            f"Batch promised {amount(promised)} ({promised.layout or 'of any shape'}), so that the other processes were not "
-            "asked. Let no operation and no transform= change shapes or dtypes from batch to batch."
+            f"batch {self._step} of this run has {offer.rows} rows ({offer.layout or offer.kind}), "
+            f"where the sampler and the Batch promised {amount(promised)} "
+            f"({promised.layout or 'of any shape'}), so that the other processes were not asked. "
+            "Let no operation and no transform= change shapes or dtypes from batch to batch."
         )
 
     def _key(self, step: int) -> str:
@@ -134,7 +146,11 @@ class Agreement:
             words[process] = there.get(process) or self._wait_for(folder, process, stopped)
             if words[process] is None:
                 return None
-        return {int(process): Offer(**json.loads(word)) for process, word in words.items() if word is not None}
+        return {
+            int(process): Offer(**json.loads(word))
+            for process, word in words.items()
+            if word is not None
+        }
 
     def _wait_for(self, folder: str, process: str, stopped: Callable[[], bool]) -> str | None:
         """Wait for the message of a process about a step, or about its leaving the run, and return it.
@@ -146,8 +162,13 @@ class Agreement:
         """
         while not stopped():
             word = self._store.get(folder + process)
-            if word is None and (gone := self._store.there(f"{self._folder}gone/").get(process)) is not None:
-                return self._store.there(folder).get(process) or gone  # it may have left word and then gone
+            if (
+                word is None
+                and (gone := self._store.there(f"{self._folder}gone/").get(process)) is not None
+            ):
+                return (
+                    self._store.there(folder).get(process) or gone
+                )  # it may have left word and then gone
             if word is not None:
                 return word
         return None
@@ -189,8 +210,9 @@ class Agreement:
     def leave(self, failure: Offer | None) -> None:
         """Leave the run. The other processes get a message; the last one to leave deletes the keys.
 
-        If this process fails within steps that were agreed in advance, it does not leave: the others do
-        not wait for it, and it can try the step a second time. If it failed in a transfer (`spoiled`), it leaves.
+        If this process fails within steps that were agreed in advance, it does not leave: the
+        others do not wait for it, and it can try the step a second time. If it failed in a transfer
+        (`spoiled`), it leaves.
 
         Args:
             failure: the failure because of which this process leaves; None if it did not fail.
@@ -209,28 +231,33 @@ class Agreement:
 class Agreements:
     """Makes an `Agreement` for each run of a device feeder.
 
-    With it, all processes that hold a part of the feeder's batches take the same number of batches. A
-    feeder begins a new run after an error or `set_state`. Each run has its own agreement, with one exception:
-    if the last run failed at a step to which all processes had agreed in advance, the new run continues
-    with the agreement of the last one.
+    With it, all processes that hold a part of the feeder's batches take the same number of batches.
+    A feeder begins a new run after an error or `set_state`. Each run has its own agreement, with
+    one exception: if the last run failed at a step to which all processes had agreed in advance,
+    the new run continues with the agreement of the last one.
 
     Args:
         me: index of this process.
         processes: indices of all processes that hold a part of each batch.
-        new_store: function that returns the store by which the processes agree. It is called when a run begins.
+        new_store: function that returns the store by which the processes agree. It is called when a
+            run begins.
 
     Raises:
         ShardingError: this process holds no part of the batches.
     """
 
     def __init__(
-        self, me: int, processes: Sequence[int], new_store: Callable[[], MessageStore] = KeyValueStore
+        self,
+        me: int,
+        processes: Sequence[int],
+        new_store: Callable[[], MessageStore] = KeyValueStore,
     ) -> None:
         if processes and me not in processes:
             raise ShardingError(
-                f"all devices of the sharding belong to other processes ({first_few(processes, 8)}), "
-                f"and this is process {me}. Pass a device of jax.local_devices() or a mesh that "
-                "contains one, or use the feeder only in these processes."
+                "all devices of the sharding belong to other processes "
+                f"({first_few(processes, 8)}), and this is process {me}. Pass a device of "
+                "jax.local_devices() or a mesh that contains one, or use the feeder only in these "
+                "processes."
             )
         self._me = me
         self._processes = processes
@@ -253,16 +280,19 @@ class Agreements:
 
         Raises:
             HostsError: in the last run, this process failed at a batch that the other processes
-                have delivered; or jax runs without its coordination service, and no folder was given.
+                have delivered; or jax runs without its coordination service, and no folder was
+                given.
         """
         if self._last is not None and self._last.spoiled:
             raise HostsError(
-                "the last batch could not be put on the devices of this process after all processes had agreed "
-                "on it, so the others may be a batch ahead. Restore the last checkpoint with set_state(…) in all "
-                "processes."
+                "the last batch could not be put on the devices of this process after all "
+                "processes had agreed on it, so the others may be a batch ahead. Restore the last "
+                "checkpoint with set_state(…) in all processes."
             )
         if not self._alone and (self._last is None or self._last.left):
-            self._last = Agreement(self._new_store(), f"{self._feeder}.{next(self._runs)}", self._me, self._processes)
+            self._last = Agreement(
+                self._new_store(), f"{self._feeder}.{next(self._runs)}", self._me, self._processes
+            )
         return self._last
 
     def forget(self) -> None:

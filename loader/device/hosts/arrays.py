@@ -1,6 +1,7 @@
 """Batches that stay on the host: filled up with rows, and given a mask.
 
-In: trees of arrays. Out: the same trees, perhaps with more rows. Only the feeder's transfer thread uses this module.
+In: trees of arrays. Out: the same trees, perhaps with more rows. Only the feeder's transfer thread
+uses this module.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ _NUMBERS = (bool, int, float, complex, np.generic)
 class OnHost:
     """Fills batches up on the host. It has the methods of `Placement`.
 
-    Arrays of numbers and of text are filled up; other leaves, such as strings and objects, are passed on. Of hosts without
-    devices, batches need not have the same shapes: only with "pad" and "repeat" do numbers of rows matter.
+    Arrays of numbers and of text are filled up; other leaves, such as strings and objects, are
+    passed on. Of hosts without devices, batches need not have the same shapes: only with "pad" and
+    "repeat" do numbers of rows matter.
 
     Args:
         on_uneven: what to do if hosts have different amounts of data.
@@ -45,13 +47,22 @@ class OnHost:
             known = self._known = self._arranged(structure, kinds)
         return Prepared(leaves, known)
 
-    def _arranged(self, structure: Structure, kinds: list[tuple[tuple[int, ...], Any]]) -> Arrangement:
+    def _arranged(
+        self, structure: Structure, kinds: list[tuple[tuple[int, ...], Any]]
+    ) -> Arrangement:
         names = leaf_names(structure)
-        going = [number for number, (_, kind) in enumerate(kinds) if kind is not None] if self._fills else []
+        going = (
+            [number for number, (_, kind) in enumerate(kinds) if kind is not None]
+            if self._fills
+            else []
+        )
         shapes = [kinds[number][0] for number in going]
         leading, rows, with_rows = leading_rows(shapes, [], [False] * len(shapes))
         check_rows([names[number] for number in going], shapes, [])
-        filled, known = frozenset(going[index] for index in with_rows), max(rows, 0) if self._fills else -1
+        filled, known = (
+            frozenset(going[index] for index in with_rows),
+            max(rows, 0) if self._fills else -1,
+        )
         return _OwnArrangement(structure, kinds, names, going, [], leading, filled, known, 1, [])
 
     def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:
@@ -59,7 +70,9 @@ class OnHost:
         known = prepared.arrangement
         mask = None
         if known.leading is not None:
-            mask = np.arange(known.rows if rows is None else rows) < (known.rows if real is None else real)
+            mask = np.arange(known.rows if rows is None else rows) < (
+                known.rows if real is None else real
+            )
         return prepared.with_leaves(prepared.filled(rows, self._repeats)), mask
 
 
@@ -73,6 +86,10 @@ def _kind(leaf: Any) -> tuple[tuple[int, ...], Any]:
     """Return the shape and dtype of a leaf; the dtype is None if the leaf cannot be filled up."""
     if isinstance(leaf, _NUMBERS):
         return (), type(leaf)
-    if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject and not isinstance(leaf, np.ma.MaskedArray):
+    if (
+        isinstance(leaf, np.ndarray)
+        and not leaf.dtype.hasobject
+        and not isinstance(leaf, np.ma.MaskedArray)
+    ):
         return leaf.shape, leaf.dtype
     return (), None

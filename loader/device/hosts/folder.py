@@ -2,13 +2,15 @@
 
 In: texts with keys. Out: the texts that other processes have set.
 
-The folder may still have files of an earlier run, which was killed. So the processes first meet: each writes a file
-`hello/<process>` with a random number of its own, and with the numbers that it has read in the files of the others. A
-process has met another one when it finds its own number there, because no former process can know that. The numbers of
-all processes together name the folder of the run's messages. The first process removes the folders of former runs.
+The folder may still have files of an earlier run, which was killed. So the processes first meet:
+each writes a file `hello/<process>` with a random number of its own, and with the numbers that it
+has read in the files of the others. A process has met another one when it finds its own number
+there, because no former process can know that. The numbers of all processes together name the
+folder of the run's messages. The first process removes the folders of former runs.
 
-From then on, each process rewrites its `hello` file every second, on a thread of its own, with a count. If the count of
-a process stands still for a minute, or the process has another number, the processes that wait for it raise an error.
+From then on, each process rewrites its `hello` file every second, on a thread of its own, with a
+count. If the count of a process stands still for a minute, or the process has another number, the
+processes that wait for it raise an error.
 """
 
 from __future__ import annotations
@@ -124,7 +126,9 @@ class Meeting:
         self._others = [process for process in processes if process != me]
         self._number = secrets.token_hex(8)
         self._numbers: dict[int, str] = {}  # of the others, as they were when the processes met
-        self._alive: dict[int, tuple[int, float]] = {}  # of the others, the last count and when it came
+        self._alive: dict[
+            int, tuple[int, float]
+        ] = {}  # of the others, the last count and when it came
         self._beats, self._checked = 0, 0.0
         self._said_hello = False
         self._leaves = threading.Event()
@@ -154,14 +158,17 @@ class Meeting:
             said = {process: self._hello(process) for process in self._others}
             self._numbers = {process: str(text["number"]) for process, text in said.items() if text}
             self._say_hello()
-            missing = [process for process, text in said.items() if not (text and self._is_met(text))]
+            missing = [
+                process for process, text in said.items() if not (text and self._is_met(text))
+            ]
             if not missing:
                 self._begin()
             elif time.monotonic() > until:
                 where = f"to the folder {shorten(self._folder)}"
                 these = f"these processes have not come {where}: {first_few(missing, 8)}"
                 raise HostsError(
-                    f"after {MEET_SECONDS:.0f} s, {these if missing[1:] else f'process {missing[0]} has not come {where}'}. "
+                    f"after {MEET_SECONDS:.0f} s, "
+                    f"{these if missing[1:] else f'process {missing[0]} has not come {where}'}. "
                     "Start all processes with this folder, and begin the loop in all of them."
                 )
             else:
@@ -174,9 +181,10 @@ class Meeting:
         if own is not None and own["number"] != self._number:
             count = len(self._others) + 1
             raise HostsError(
-                f"two processes have the index {self._me} of {count} in the folder {shorten(self._folder)}, or this process "
-                f"was started a second time. Pass ShardOptions({self._me}, {count}) in one process only, and give each "
-                "program a folder of its own."
+                f"two processes have the index {self._me} of {count} in the folder "
+                f"{shorten(self._folder)}, or this process was started a second time. Pass "
+                f"ShardOptions({self._me}, {count}) in one process only, and give each program a "
+                "folder of its own."
             )
 
     def _is_met(self, hello: dict[str, Any]) -> bool:
@@ -188,7 +196,9 @@ class Meeting:
         former = [path for path in self._folder.glob("run-*") if path.name != f"run-{name}"]
         for path in former if self._me == min([self._me, *self._others]) else ():
             shutil.rmtree(path, ignore_errors=True)
-        self._thread = threading.Thread(target=self._beat_for_ever, name="headrace-sign-of-life", daemon=True)
+        self._thread = threading.Thread(
+            target=self._beat_for_ever, name="headrace-sign-of-life", daemon=True
+        )
         self._thread.start()
         atexit.register(self.leave)
         self.run = self._folder / f"run-{name}"
@@ -197,7 +207,8 @@ class Meeting:
         """Check that all other processes are alive.
 
         Raises:
-            HostsError: one of them is dead, or was started again; or another program uses the folder.
+            HostsError: one of them is dead, or was started again; or another program uses the
+                folder.
         """
         now = time.monotonic()
         if now - self._checked < BEAT_SECONDS:
@@ -209,8 +220,9 @@ class Meeting:
             number = self._number if process == self._me else self._numbers[process]
             if hello is not None and hello["number"] != number:
                 raise HostsError(
-                    f"process {process} was started again, or another program uses the folder {shorten(self._folder)}, too. "
-                    "Restart all processes from the last checkpoint, and give each program a folder of its own."
+                    f"process {process} was started again, or another program uses the folder "
+                    f"{shorten(self._folder)}, too. Restart all processes from the last "
+                    "checkpoint, and give each program a folder of its own."
                 )
             if process == self._me:
                 continue
@@ -219,8 +231,8 @@ class Meeting:
             self._alive[process] = (beats, now if beats != count else since)
             if now - self._alive[process][1] > DEAD_SECONDS:
                 raise HostsError(
-                    f"process {process} has given no sign of life for {DEAD_SECONDS:.0f} s. Correct the cause, and restart all "
-                    "processes from the last checkpoint."
+                    f"process {process} has given no sign of life for {DEAD_SECONDS:.0f} s. "
+                    "Correct the cause, and restart all processes from the last checkpoint."
                 )
 
     def _hello(self, process: int) -> dict[str, Any] | None:
@@ -278,8 +290,8 @@ def _write(path: Path, text: str) -> None:
         unfinished.replace(path)
     except OSError as error:
         raise HostsError(
-            f"cannot write to the folder {shorten(path.parent)}: {shorten(error)}. Pass a folder that "
-            "all processes can read and write."
+            f"cannot write to the folder {shorten(path.parent)}: {shorten(error)}. Pass a folder "
+            "that all processes can read and write."
         ) from error
 
 

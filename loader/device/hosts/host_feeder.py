@@ -32,11 +32,13 @@ class HostOptions(CommonOptions, Protocol):
 class HostFeeder(Feeder):
     """One pass over a stream, with as many batches as all other hosts have; made by `iter(loader.across_hosts(…))`.
 
-    Use it from one thread at a time. Batches are made ahead, on threads. Its state is the state after the last batch that
-    *you received*, and any `iter(loader)` or `loader.across_hosts(…)` can restore it.
+    Use it from one thread at a time. Batches are made ahead, on threads. Its state is the state
+    after the last batch that *you received*, and any `iter(loader)` or `loader.across_hosts(…)` can
+    restore it.
 
-    After an error, the state is the state after the last batch that you received, and the next `next` tries again. To stop
-    the threads at once, close it, use it as a context manager, or delete it.
+    After an error, the state is the state after the last batch that you received, and the next
+    `next` tries again. To stop the threads at once, close it, use it as a context manager, or
+    delete it.
     """
 
     @property
@@ -76,4 +78,6 @@ def new_host_feeder(description: HostOptions) -> HostFeeder:
     def new_store() -> MessageStore:
         return KeyValueStore() if folder is None else folder_store(folder, me, processes)
 
-    return HostFeeder(description, upstream, Agreements(me, processes, new_store), OnHost(description.on_uneven))
+    return HostFeeder(
+        description, upstream, Agreements(me, processes, new_store), OnHost(description.on_uneven)
+    )

@@ -14,14 +14,17 @@ from ....errors import HostsError
 class Repeats:
     """The stream of a loader from its beginning, again and again.
 
-    Which batch follows depends only on the number of batches since the end, so a resumed run gets the same ones.
+    Which batch follows depends only on the number of batches since the end, so a resumed run gets
+    the same ones.
 
     Args:
         loader: the loader.
         transform: function that is applied to each batch; None for no function.
     """
 
-    def __init__(self, loader: Iterable[Any], transform: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self, loader: Iterable[Any], transform: Callable[[Any], Any] | None = None
+    ) -> None:
         self._loader, self._transform = loader, transform
         self._iterator: Any = None
         self._next = 0  # number of the batch that the iterator returns next
@@ -58,7 +61,9 @@ class Repeats:
 
     def _opened(self) -> Any:
         iterator: Any = iter(self._loader)
-        iterator.set_state(iterator.get_state())  # else it would warn of an epoch that is repeated, as is wanted here
+        iterator.set_state(
+            iterator.get_state()
+        )  # else it would warn of an epoch that is repeated, as is wanted here
         return iterator
 
     def close(self) -> None:

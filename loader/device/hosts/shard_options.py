@@ -16,7 +16,9 @@ from ....samplers import ShardOptions
 from ..options import jax_for
 
 
-def shard_options_for(sharding: Any, *, drop_remainder: bool = False, process_index: int | None = None) -> ShardOptions:
+def shard_options_for(
+    sharding: Any, *, drop_remainder: bool = False, process_index: int | None = None
+) -> ShardOptions:
     """Return the shard that this process has to load so that its batches can be put on a sharding.
 
     Processes whose devices hold the same rows of the leading axis get the same shard. Shards are
@@ -30,9 +32,10 @@ def shard_options_for(sharding: Any, *, drop_remainder: bool = False, process_in
 
     Raises:
         MissingExtraError: jax is not installed.
-        ShardingError: the sharding has no mesh; this process holds none of the rows; processes hold different
-            numbers of rows; or the rows of two processes overlap without being equal.
-        TypeError, ValueError: `sharding` is not a sharding, or names an axis that the mesh does not have.
+        ShardingError: the sharding has no mesh; this process holds none of the rows; processes hold
+            different numbers of rows; or the rows of two processes overlap without being equal.
+        TypeError, ValueError: `sharding` is not a sharding, or names an axis that the mesh does not
+            have.
 
     >>> import jax, headrace
     >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
@@ -55,24 +58,26 @@ def shard_of(process: int, parts: Mapping[int, frozenset[int]]) -> tuple[int, in
         parts: for each process, the indices of the parts of the leading axis that its devices hold.
 
     Raises:
-        ShardingError: the process has no part; processes have different numbers of parts; or the parts
-            of two processes overlap without being equal.
+        ShardingError: the process has no part; processes have different numbers of parts; or the
+            parts of two processes overlap without being equal.
 
     >>> shard_of(2, {0: frozenset([0, 1]), 1: frozenset([0, 1]), 2: frozenset([2, 3]), 3: frozenset([2, 3])})
     (1, 2)
     """
     if process not in parts:
         raise ShardingError(
-            f"process {process} has no device in the sharding, but the processes {first_few(sorted(parts), 8)} "
-            "have. Pass a sharding with devices of every process."
+            f"process {process} has no device in the sharding, but the processes "
+            f"{first_few(sorted(parts), 8)} have. Pass a sharding with devices of every process."
         )
     groups = sorted(set(parts.values()), key=min)
     together = [part for group in groups for part in group]
     if len(together) != len(set(together)) or len({len(group) for group in groups}) > 1:
-        each = first_few([f"process {number}: parts {sorted(held)}" for number, held in sorted(parts.items())])
+        each = first_few(
+            [f"process {number}: parts {sorted(held)}" for number, held in sorted(parts.items())]
+        )
         raise ShardingError(
-            f"the processes hold parts of the leading axis that overlap or have different sizes ({each}), so "
-            "equal shards cannot fit them. Order the devices of the mesh so that each process holds equally "
-            "many parts."
+            "the processes hold parts of the leading axis that overlap or have different sizes "
+            f"({each}), so equal shards cannot fit them. Order the devices of the mesh so that "
+            "each process holds equally many parts."
         )
     return groups.index(parts[process]), len(groups)

@@ -1,6 +1,7 @@
 """The stores by which processes exchange messages: a protocol, and the key-value store of jax's coordination service.
 
-In: texts with keys. Out: the texts that other processes have set. `folder.py` has the same for processes without jax.
+In: texts with keys. Out: the texts that other processes have set. `folder.py` has the same for
+processes without jax.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ class KeyValueStore:
             return None
 
     def there(self, folder: str) -> dict[str, str]:
-        return {key.rpartition("/")[2]: value for key, value in self._client.key_value_dir_get(folder)}
+        return {
+            key.rpartition("/")[2]: value for key, value in self._client.key_value_dir_get(folder)
+        }
 
     def delete(self, folder: str) -> None:
         self._client.key_value_delete(folder)
@@ -117,8 +120,8 @@ def _client() -> Any:
     client = getattr(_global_state(), "client", None)
     if client is None or not hasattr(client, "blocking_key_value_get"):
         raise HostsError(
-            "several processes agree on the number of batches by the coordination service of jax, which does not run. "
-            "Call jax.distributed.initialize() first. Without jax, pass a folder that all processes share: "
-            "loader.across_hosts(folder=…)."
+            "several processes agree on the number of batches by the coordination service of jax, "
+            "which does not run. Call jax.distributed.initialize() first. Without jax, pass a "
+            "folder that all processes share: loader.across_hosts(folder=…)."
         )
     return client

@@ -24,15 +24,17 @@ from ....errors import HostsError
 from ....operations.trees import is_leaf
 
 _SEQUENCES: dict[str, Callable[[list[Any]], Any]] = {"list": list, "tuple": tuple, "deque": deque}
-_FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, bool, str, list, tuple, dict, set)}
+_FACTORIES: dict[str, Any] = {
+    kind.__name__: kind for kind in (int, float, bool, str, list, tuple, dict, set)
+}
 """Types that may be the default factory of a `defaultdict`, by name."""
 
 
 def to_text(tree: Any) -> str:
     """Return a tree of arrays as JSON text.
 
-    For an object that JSON cannot describe, only the name of its class is written; `from_text` then raises HostsError.
-    For a key of a dict that it cannot describe, HostsError is raised here.
+    For an object that JSON cannot describe, only the name of its class is written; `from_text` then
+    raises HostsError. For a key of a dict that it cannot describe, HostsError is raised here.
 
     >>> from_text(to_text({"x": np.zeros((0, 2)), "y": (None, [np.int8(3)])}))
     {'x': array([], shape=(0, 2), dtype=float64), 'y': (None, [array(3, dtype=int8)])}
@@ -44,15 +46,15 @@ def from_text(text: str) -> Any:
     """Return the tree from which `to_text` made a text.
 
     Raises:
-        HostsError: the text is invalid, it names a class that this process has not imported, or the tree has an object
-            that JSON cannot describe.
+        HostsError: the text is invalid, it names a class that this process has not imported, or the
+            tree has an object that JSON cannot describe.
     """
     try:
         return _tree(json.loads(text))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise HostsError(
-            f"the batch of the other processes cannot be read ({short_repr(text)}). Run the same version of "
-            "headrace in all processes."
+            f"the batch of the other processes cannot be read ({short_repr(text)}). Run the same "
+            "version of headrace in all processes."
         ) from error
 
 
@@ -78,13 +80,21 @@ def _describe_tree(tree: Any) -> Any:
     if _fields(kind) is not None:
         children = {name: _describe_tree(getattr(tree, name)) for name in _fields(kind) or ()}
         return ["class", kind.__module__, kind.__qualname__, children]
-    return _describe_leaf(tree) if is_leaf(tree) else ["unknown", f"{kind.__module__}.{kind.__qualname__}"]
+    return (
+        _describe_leaf(tree)
+        if is_leaf(tree)
+        else ["unknown", f"{kind.__module__}.{kind.__qualname__}"]
+    )
 
 
 def _fields(kind: Any) -> tuple[str, ...] | None:
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return tuple(kind.__match_args__)
-    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
+    return (
+        tuple(field.name for field in dataclasses.fields(kind))
+        if dataclasses.is_dataclass(kind)
+        else None
+    )
 
 
 def _describe_key(key: Any) -> Any:
@@ -95,19 +105,29 @@ def _describe_key(key: Any) -> Any:
     if type(key) in (str, int, float, bool, type(None)):
         return key
     raise HostsError(
-        f"a batch for several hosts has the key {short_repr(key)}, {a_kind_of(key)}. Use only str, bytes, int, float, bool, "
-        "None, or tuples of these as keys of dicts."
+        f"a batch for several hosts has the key {short_repr(key)}, {a_kind_of(key)}. Use only str, "
+        "bytes, int, float, bool, None, or tuples of these as keys of dicts."
     )
 
 
 def _describe_leaf(leaf: Any) -> Any:
     jax = sys.modules.get("jax")
-    if jax is not None and isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return ["keys", str(jax.random.key_impl(leaf)), _describe_leaf(np.asarray(jax.random.key_data(leaf)))]
+    if (
+        jax is not None
+        and isinstance(leaf, jax.Array)
+        and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    ):
+        return [
+            "keys",
+            str(jax.random.key_impl(leaf)),
+            _describe_leaf(np.asarray(jax.random.key_data(leaf))),
+        ]
     array = np.asarray(leaf)
     if array.dtype.hasobject:
         return ["unknown", f"an array of {array.dtype}"]
-    name = array.dtype.str if array.dtype.kind != "V" else array.dtype.name  # bfloat16 and its like have a name alone
+    name = (
+        array.dtype.str if array.dtype.kind != "V" else array.dtype.name
+    )  # bfloat16 and its like have a name alone
     return ["array", name, list(array.shape), base64.b64encode(array.tobytes()).decode()]
 
 
@@ -122,7 +142,9 @@ def _tree(told: Any) -> Any:
             f"processes contain {leaf}, which cannot be described to it. Make batches only of arrays of numbers, in dicts, "
             'lists, tuples or dataclasses, or pass on_uneven="drop".'
         )
-    return _READERS[kind](*rest) if kind in _READERS else _SEQUENCES[kind](list(map(_tree, rest[0])))
+    return (
+        _READERS[kind](*rest) if kind in _READERS else _SEQUENCES[kind](list(map(_tree, rest[0])))
+    )
 
 
 def _dict(kind: str, factory: str | None, items: list[Any]) -> Any:
@@ -145,9 +167,9 @@ def _instance(module: str, name: str, children: dict[str, Any]) -> Any:
     fields = _fields(found) if isinstance(found, type) else None
     if fields is None or set(fields) != set(children):
         raise HostsError(
-            f"the batch of another process has a {short_repr(f'{module}.{name}')}, which this process has not "
-            "imported, or has in another version. Import the same classes on all hosts, at the top of a "
-            "module."
+            f"the batch of another process has a {short_repr(f'{module}.{name}')}, which this "
+            "process has not imported, or has in another version. Import the same classes on all "
+            "hosts, at the top of a module."
         )
     values = {name: _tree(child) for name, child in children.items()}
     if issubclass(found, tuple):
@@ -171,4 +193,9 @@ def _keys(impl: str, data: Any) -> Any:
     return jax.random.wrap_key_data(_tree(data), impl=impl)
 
 
-_READERS: dict[str, Callable[..., Any]] = {"dict": _dict, "class": _instance, "array": _array, "keys": _keys}
+_READERS: dict[str, Callable[..., Any]] = {
+    "dict": _dict,
+    "class": _instance,
+    "array": _array,
+    "keys": _keys,
+}

@@ -1,7 +1,7 @@
 """Decide on one step of a run, from the offers of all processes. No I/O.
 
-In: the offers of all processes. Out: one verdict. It is the same on all processes, because it depends
-only on the offers.
+In: the offers of all processes. Out: one verdict. It is the same on all processes, because it
+depends only on the offers.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ class Offer:
     Attributes:
         kind: "batch", "end", "failed" (an error) or "closed".
         policy: the process's `on_uneven`.
-        rows: number of rows of the batch; -1 if it has no leading axis, or if its number of rows does not matter.
+        rows: number of rows of the batch; -1 if it has no leading axis, or if its number of rows
+            does not matter.
         usual: usual number of rows of the process's batches, if it is known; else 0.
         divisor: the number of rows must be a multiple of this, to be divided over the devices.
         layout: description of the leaves of the batch, without the number of rows.
         steady: number of batches, from this one on, that certainly have equally many rows.
         detail: description of the error, if `kind` is "failed".
-        at: step number of the process after its batch, or at the end of its stream; 0 if it is unknown.
+        at: step number of the process after its batch, or at the end of its stream; 0 if it is
+            unknown.
         stops: True if the process is asked to end, so that all loops shall end after this batch.
     """
 
@@ -73,7 +75,8 @@ class Stop:
     """Verdict: the stream ends here, on all hosts.
 
     Attributes:
-        at: largest step number of a process, if the streams of all processes have ended; otherwise 0.
+        at: largest step number of a process, if the streams of all processes have ended; otherwise
+            0.
     """
 
     at: int = 0
@@ -114,7 +117,9 @@ def _decided(offers: Mapping[int, Offer], step: int) -> Verdict:
         return Stop(max(offer.at for offer in offers.values()))
     policy, rows = next(iter(offers.values())).policy, {offer.rows for offer in batches.values()}
     even = len(batches) == len(offers) and len(rows) == 1
-    if policy == "repeat" and (without := [process for process, offer in offers.items() if _has_nothing(offer)]):
+    if policy == "repeat" and (
+        without := [process for process, offer in offers.items() if _has_nothing(offer)]
+    ):
         return Refuse(
             f"process {first_few(without, 8)} has no batch at all, so it has none to repeat. Give every process at least "
             'one batch, or pass on_uneven="pad" or "drop".'
@@ -122,7 +127,9 @@ def _decided(offers: Mapping[int, Offer], step: int) -> Verdict:
     if policy in FILLING and min(rows) >= 0:
         return _filled(offers, batches, rows)
     fit = all(offer.rows % offer.divisor == 0 for offer in batches.values())
-    if even and (fit or policy != "drop"):  # one that does not fit becomes an error where it is divided, on all hosts
+    if even and (
+        fit or policy != "drop"
+    ):  # one that does not fit becomes an error where it is divided, on all hosts
         return Go(None, min(offer.steady for offer in batches.values()) - 1, _step_after(batches))
     return Stop() if policy == "drop" else Refuse(_uneven(offers, step))
 
@@ -132,8 +139,9 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
         if offer.kind in ("failed", "closed"):
             what = "closed its feeder" if offer.kind == "closed" else f"failed: {offer.detail}"
             return Refuse(
-                f"process {process} {what} (before or at batch {step} of this run), so no process can continue. Correct the "
-                "cause in that process, and restart all processes from the last checkpoint."
+                f"process {process} {what} (before or at batch {step} of this run), so no process "
+                "can continue. Correct the cause in that process, and restart all processes from "
+                "the last checkpoint."
             )
     for what, values in (
         ("on_uneven", {process: offer.policy for process, offer in offers.items()}),
@@ -142,7 +150,8 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
         if len(set(values.values())) > 1:
             each = first_few([f"process {process}: {value}" for process, value in values.items()])
             return Refuse(
-                f"the processes have different {what} at batch {step} of this run ({each}); make them the same."
+                f"the processes have different {what} at batch {step} of this run ({each}); make "
+                "them the same."
             )
     return None
 
@@ -180,7 +189,9 @@ def amount(offer: Offer) -> str:
 
 
 def _uneven(offers: Mapping[int, Offer], step: int) -> str:
-    each = first_few([f"process {process}: {amount(offer)}" for process, offer in sorted(offers.items())])
+    each = first_few(
+        [f"process {process}: {amount(offer)}" for process, offer in sorted(offers.items())]
+    )
     return (
         f"the processes have different amounts of data for batch {step} of this run ({each}), and a step of all processes "
         'would never end. Pass on_uneven="drop" to end here on all of them, or "pad" to continue with zeros and a mask. '

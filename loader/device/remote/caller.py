@@ -47,7 +47,9 @@ class Caller:
         loader: the `HostSide` that runs there.
     """
 
-    def __init__(self, devices: list[Any], cpus: Sequence[Any], shard: int, parts: int, loader: Any) -> None:
+    def __init__(
+        self, devices: list[Any], cpus: Sequence[Any], shard: int, parts: int, loader: Any
+    ) -> None:
         self.devices, self.cpus, self.shard, self.parts = devices, cpus, shard, parts
         self._loader = loader
         self._expected = UNKNOWN
@@ -61,7 +63,9 @@ class Caller:
         Args:
             taken: number of batches that were received.
         """
-        leaves, answer = self._loader.next(self._call(taken, *self._expected, key=self._keys[self._expected]))
+        leaves, answer = self._loader.next(
+            self._call(taken, *self._expected, key=self._keys[self._expected])
+        )
         return AskedBatch(self._expected, leaves, answer)
 
     def take(self, step: int, layout: int, rows: int) -> list[Any]:
@@ -77,7 +81,9 @@ class Caller:
 
     def restore(self, states: str) -> Answer:
         """Let the loader continue from the states of all shards."""
-        return answer_of(self._loader.restore(on_host(self.cpus, np.frombuffer(states.encode(), np.uint8))))
+        return answer_of(
+            self._loader.restore(on_host(self.cpus, np.frombuffer(states.encode(), np.uint8)))
+        )
 
     def layout(self, number: int) -> Prepared:
         """Return a batch without rows of a layout."""
@@ -105,13 +111,21 @@ class Caller:
         """Change the run of the host, or raise the host's error; see `HostSide.change`."""
         call = on_host(self.cpus, np.frombuffer(content, np.uint8))
         with self._reading:
-            told(bytes_of(lambda start: self._loader.part(self._call(start)) if start else self._loader.change(call)))
+            told(
+                bytes_of(
+                    lambda start: (
+                        self._loader.part(self._call(start)) if start else self._loader.change(call)
+                    )
+                )
+            )
 
     def _bytes(self, method: str, *numbers: int) -> bytes:
         first: Callable[[Any], Any] = getattr(self._loader, method)
         with self._reading:  # the host has one text at a time
             return bytes_of(
-                lambda start: self._loader.part(self._call(start)) if start else first(self._call(*numbers))
+                lambda start: (
+                    self._loader.part(self._call(start)) if start else first(self._call(*numbers))
+                )
             )
 
     def end(self) -> Any:

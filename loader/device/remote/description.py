@@ -18,23 +18,26 @@ if TYPE_CHECKING:
 class RemoteLoader(RemoteOptions):
     """A stream of global batches, whose rows are loaded on the hosts of their devices. Immutable. Experimental.
 
-    One process controls devices of many hosts, as on Pathways, where `jax.process_index()` is 0 everywhere. A loader runs on
-    each host, by `jax.experimental.colocated_python`; records never pass through the controlling process.
+    One process controls devices of many hosts, as on Pathways, where `jax.process_index()` is 0
+    everywhere. A loader runs on each host, by `jax.experimental.colocated_python`; records never
+    pass through the controlling process.
 
     Attributes:
-        make_loader: function that takes `ShardOptions`, and returns a loader or a dataset, whose batches are arrays of
-            numbers. It runs on each host, where it must be importable or can be pickled by cloudpickle.
-        sharding: sharding of the batches, `NamedSharding` or `(mesh, axis names)`, which divides their rows.
-        on_uneven: what to do at a step at which hosts have different numbers of rows: "error", "drop", "pad" or
-            "repeat", as in `to_device`.
+        make_loader: function that takes `ShardOptions`, and returns a loader or a dataset, whose
+            batches are arrays of numbers. It runs on each host, where it must be importable or can
+            be pickled by cloudpickle.
+        sharding: sharding of the batches, `NamedSharding` or `(mesh, axis names)`, which divides
+            their rows.
+        on_uneven: what to do at a step at which hosts have different numbers of rows: "error",
+            "drop", "pad" or "repeat", as in `to_device`.
         host_of: function that returns a key of the host of a device. Default: as jax says.
         buffer_size: number of batches that are made ahead.
 
     Raises:
         MissingExtraError: jax is not installed, or is too old.
         TypeError, ValueError: an argument has the wrong type, or is outside its range.
-        ShardingError: the sharding has no mesh, or divides other axes than the rows; or, when a loop begins, hosts
-            hold unequal parts.
+        ShardingError: the sharding has no mesh, or divides other axes than the rows; or, when a
+            loop begins, hosts hold unequal parts.
 
     >>> import jax, headrace
     >>> def make_loader(shard):
@@ -48,14 +51,16 @@ class RemoteLoader(RemoteOptions):
     def epochs(self, count: int) -> RemoteEpochs:
         """Return an iterable with one loop per epoch: `for epoch in loader.epochs(3): for batch in epoch:`.
 
-        As `DataLoader.epochs` of the loader of each host; `on_uneven` holds for the end of each epoch. One state covers all
-        epochs, and can be restored on another number of hosts. For each epoch, `make_loader` is called again.
+        As `DataLoader.epochs` of the loader of each host; `on_uneven` holds for the end of each
+        epoch. One state covers all epochs, and can be restored on another number of hosts. For each
+        epoch, `make_loader` is called again.
 
         Args:
             count: number of epochs.
 
         Raises:
-            TypeError: `count` is not an integer; or, when a loop begins, `make_loader` does not return a `DataLoader`.
+            TypeError: `count` is not an integer; or, when a loop begins, `make_loader` does not
+                return a `DataLoader`.
             ValueError: `count` is below 1; or, when a loop begins, as in `DataLoader.epochs`.
 
         >>> import jax, headrace

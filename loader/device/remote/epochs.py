@@ -1,6 +1,7 @@
 """The epochs of a loader on many hosts that one process controls.
 
-In: a description of the loader, and a number of epochs. Out: an iterator of all hosts for each epoch, with one state for all.
+In: a description of the loader, and a number of epochs. Out: an iterator of all hosts for each
+epoch, with one state for all.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class OfEpoch:
         epochs = epochs_of(loader, self.count)
         if epochs is None:
             raise TypeError(
-                f"epochs() needs a make_loader that returns a DataLoader, but this one returns {a_kind_of(loader)}. Return the "
-                "result of headrace.load or headrace.DataLoader."
+                "epochs() needs a make_loader that returns a DataLoader, but this one returns "
+                f"{a_kind_of(loader)}. Return the result of headrace.load or headrace.DataLoader."
             )
         return epochs.loader_of(self.number)
 
@@ -53,13 +54,16 @@ class OfEpoch:
 class RemoteEpochs(Epochs[RemoteIterator]):
     """Epochs of all hosts, one after another, each with its own iterator; made by `RemoteLoader.epochs`.
 
-    As `Epochs` of a loader, with a state of all hosts, which can be restored on another number of hosts. Each epoch makes the
-    loaders of all hosts anew. States are checked when the hosts begin. After `close`, the state cannot be read.
+    As `Epochs` of a loader, with a state of all hosts, which can be restored on another number of
+    hosts. Each epoch makes the loaders of all hosts anew. States are checked when the hosts begin.
+    After `close`, the state cannot be read.
     """
 
     def __init__(self, description: RemoteOptions, count: int) -> None:
         def of_epoch(number: int) -> Any:
-            return dataclasses.replace(description, make_loader=OfEpoch(description.make_loader, count, number))
+            return dataclasses.replace(
+                description, make_loader=OfEpoch(description.make_loader, count, number)
+            )
 
         super().__init__(of_epoch, count, iter)
 
@@ -79,4 +83,7 @@ class RemoteEpochs(Epochs[RemoteIterator]):
 
     def _state_after(self) -> bytes:
         step, shards = of_shards(self._batches.get_state())
-        return as_one(step, [start_of_epoch(self._number + 1, each.encode(), step).decode() for each in shards])
+        return as_one(
+            step,
+            [start_of_epoch(self._number + 1, each.encode(), step).decode() for each in shards],
+        )

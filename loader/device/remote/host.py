@@ -1,8 +1,9 @@
 """The loader of one host, which runs there by jax's colocated Python.
 
-In: calls of the controlling process, whose arguments are small arrays on the host's CPU devices. Out: arrays on the same
-devices. jax compiles a method once for each length of its argument, and the results of one length must all have the same
-shapes. So `next` and `take` get a longer argument for each layout and number of rows, and texts come in parts of one length.
+In: calls of the controlling process, whose arguments are small arrays on the host's CPU devices.
+Out: arrays on the same devices. jax compiles a method once for each length of its argument, and the
+results of one length must all have the same shapes. So `next` and `take` get a longer argument for
+each layout and number of rows, and texts come in parts of one length.
 """
 
 from __future__ import annotations
@@ -30,7 +31,16 @@ SKIPPED = "skipped_count"
 
 STATE = "get_state"
 
-QUESTIONS = ("passed", "len", "part_epochs", "part_records", "last_records", "records_at", STATE, SKIPPED)
+QUESTIONS = (
+    "passed",
+    "len",
+    "part_epochs",
+    "part_records",
+    "last_records",
+    "records_at",
+    STATE,
+    SKIPPED,
+)
 """Names of values that the hosts are asked for: of `StreamPosition`, and one of the loader's iterator."""
 
 END, BATCH, FAILED = range(3)
@@ -59,8 +69,10 @@ class Answer(NamedTuple):
     Attributes:
         kind: `END`, `BATCH` or `FAILED`.
         rows: number of rows of the batch.
-        usual: number of rows to which it is filled up if rows are missing; 0 if it is not filled up.
-        layout: number of the layout on this host: the structure, dtypes and shapes of batches, without the rows.
+        usual: number of rows to which it is filled up if rows are missing; 0 if it is not filled
+            up.
+        layout: number of the layout on this host: the structure, dtypes and shapes of batches,
+            without the rows.
         at: number of batches of this host's stream so far, also of earlier runs.
         warns: 1 if the host has a warning for the user; else 0.
     """
@@ -84,7 +96,9 @@ class HostSide:
     def __init__(self, make_loader: Callable[[ShardOptions], Any], share: Share) -> None:
         self._share = share
         self._repeats: Repeats | None = None
-        self._batches: dict[int, Prepared] = {}  # by step, until the controlling process has received the step
+        self._batches: dict[
+            int, Prepared
+        ] = {}  # by step, until the controlling process has received the step
         self._asked = 0
         self._numbers: dict[Hashable, int] = {}  # of layouts
         self._layouts: list[Prepared] = []  # a batch without rows of each layout
@@ -109,7 +123,8 @@ class HostSide:
     def _check_made(self) -> None:
         if self._failure is not None:
             raise HostsError(
-                f"the loader of a host cannot be made: {described(self._failure)}. Correct the cause, and start again."
+                f"the loader of a host cannot be made: {described(self._failure)}. Correct the "
+                "cause, and start again."
             )
 
     def restore(self, text: Any) -> Any:
@@ -133,7 +148,8 @@ class HostSide:
         """Read the next batch, and return it if it has the expected layout and not more rows; and an `Answer`.
 
         Args:
-            call: number of steps that were received, and the expected layout and rows; -1 if no layout is expected.
+            call: number of steps that were received, and the expected layout and rows; -1 if no
+                layout is expected.
         """
         taken, layout, rows = numbers_of(call)
         if self._failure is not None:
@@ -175,7 +191,11 @@ class HostSide:
             prepared = as_prepared(batch)
             self._batches[step] = prepared
             return Answer(
-                BATCH, prepared.arrangement.rows, 0, self._layout_of(prepared), warns=self._warns(step, prepared)
+                BATCH,
+                prepared.arrangement.rows,
+                0,
+                self._layout_of(prepared),
+                warns=self._warns(step, prepared),
             )
         except Exception as error:
             return self._failed(step, error)
@@ -203,14 +223,22 @@ class HostSide:
     def _placed(self, call: Any, step: int, layout: int, rows: int) -> list[Any]:
         """Return the leaves of a batch, filled up to a number of rows, each with the parts of this host's devices.
 
-        If the batch has another layout or more rows, the leaves are zeros. Without a layout, there are none.
+        If the batch has another layout or more rows, the leaves are zeros. Without a layout, there
+        are none.
         """
         if layout < 0:
             return []
         prepared = self._batches.get(step)
-        if prepared is None or self._layout_of(prepared) != layout or prepared.arrangement.rows > rows:
+        if (
+            prepared is None
+            or self._layout_of(prepared) != layout
+            or prepared.arrangement.rows > rows
+        ):
             prepared = self._layouts[layout]
-        return [_divided(call, self._in_parts(leaf)) for leaf in prepared.filled(rows, self._share.repeats)]
+        return [
+            _divided(call, self._in_parts(leaf))
+            for leaf in prepared.filled(rows, self._share.repeats)
+        ]
 
     def _in_parts(self, leaf: Any) -> Any:
         """Return the rows of each device of this host, one device after another."""
@@ -230,20 +258,25 @@ class HostSide:
 
     def stats(self, call: Any) -> Any:
         """Return the first part of the loader's statistics, which are bytes for `named_stats`; no bytes without a loader."""
-        return self._begin(call, stats_as_bytes(self._iterator.stats()) if self._failure is None else b"")
+        return self._begin(
+            call, stats_as_bytes(self._iterator.stats()) if self._failure is None else b""
+        )
 
     def tell(self, call: Any) -> Any:
         """Return the first part of bytes for `told`: the answer to a question about the position after some batches.
 
         Args:
-            call: number of batches, index of the question in `QUESTIONS`, and its argument; -1 for none.
+            call: number of batches, index of the question in `QUESTIONS`, and its argument; -1 for
+                none.
         """
         taken, question, argument = numbers_of(call)
         try:
             self._check_made()
             mark = self._here(taken)
             found = (
-                self._iterator.skipped_count if QUESTIONS[question] == SKIPPED else getattr(mark, QUESTIONS[question])
+                self._iterator.skipped_count
+                if QUESTIONS[question] == SKIPPED
+                else getattr(mark, QUESTIONS[question])
             )
             answer = found(*([argument] if argument >= 0 else [])) if callable(found) else found
             return self._begin(call, pickle.dumps((answer, None)))
@@ -254,7 +287,8 @@ class HostSide:
         """Change the run from a step on, and return the first part of bytes for `told`.
 
         Args:
-            content: pickle of the number of batches that were received, and arguments of `change_of`.
+            content: pickle of the number of batches that were received, and arguments of
+                `change_of`.
         """
         from ...state.live.changes import as_changed, change_of
 
@@ -301,19 +335,24 @@ def as_prepared(batch: Any) -> Prepared:
     """Return a batch with facts about its leaves.
 
     Raises:
-        HostsError: a leaf is not an array of numbers with rows, or the leaves have different numbers of rows.
+        HostsError: a leaf is not an array of numbers with rows, or the leaves have different
+            numbers of rows.
     """
     leaves, structure = flatten(batch)
     arrays = [np.asarray(leaf) for leaf in leaves]
     rows = {array.shape[0] if array.ndim and is_supported(array.dtype) else -1 for array in arrays}
     if len(rows) != 1 or -1 in rows:
         raise HostsError(
-            "a batch for a RemoteLoader must be made of arrays of numbers with one row for each record. Remove other leaves "
-            "in a map, and end the loader with a Batch."
+            "a batch for a RemoteLoader must be made of arrays of numbers with one row for each "
+            "record. Remove other leaves in a map, and end the loader with a Batch."
         )
     kinds = [(array.shape, array.dtype) for array in arrays]
     going = list(range(len(arrays)))
-    cut = [(number, narrow) for number in going if (narrow := narrower(arrays[number].dtype)) is not None]
+    cut = [
+        (number, narrow)
+        for number in going
+        if (narrow := narrower(arrays[number].dtype)) is not None
+    ]
     names = leaf_names(structure)
     known = Arrangement(structure, kinds, names, going, [], 0, frozenset(going), rows.pop(), 1, cut)
     return Prepared(arrays, known)

@@ -39,8 +39,8 @@ class RemoteIterator(StreamPositionAPI):
     """One pass over the stream of a `RemoteLoader`. Its state is one small tree of all hosts, after the last batch received.
 
     Attributes:
-        mask: `bool[rows]` on the same sharding, False for rows of the last batch that were filled in; None without "pad" or
-            "repeat", and before a batch was received.
+        mask: `bool[rows]` on the same sharding, False for rows of the last batch that were filled
+            in; None without "pad" or "repeat", and before a batch was received.
     """
 
     def __init__(self, description: RemoteOptions) -> None:
@@ -65,8 +65,8 @@ class RemoteIterator(StreamPositionAPI):
 
         Raises:
             StopIteration: the stream has ended on all hosts; with "drop", on one of them.
-            HostsError: a host failed; hosts have batches of different shapes, or, with "error", different numbers of rows;
-                or the devices of a host cannot divide its rows equally.
+            HostsError: a host failed; hosts have batches of different shapes, or, with "error",
+                different numbers of rows; or the devices of a host cannot divide its rows equally.
             CheckpointError: a state that was restored does not fit the loader.
             ClosedError: the iterator was closed.
         """
@@ -122,10 +122,16 @@ class RemoteIterator(StreamPositionAPI):
         for key, held in sorted(parts.items(), key=lambda item: min(item[1])):
             devices = [device for device in starts if self._own.host_of(device) == key]
             own = sorted(held)
-            places = tuple(own.index(starts[device][0].indices(len(starts))[0]) for device in devices)
+            places = tuple(
+                own.index(starts[device][0].indices(len(starts))[0]) for device in devices
+            )
             share = Share(shard_of(key, parts), len(own), places, self._own.on_uneven == "repeat")
             cpus = tuple(colocated_cpu_devices(tuple(devices)))
-            hosts.append(Caller(devices, cpus, share.shard[0], len(own), remote(self._own.make_loader, share)))
+            hosts.append(
+                Caller(
+                    devices, cpus, share.shard[0], len(own), remote(self._own.make_loader, share)
+                )
+            )
         for host in hosts:
             if self._states is not None and host.restore(self._states).kind == FAILED:
                 message, self._hosts = host.text("message"), hosts
@@ -143,8 +149,9 @@ class RemoteIterator(StreamPositionAPI):
     def stats(self) -> RemoteStats:
         """Return how long you waited for batches, in seconds for each cause, and the times of the loaders of all hosts.
 
-        `print` the result for a table. Each host is asked, which takes a few milliseconds for each, and perhaps the time of a
-        batch that the host is making. Any thread may call this, also after `close`.
+        `print` the result for a table. Each host is asked, which takes a few milliseconds for each,
+        and perhaps the time of a batch that the host is making. Any thread may call this, also
+        after `close`.
         """
         hosts, told = self._hosts, self._told  # another thread may close this iterator meanwhile
         told = told if hosts is None else [each for host in hosts for each in host.stats()]
@@ -162,7 +169,10 @@ class RemoteIterator(StreamPositionAPI):
     def get_state(self) -> bytes:
         """Return the state of all hosts after the last batch received, as JSON bytes. Raises ClosedError after `close`."""
         if self._closed:
-            raise ClosedError("this iterator was closed, and its hosts have forgotten their states. Save them before.")
+            raise ClosedError(
+                "this iterator was closed, and its hosts have forgotten their states. Save them "
+                "before."
+            )
         return as_one(self.step, [state.decode() for state in self._ask(STATE)])
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
@@ -182,18 +192,23 @@ class RemoteIterator(StreamPositionAPI):
         step, states = of_shards(state)
         with self._changing:
             self._end_hosts()
-            self._begin(json.dumps({"states": states, "strict": strict, "equal_steps": False}), step)
+            self._begin(
+                json.dumps({"states": states, "strict": strict, "equal_steps": False}), step
+            )
 
-    def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
+    def set_states(
+        self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False
+    ) -> None:
         """Continue a run whose shards had processes of their own, from the states of all shards.
 
         Hosts check the states when they begin, at the next call of another method.
 
         Args:
-            states: results of `get_state` of the iterators or feeders on each of the shards, in any order.
+            states: results of `get_state` of the iterators or feeders on each of the shards, in any
+                order.
             strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True allows a list with the state of a single shard, if all shards were at the same step and none
-                had ended.
+            equal_steps: True allows a list with the state of a single shard, if all shards were at
+                the same step and none had ended.
 
         Raises:
             CheckpointError: one of them is not the state of a shard.
@@ -205,7 +220,9 @@ class RemoteIterator(StreamPositionAPI):
         step = max((state.step for state in read), default=0)
         with self._changing:
             self._end_hosts()
-            self._begin(json.dumps({"states": texts, "strict": strict, "equal_steps": equal_steps}), step)
+            self._begin(
+                json.dumps({"states": texts, "strict": strict, "equal_steps": equal_steps}), step
+            )
 
     def here(self) -> Any:
         """Return the user's position, for tools. Hosts are asked for its values, which takes a few milliseconds each."""
@@ -225,16 +242,23 @@ class RemoteIterator(StreamPositionAPI):
     def _ask(self, question: str, *argument: int) -> list[Any]:
         """Return the answers of all shards, in their order, to a question about the position after the last batch."""
         if self._closed:
-            raise ClosedError("this iterator was closed, and its hosts know nothing any more. Ask before you close it.")
+            raise ClosedError(
+                "this iterator was closed, and its hosts know nothing any more. Ask before you "
+                "close it."
+            )
         by_shard = {host.shard: host for host in self._hosts or self._open()}
-        return [by_shard[shard].tell(self._taken, question, *argument) for shard in sorted(by_shard)]
+        return [
+            by_shard[shard].tell(self._taken, question, *argument) for shard in sorted(by_shard)
+        ]
 
     def _description_text(self) -> str:
         return f"step={self.step}, host_count={self.host_count}"
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError("this iterator was closed. Make a new one, and restore the state in it.")
+            raise ClosedError(
+                "this iterator was closed. Make a new one, and restore the state in it."
+            )
 
     def _end_hosts(self) -> None:
         hosts, self._hosts = self._hosts or [], None

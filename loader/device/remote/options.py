@@ -1,6 +1,7 @@
 """The options of a loader on many hosts that one process controls.
 
-In: the user's arguments. Out: the same arguments, checked. jax is imported when a loader is described.
+In: the user's arguments. Out: the same arguments, checked. jax is imported when a loader is
+described.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class RemoteOptions:
 
         if not callable(self.make_loader):
             raise TypeError(
-                f"make_loader={short_repr(self.make_loader)} is {a_kind_of(self.make_loader)}. Pass a function that takes "
-                "ShardOptions and returns a loader."
+                f"make_loader={short_repr(self.make_loader)} is {a_kind_of(self.make_loader)}. "
+                "Pass a function that takes ShardOptions and returns a loader."
             )
         one_of("on_uneven", self.on_uneven, *POLICIES)
         whole_number("buffer_size", self.buffer_size, 1, 32, "a number of batches from 1 to 32")
@@ -55,10 +56,12 @@ class RemoteOptions:
         leading_parts(sharding, self.host_of)
         if any(entry is not None for entry in tuple(sharding.spec)[1:]):
             raise ShardingError(
-                f"{short_repr(sharding.spec)} divides other axes than the rows. Pass a PartitionSpec with one entry."
+                f"{short_repr(sharding.spec)} divides other axes than the rows. Pass a "
+                "PartitionSpec with one entry."
             )
         object.__setattr__(self, "sharding", sharding)
         if importlib.util.find_spec("jax.experimental.colocated_python") is None:
             raise MissingExtraError(
-                "RemoteLoader needs a jax with jax.experimental.colocated_python: pip install -U jax"
+                "RemoteLoader needs a jax with jax.experimental.colocated_python: pip install -U "
+                "jax"
             )

@@ -1,7 +1,7 @@
 """The position of the user of a `RemoteLoader` in the streams of all hosts.
 
-In: a function that asks the hosts. Out: the values that iterators return: lengths, records. A host is asked only for a value
-that only it knows.
+In: a function that asks the hosts. Out: the values that iterators return: lengths, records. A host
+is asked only for a value that only it knows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ class RemotePosition:
 
     Args:
         step: number of the next batch.
-        ask: function of a name of `StreamPosition` and an argument, which returns the values of all shards, in their order.
+        ask: function of a name of `StreamPosition` and an argument, which returns the values of all
+            shards, in their order.
         shortest: True if the shard with the fewest batches ends the stream.
     """
 
@@ -27,8 +28,8 @@ class RemotePosition:
     @property
     def epoch(self) -> NoReturn:  # a progress line would ask for it again and again
         raise TypeError(
-            "the iterator of a RemoteLoader does not know its epoch, because only the hosts do. Loop over loader.epochs(…), "
-            "and read epochs.epoch."
+            "the iterator of a RemoteLoader does not know its epoch, because only the hosts do. "
+            "Loop over loader.epochs(…), and read epochs.epoch."
         )
 
     @property
@@ -67,8 +68,8 @@ def _largest(shards: Sequence[dict[str, int]]) -> dict[str, int]:
 
 def _no_extra_state() -> TypeError:
     return TypeError(
-        "the iterator of a RemoteLoader has no extra state, because the hosts make its state. Save your values beside the "
-        "state, in the same checkpoint."
+        "the iterator of a RemoteLoader has no extra state, because the hosts make its state. Save "
+        "your values beside the state, in the same checkpoint."
     )
 
 
@@ -76,5 +77,8 @@ def _joined(shards: Sequence[Any]) -> Any:
     """Return the records of all shards, one shard after another; by part, if the shards tell them by part."""
     if isinstance(shards[0], dict):
         names = dict.fromkeys(name for shard in shards for name in shard)
-        return {name: np.concatenate([shard[name] for shard in shards if name in shard]) for name in names}
+        return {
+            name: np.concatenate([shard[name] for shard in shards if name in shard])
+            for name in names
+        }
     return np.concatenate(shards)

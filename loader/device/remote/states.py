@@ -28,5 +28,6 @@ def of_shards(state: bytes) -> tuple[int, list[str]]:
         return int(told["step"]), list(map(str, told["shards"]))
     except (ValueError, TypeError, KeyError) as error:
         raise CheckpointError(
-            f"{short_repr(state)} is not a state of a RemoteLoader. Pass the result of its get_state()."
+            f"{short_repr(state)} is not a state of a RemoteLoader. Pass the result of its "
+            "get_state()."
         ) from error

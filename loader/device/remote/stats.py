@@ -38,7 +38,8 @@ class RemoteStats(FeederStats):
     "reading" is the wait for the slowest host. `headrace.watch_hosts(iterator)` names that host.
 
     Attributes:
-        hosts: statistics of the loader of each host, by the hosts' numbers; empty if no host was asked for a batch.
+        hosts: statistics of the loader of each host, by the hosts' numbers; empty if no host was
+            asked for a batch.
     """
 
     hosts: tuple[LoaderOfHost, ...] = field(default=(), repr=False)
@@ -58,11 +59,14 @@ class RemoteStats(FeederStats):
 def together(hosts: Sequence[IteratorStats]) -> IteratorStats:
     """Combine the statistics of the loaders of all hosts, as if they were one loader.
 
-    Counts, and seconds of work, are added up. Shares of workers are means over the hosts. Numbers of steps, times of the loop,
-    quantiles and the memory of a worker are the largest of all hosts.
+    Counts, and seconds of work, are added up. Shares of workers are means over the hosts. Numbers
+    of steps, times of the loop, quantiles and the memory of a worker are the largest of all hosts.
     """
     numbers = sorted({stage.number for stats in hosts for stage in stats.stages})
-    stages = [[stage for stats in hosts for stage in stats.stages if stage.number == number] for number in numbers]
+    stages = [
+        [stage for stats in hosts for stage in stats.stages if stage.number == number]
+        for number in numbers
+    ]
     workers = [stats.workers for stats in hosts if stats.workers is not None]
     names = dict.fromkeys(name for stats in hosts for name in stats.quantiles)
     most = max((each.memory for each in workers), default=0)
@@ -73,9 +77,12 @@ def together(hosts: Sequence[IteratorStats]) -> IteratorStats:
         hosts,
         **longest,
         stages=tuple(map(_one_stage, stages)),
-        workers=_sum(workers, memory=most, **_means(workers, "busy", "starved", "hand_over")) if workers else None,
+        workers=_sum(workers, memory=most, **_means(workers, "busy", "starved", "hand_over"))
+        if workers
+        else None,
         quantiles={
-            name: _largest([stats.quantiles[name] for stats in hosts if name in stats.quantiles]) for name in names
+            name: _largest([stats.quantiles[name] for stats in hosts if name in stats.quantiles])
+            for name in names
         },
         decision=next((stats.decision for stats in hosts if stats.decision), ""),
         last_waits=(),
@@ -87,7 +94,10 @@ def _one_stage(found: list[StageStats]) -> StageStats:
     tasks = sum(stage.tasks for stage in found)
     operations = []
     for same in zip(*(stage.operations for stage in found)):
-        worst, seconds = max(same, key=lambda each: each.slowest), sum(each.seconds for each in same)
+        worst, seconds = (
+            max(same, key=lambda each: each.slowest),
+            sum(each.seconds for each in same),
+        )
         operations.append(
             _sum(
                 same,
@@ -108,7 +118,11 @@ def _one_stage(found: list[StageStats]) -> StageStats:
 
 def _sum(found: Sequence[Fields], **others: Any) -> Fields:
     """Return statistics whose numbers are sums. `others` are fields with other values."""
-    names = [each.name for each in dataclasses.fields(found[0]) if type(getattr(found[0], each.name)) in (int, float)]
+    names = [
+        each.name
+        for each in dataclasses.fields(found[0])
+        if type(getattr(found[0], each.name)) in (int, float)
+    ]
     sums = {name: sum(getattr(one, name) for one in found) for name in names}
     return dataclasses.replace(found[0], **{**sums, **others})
 

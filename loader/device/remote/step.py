@@ -53,7 +53,9 @@ def decide_step(own: RemoteOptions, hosts: list[Caller], step: Step, number: int
     for host, answer in zip(hosts, answers):
         if answer.warns:
             warn(host.text("message", number))
-    step.layout = next(host.layout(answer.layout) for host, answer in zip(hosts, answers) if answer.kind == BATCH)
+    step.layout = next(
+        host.layout(answer.layout) for host, answer in zip(hosts, answers) if answer.kind == BATCH
+    )
     step.rows = [answer.rows for answer in answers]
     step.wanted = max(step.rows) if verdict.rows is None else verdict.rows
     if any(step.wanted % host.parts for host in hosts):
@@ -72,7 +74,13 @@ def decide_step(own: RemoteOptions, hosts: list[Caller], step: Step, number: int
 
 
 def _leaves(
-    own: RemoteOptions, host: Caller, asked: AskedBatch, answer: Answer, step: Step, number: int, verdict: Go
+    own: RemoteOptions,
+    host: Caller,
+    asked: AskedBatch,
+    answer: Answer,
+    step: Step,
+    number: int,
+    verdict: Go,
 ) -> list[Any] | Refuse | None:
     """Return the leaves of a host, filled up; None if all of its rows are zeros; or an error.
 
@@ -93,7 +101,8 @@ def _leaves(
     answer = host.again(number, verdict.at - answer.at - 1)
     if answer.kind != BATCH:
         return Refuse(
-            f"a host cannot repeat a batch: {host.text('message', number)}. Correct the cause, and start again."
+            f"a host cannot repeat a batch: {host.text('message', number)}. Correct the cause, and "
+            "start again."
         )
     described, layout = host.layout(answer.layout).arrangement.described, step.layout
     if layout is None or described != layout.arrangement.described:
@@ -104,7 +113,9 @@ def _leaves(
     return host.take(number, answer.layout, step.wanted)
 
 
-def _offers(own: RemoteOptions, hosts: list[Caller], answers: list[Answer], step: int) -> dict[int, Offer]:
+def _offers(
+    own: RemoteOptions, hosts: list[Caller], answers: list[Answer], step: int
+) -> dict[int, Offer]:
     offers, policy = {}, own.on_uneven
     for number, (host, answer) in enumerate(zip(hosts, answers)):
         if answer.kind == FAILED:
@@ -112,7 +123,9 @@ def _offers(own: RemoteOptions, hosts: list[Caller], answers: list[Answer], step
         elif answer.kind == BATCH:
             layout = host.layout(answer.layout).arrangement.described
             usual = answer.usual if policy in FILLING else 0
-            offers[number] = Offer("batch", policy, answer.rows, usual, host.parts, layout, at=answer.at)
+            offers[number] = Offer(
+                "batch", policy, answer.rows, usual, host.parts, layout, at=answer.at
+            )
         else:
             offers[number] = Offer("end", policy, at=answer.at)
     return offers
@@ -128,7 +141,9 @@ def assembled(own: RemoteOptions, hosts: list[Caller], step: Step) -> tuple[Any,
             if leaves is None:
                 pieces += _zeros(host, like, step.wanted)
             else:
-                by_device = {shard.device: shard.data for shard in leaves[number].addressable_shards}
+                by_device = {
+                    shard.device: shard.data for shard in leaves[number].addressable_shards
+                }
                 pieces += [by_device[cpu] for cpu in host.cpus]
     placed = jax.device_put(pieces, devices * len(step.layout.leaves))
     rows, each = step.wanted * len({host.shard for host in hosts}), len(devices)

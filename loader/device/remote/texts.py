@@ -48,7 +48,9 @@ def bytes_of(read: Callable[[int], Any]) -> bytes:
 
 def stats_as_bytes(stats: Any) -> bytes:
     """Return the name of this machine and the statistics of a loader, as bytes. Single tasks and events are left out."""
-    short = dataclasses.replace(stats, tasks=(), worker_events=(), last_waits=stats.last_waits[-RECENT:])
+    short = dataclasses.replace(
+        stats, tasks=(), worker_events=(), last_waits=stats.last_waits[-RECENT:]
+    )
     return pickle.dumps((socket.gethostname(), short))
 
 
@@ -66,7 +68,9 @@ def described(error: Exception) -> str:
 def as_told(error: Exception) -> bytes:
     """Return an error as bytes for `told`: as a `HostsError` if the controlling process may not know its class."""
     if type(error).__module__.partition(".")[0] not in ("builtins", "headrace"):
-        error = HostsError(f"a host failed: {described(error)}. Correct the cause on this host, and start again.")
+        error = HostsError(
+            f"a host failed: {described(error)}. Correct the cause on this host, and start again."
+        )
     return pickle.dumps((None, error))
 
 

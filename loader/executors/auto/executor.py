@@ -1,9 +1,9 @@
 """The executor that finds the best number of workers by measuring the speed of the stream with several numbers.
 
-In: tasks. Out: handles (results to come) of the executor that currently runs tasks. The search begins
-in the calling thread; or with one worker if only workers can run the tasks (see `may_work_here`), for example because
-tasks refer to blocks (results) of earlier tasks: workers do not know blocks made in the calling thread. `Tuner` decides
-without side effects:
+In: tasks. Out: handles (results to come) of the executor that currently runs tasks. The search
+begins in the calling thread; or with one worker if only workers can run the tasks (see
+`may_work_here`), for example because tasks refer to blocks (results) of earlier tasks: workers do
+not know blocks made in the calling thread. `Tuner` decides without side effects:
 
 * If the user's loop hardly waits for batches with the fastest setting so far, the search ends.
 * Otherwise the number of workers is doubled as long as the stream gets faster. A number that did
@@ -60,7 +60,8 @@ class SettingSearch:
     """Progress of the search for the fastest number of workers, kept from one epoch to the next.
 
     Attributes:
-        tuner: decides which setting (numbers of workers and of buffered batches) to use or to try next.
+        tuner: decides which setting (numbers of workers and of buffered batches) to use or to try
+            next.
         seconds_left: seconds in which further settings may be tried.
         measured: counts of a measurement that the end of an epoch cut short. It continues in the
             next epoch.
@@ -92,8 +93,8 @@ class AutoExecutor(Executor):
         options: options of the loader.
         observer: gets the number of workers and the statistics of tasks.
         make_team: function that takes a number of workers and returns an executor.
-        tuning: keeps the search for the best number of workers between epochs. If it has the search of an
-            earlier epoch, this executor continues that search.
+        tuning: keeps the search for the best number of workers between epochs. If it has the search
+            of an earlier epoch, this executor continues that search.
     """
 
     elsewhere = True
@@ -132,7 +133,8 @@ class AutoExecutor(Executor):
     def window(self, stage: int) -> int:
         """Return how many tasks of a stage (operations that run in one task) should be submitted at a time.
 
-        It is at least 2 if `worker_count="auto"`, where workers may take over from the calling thread.
+        It is at least 2 if `worker_count="auto"`, where workers may take over from the calling
+        thread.
         """
         return max(2 if self.found.tuner.begins_here else 1, self._working.window(stage))
 
@@ -154,8 +156,8 @@ class AutoExecutor(Executor):
     def _steps(self) -> Generator[float, float, NoReturn]:
         """Search for the best setting, step by step, between tasks.
 
-        A generator: it yields the time at which the next step is due, and is sent the current time, both in seconds of
-        `perf_counter`.
+        A generator: it yields the time at which the next step is due, and is sent the current time,
+        both in seconds of `perf_counter`.
         """
         tuner, waits = self.found.tuner, self._observer.waits
         now = yield 0.0
@@ -209,7 +211,11 @@ class AutoExecutor(Executor):
         return now
 
     def _counts(self, now: float) -> Counts:
-        sums = [self._observer.stage(stage.number) for stage in self._pipeline.stages if stage.leaf is not None]
+        sums = [
+            self._observer.stage(stage.number)
+            for stage in self._pipeline.stages
+            if stage.leaf is not None
+        ]
         inputs, tasks = sum(one.inputs for one in sums), sum(one.tasks for one in sums)
         return now, inputs, tasks, self._observer.waits.until(now)
 
@@ -232,8 +238,9 @@ class AutoExecutor(Executor):
     def drop_tasks(self, observer: Observer) -> bool:
         """Drop all tasks, and return True if the workers can be used for new tasks.
 
-        Return False, without dropping tasks, if `worker_count="auto"`, if the search has not ended, or if the calling
-        thread makes the batches. Otherwise, return the result of `drop_tasks` of the workers' executor.
+        Return False, without dropping tasks, if `worker_count="auto"`, if the search has not ended,
+        or if the calling thread makes the batches. Otherwise, return the result of `drop_tasks` of
+        the workers' executor.
         """
         tuner, team = self.found.tuner, self._team
         if tuner.begins_here or not tuner.settled or team is None or self._at_work is not team:
@@ -270,7 +277,9 @@ def _tuner(pipeline: Pipeline, options: ExecutionOptions, here: bool) -> Tuner:
     count, buffer = options.worker_count, options.worker_buffer_size
     if not isinstance(count, Auto):
         return HereOrWorkers(options.workers, buffer, pipeline.stages[0].unit)
-    in_order = all(leaf.in_order for leaf in pipeline.leaves)  # where one task follows from the other
+    in_order = all(
+        leaf.in_order for leaf in pipeline.leaves
+    )  # where one task follows from the other
     return Tuner(0 if here else 1, 1 if in_order else count.most, count.most_bytes, buffer)
 
 

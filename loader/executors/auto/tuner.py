@@ -85,7 +85,9 @@ class Tuner:
     begins_here: ClassVar[bool] = True
     reason = ""
 
-    def __init__(self, least: int, most: int, most_bytes: int | None = None, buffer: int = 1) -> None:
+    def __init__(
+        self, least: int, most: int, most_bytes: int | None = None, buffer: int = 1
+    ) -> None:
         self.setting = self._best = Setting(least, buffer)
         self.settled = False
         self._most, self._most_bytes = most, most_bytes
@@ -103,7 +105,9 @@ class Tuner:
         better = measurement.rate > self._best_rate * GAIN
         if better or self._best == self.setting:
             self._best, self._best_rate = self.setting, measurement.rate
-        if measurement.waited <= ENOUGH * measurement.seconds and (better or self._best == self.setting):
+        if measurement.waited <= ENOUGH * measurement.seconds and (
+            better or self._best == self.setting
+        ):
             return self.settle()
         for setting in self._tries:
             if self._fits(setting):
@@ -125,7 +129,9 @@ class Tuner:
         workers, failed = max(2 * self._best.workers, 2), self._most + 1
         while workers <= self._most:
             yield Setting(workers, self._best.buffer)
-            if self._best.workers != workers:  # or something else slowed it down: one after the other, once more
+            if (
+                self._best.workers != workers
+            ):  # or something else slowed it down: one after the other, once more
                 yield self._best
                 yield Setting(workers, self._best.buffer)
             if self._best.workers != workers:
@@ -146,9 +152,10 @@ class Tuner:
 class HereOrWorkers(Tuner):
     """Choose between the workers that the user asked for and the calling thread.
 
-    The calling thread is faster if making a batch takes less time than getting it from a worker. Both are
-    measured alternately, at most twice. The calling thread is chosen only if it was more than 5 % faster each time.
-    The search ends earlier if the user hardly waits, if batches take workers long, or if the thread was not faster.
+    The calling thread is faster if making a batch takes less time than getting it from a worker.
+    Both are measured alternately, at most twice. The calling thread is chosen only if it was more
+    than 5 % faster each time. The search ends earlier if the user hardly waits, if batches take
+    workers long, or if the thread was not faster.
 
     Args:
         workers: number of workers that the user asked for.
@@ -178,8 +185,9 @@ class HereOrWorkers(Tuner):
             self._best = self._here
             self.reason = (
                 f"Your thread makes the batches: it made {format_count(min(here))} records/s, and "
-                f"{self._asked.workers} worker{'s' * (self._asked.workers > 1)} {format_count(max(workers))}, as handing "
-                "these batches over takes longer than making them."
+                f"{self._asked.workers} worker{'s' * (self._asked.workers > 1)} "
+                f"{format_count(max(workers))}, as handing these batches over takes longer than "
+                "making them."
             )
             return self.settle()
         self.setting = self._here if self.setting == self._asked else self._asked

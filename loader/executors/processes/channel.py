@@ -41,7 +41,9 @@ MAX_DESCRIPTORS = 64
 
 _IN_PACKET, _IN_MEMORY, _AHEAD = b"p", b"m", b"d"
 
-MORE_DESCRIPTORS = "keep fewer batches, use smaller ones or fewer workers, or raise the limit (ulimit -n)"
+MORE_DESCRIPTORS = (
+    "keep fewer batches, use smaller ones or fewer workers, or raise the limit (ulimit -n)"
+)
 
 SlabName = tuple[int, int]
 """Name of a slab (a piece of shared memory): the number of the worker that made it, and its number there."""
@@ -110,8 +112,8 @@ class RunTasks(NamedTuple):
         tasks: the tasks.
         released: numbers of slabs of this worker that it may use again.
         named: earlier rows that the tasks refer to, in encoded form.
-        introduced: names and sizes of slabs with these rows that the worker does not know yet. Their
-            descriptors are sent with this message.
+        introduced: names and sizes of slabs with these rows that the worker does not know yet.
+            Their descriptors are sent with this message.
         forgotten: names of slabs of other workers that no longer exist.
     """
 
@@ -137,8 +139,8 @@ class Done(NamedTuple):
     A slab is a piece of shared memory.
 
     Attributes:
-        answers: for each task, the header of its block (rows), its encoded rows, and the numbers and sizes
-            of the slabs that have them.
+        answers: for each task, the header of its block (rows), its encoded rows, and the numbers
+            and sizes of the slabs that have them.
         introduced: numbers of the slabs that are lent for the first time. Their descriptors are
             sent with this message, in this order.
         dropped: numbers of slabs that will not be used again.
@@ -177,7 +179,20 @@ class LastWords(NamedTuple):
     text: str
 
 
-KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunTasks, Returned, Done, Logged, LastWords, Hangs)
+KINDS: tuple[Any, ...] = (
+    Start,
+    Spawn,
+    Kill,
+    Exited,
+    Broken,
+    Ready,
+    RunTasks,
+    Returned,
+    Done,
+    Logged,
+    LastWords,
+    Hangs,
+)
 """All kinds of messages between processes. In a packet, the index in this tuple stands for the kind."""
 
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
@@ -244,7 +259,11 @@ class Channel:
     def _send_packet(self, data: bytes, descriptors: Sequence[int]) -> None:
         if self._is_stream:
             data = len(data).to_bytes(_PREFIX, "little") + data
-        sent = socket.send_fds(self.socket, [data], list(descriptors)) if descriptors else self.socket.send(data)
+        sent = (
+            socket.send_fds(self.socket, [data], list(descriptors))
+            if descriptors
+            else self.socket.send(data)
+        )
         if sent < len(data):  # of a stream
             self.socket.sendall(data[sent:])
 
@@ -281,7 +300,9 @@ class Channel:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                     descriptors += array.array("i", data[: len(data) - len(data) % 4])
             if flags & socket.MSG_CTRUNC:
-                raise OSError(errno.EMFILE, f"no descriptor is left for shared memory; {MORE_DESCRIPTORS}.")
+                raise OSError(
+                    errno.EMFILE, f"no descriptor is left for shared memory; {MORE_DESCRIPTORS}."
+                )
             if self._buffer[:1] == _IN_PACKET:
                 return _message(pickle.loads(memoryview(self._buffer)[1:size])), descriptors
             if self._buffer[:1] == _IN_MEMORY:
@@ -293,7 +314,8 @@ class Channel:
         """Receive a packet into the buffer.
 
         Returns:
-            Its number of bytes (0 at the end of the connection), ancillary data and flags, as of `recvmsg_into`.
+            Its number of bytes (0 at the end of the connection), ancillary data and flags, as of
+            `recvmsg_into`.
         """
         if not self._is_stream:
             return self._from_socket(self._buffer)
@@ -302,14 +324,19 @@ class Channel:
             size += self._fill(memoryview(self._prefix)[size:])
         if size < _PREFIX:
             return 0, ancillary, flags
-        return self._fill(memoryview(self._buffer)[: int.from_bytes(self._prefix, "little")]), ancillary, flags
+        return (
+            self._fill(memoryview(self._buffer)[: int.from_bytes(self._prefix, "little")]),
+            ancillary,
+            flags,
+        )
 
     def _from_socket(self, place: bytearray) -> tuple[int, list[Any], int]:
         room = socket.CMSG_LEN(4 * MAX_DESCRIPTORS)
         try:
             return self.socket.recvmsg_into([place], room)[:3]
         except ConnectionResetError:
-            # The other end went away without reading all that we sent. What it had sent before still comes after this.
+            # The other end went away without reading all that we sent. What it had sent before
+            # still comes after this.
             return self.socket.recvmsg_into([place], room)[:3]
 
     def _fill(self, place: memoryview) -> int:

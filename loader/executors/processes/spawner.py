@@ -31,7 +31,9 @@ GRACE_SECONDS = 5.0
 """Seconds that the zygote (the process that makes workers) may take to end before it is killed."""
 
 # Without the garbage collector, importing takes a tenth less.
-_PROGRAM = "import gc; gc.disable(); from headrace.loader.executors.processes.zygote import main; main()"
+_PROGRAM = (
+    "import gc; gc.disable(); from headrace.loader.executors.processes.zygote import main; main()"
+)
 """Python program of the zygote (the process that makes workers), or of a worker.
 
 The garbage collector is off during the imports, and turned on later.
@@ -98,7 +100,9 @@ def unpack(descriptor: int) -> Any:
 
     Raises whatever unpickling raises.
     """
-    memory = memoryview(mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE))
+    memory = memoryview(
+        mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    )
     sizes_stop = _HEADER + int.from_bytes(memory[:8], "little")
     stream_stop = sizes_stop + int.from_bytes(memory[8:_HEADER], "little")
     buffers, end = [], stream_stop
@@ -127,7 +131,9 @@ class Spawner:
         self._status: int | None = None
         self._was_stopped = False
         self._channels: dict[int, Channel] = {}
-        self._in_transit: dict[int, socket.socket] = {}  # the other ends, of workers that have not said a word yet
+        self._in_transit: dict[
+            int, socket.socket
+        ] = {}  # the other ends, of workers that have not said a word yet
 
     def begin(self) -> None:
         """Start the interpreter of the zygote (the process that makes workers), without waiting until it runs.
@@ -137,13 +143,17 @@ class Spawner:
         """
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         environment = {**os.environ, "PYTHONPATH": paths, **_NO_THREADS}
-        dies_with_us = threading.current_thread() is threading.main_thread()  # the kernel goes by the thread
+        dies_with_us = (
+            threading.current_thread() is threading.main_thread()
+        )  # the kernel goes by the thread
         with Uninterrupted():
             self.channel, theirs = Channel.pair()
             end = theirs.fileno()
             try:
                 self._owner, self._was_stopped = os.getpid(), False
-                self._process = start_interpreter(["zygote", end, self._owner, int(dies_with_us)], [end], environment)
+                self._process = start_interpreter(
+                    ["zygote", end, self._owner, int(dies_with_us)], [end], environment
+                )
             except BaseException:
                 self.channel.close()
                 raise
@@ -168,7 +178,9 @@ class Spawner:
         """
         with Uninterrupted():
             self._channels[worker], self._in_transit[worker] = Channel.pair()
-            with contextlib.suppress(OSError):  # it is gone; its channel says so, and everything starts anew
+            with contextlib.suppress(
+                OSError
+            ):  # it is gone; its channel says so, and everything starts anew
                 self.channel.send(Spawn(worker), [self._in_transit[worker].fileno()])
             if not is_portable():
                 self.arrived(worker)
@@ -204,7 +216,8 @@ class Spawner:
     def end(self) -> None:
         """End the zygote (the process that makes workers), which ends all workers; wait until the zygote has ended.
 
-        In a forked copy of the process that began it, only close the copy of the channel. May be called twice.
+        In a forked copy of the process that began it, only close the copy of the channel. May be
+        called twice.
         """
         with Uninterrupted():
             if self._process is None:
@@ -257,11 +270,14 @@ def description(status: int) -> str:
     return f"with exit code {os.waitstatus_to_exitcode(status)}"
 
 
-def start_interpreter(arguments: Sequence[object], descriptors: Sequence[int], environment: Mapping[str, str]) -> int:
+def start_interpreter(
+    arguments: Sequence[object], descriptors: Sequence[int], environment: Mapping[str, str]
+) -> int:
     """Start a Python interpreter for a zygote (the process that makes workers) or a worker, and return its process id.
 
-    The caller has to wait for its end. The working directory is on its module path only if `environment` names it in
-    PYTHONPATH. SIGINT is blocked until `main` ignores it, because Ctrl-C is meant for the user's process.
+    The caller has to wait for its end. The working directory is on its module path only if
+    `environment` names it in PYTHONPATH. SIGINT is blocked until `main` ignores it, because Ctrl-C
+    is meant for the user's process.
 
     Args:
         arguments: "zygote" or "worker", and the numbers that `zygote.main` expects.
@@ -276,7 +292,9 @@ def start_interpreter(arguments: Sequence[object], descriptors: Sequence[int], e
     command = [sys.executable, "-P", "-c", _PROGRAM, *map(str, arguments)]
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        process = subprocess.Popen(command, pass_fds=descriptors, env=environment, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, pass_fds=descriptors, env=environment, stdin=subprocess.DEVNULL
+        )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     process.returncode = 0  # so that `subprocess` does not wait for it, or warn that nobody did

@@ -22,9 +22,31 @@ from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.tasks import Block
 from ..task_runner import OptionsFirst
-from ..transport import AllEnded, Answered, Ended, Event, Hang, Hanging, Message, Ready, Silent, Transport
+from ..transport import (
+    AllEnded,
+    Answered,
+    Ended,
+    Event,
+    Hang,
+    Hanging,
+    Message,
+    Ready,
+    Silent,
+    Transport,
+)
 from ..worker_logs import handle_here
-from .channel import Broken, Channel, Done, Exited, Hangs, LastWords, Logged, Returned, RunTasks, SlabName
+from .channel import (
+    Broken,
+    Channel,
+    Done,
+    Exited,
+    Hangs,
+    LastWords,
+    Logged,
+    Returned,
+    RunTasks,
+    SlabName,
+)
 from .slabs import WorkerSlabs
 from .spawner import Payload, Spawner, description
 
@@ -47,7 +69,9 @@ class _Remote:
         self.number = number
         self.channel = channel
         self.slabs = slabs
-        self.outbox: deque[tuple[Any, Sequence[int]]] = deque()  # what there was no room for, with descriptors
+        self.outbox: deque[tuple[Any, Sequence[int]]] = (
+            deque()
+        )  # what there was no room for, with descriptors
         self.ended = False
         self.last_words = ""  # with which an operation asked Python to exit
 
@@ -61,7 +85,8 @@ class ProcessTransport(Transport):
         note_bytes: function that is called with each change of the bytes of memory shared with
             workers.
         worker_count: number of workers; None: the number in the options.
-        spawner: object that makes the processes; tests pass an object that imitates processes. None: a `Spawner`.
+        spawner: object that makes the processes; tests pass an object that imitates processes.
+            None: a `Spawner`.
 
     Raises:
         PicklingError: a part of the pipeline cannot be pickled.
@@ -79,16 +104,22 @@ class ProcessTransport(Transport):
         spawner: Spawner | None = None,
     ) -> None:
         self.worker_count = worker_count or options.workers
-        self._silence = None if options.hang_seconds is None else SILENT_TIMES * options.hang_seconds
+        self._silence = (
+            None if options.hang_seconds is None else SILENT_TIMES * options.hang_seconds
+        )
         self._each_unpacks = options.worker_init_fn is not None
-        self._slabs_of = partial(WorkerSlabs, keep_descriptors=len(pipeline.stages) > 1, note_bytes=note_bytes)
+        self._slabs_of = partial(
+            WorkerSlabs, keep_descriptors=len(pipeline.stages) > 1, note_bytes=note_bytes
+        )
         self._workers: dict[int, _Remote] = {}
         self._events: list[Event] = []
         self._selector = selectors.DefaultSelector()
         self._spawner = spawner or Spawner()
         with Uninterrupted():
             self._payload = Payload()
-            self._finalizer = weakref.finalize(self, _close, self._spawner, self._selector, self._payload)
+            self._finalizer = weakref.finalize(
+                self, _close, self._spawner, self._selector, self._payload
+            )
         try:
             self._spawner.begin()  # boots while the pipeline is packed
             self._payload.pack((OptionsFirst(options), pipeline), "the pipeline")
@@ -102,7 +133,9 @@ class ProcessTransport(Transport):
         self._selector.register(self._spawner.channel, selectors.EVENT_READ, None)
 
     def start(self, worker: int) -> None:
-        self._workers[worker] = remote = _Remote(worker, self._spawner.spawn(worker), self._slabs_of(worker))
+        self._workers[worker] = remote = _Remote(
+            worker, self._spawner.spawn(worker), self._slabs_of(worker)
+        )
         self._selector.register(remote.channel, selectors.EVENT_READ, worker)
 
     def kill(self, worker: int) -> None:
@@ -124,7 +157,9 @@ class ProcessTransport(Transport):
             return
         shown = remote.slabs.show(named.rows for named in message.named)
         introduced = [(name, len(slab.memory)) for name, slab in shown.items()]
-        run = RunTasks(message.tasks, released, message.named, introduced, remote.slabs.take_forgotten())
+        run = RunTasks(
+            message.tasks, released, message.named, introduced, remote.slabs.take_forgotten()
+        )
         self._post(remote, run, [slab.descriptor for slab in shown.values()])
 
     def _post(self, worker: _Remote, message: Any, descriptors: Sequence[int] = ()) -> None:
@@ -140,7 +175,9 @@ class ProcessTransport(Transport):
         except ConnectionError:
             return  # it is gone; the zygote's report follows
         worker.outbox.append((message, descriptors))
-        self._selector.modify(worker.channel, selectors.EVENT_READ | selectors.EVENT_WRITE, worker.number)
+        self._selector.modify(
+            worker.channel, selectors.EVENT_READ | selectors.EVENT_WRITE, worker.number
+        )
 
     def _post_kept(self, worker: _Remote) -> None:
         try:

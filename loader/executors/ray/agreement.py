@@ -47,7 +47,9 @@ def release_here() -> Release:
 
     It is computed once.
     """
-    return Release(metadata.version(PACKAGE), source_digest(Path(__file__).parents[3]), np.__version__)
+    return Release(
+        metadata.version(PACKAGE), source_digest(Path(__file__).parents[3]), np.__version__
+    )
 
 
 def source_digest(folder: Path) -> str:
@@ -151,21 +153,26 @@ class Checked:
         there = Release(*begun.release)
         if why := mismatch(release_here(), there):
             raise ClusterMismatchError(
-                f"node {node} of the Ray cluster could produce another stream: {why}. Install headrace "
-                f"{release_here().version} there, and restart Ray, or keep workers off that node with "
-                "ray_options=."
+                f"node {node} of the Ray cluster could produce another stream: {why}. Install "
+                f"headrace {release_here().version} there, and restart Ray, or keep workers off "
+                "that node with ray_options=."
             )
-        if begun.error is None and begun.identity not in ("", self._identity) and begun.identity != self._unpickled:
+        if (
+            begun.error is None
+            and begun.identity not in ("", self._identity)
+            and begun.identity != self._unpickled
+        ):
             raise ClusterMismatchError(
                 f"node {node} of the Ray cluster unpickles another pipeline than this process: "
-                f"{self._differing(begun)} differs. Install the same modules there. If the values of an operation "
-                "differ on purpose, give its class a method identity_parameters() that returns the values that must be "
-                "equal; for a source, a property fingerprint."
+                f"{self._differing(begun)} differs. Install the same modules there. If the values "
+                "of an operation differ on purpose, give its class a method identity_parameters() "
+                "that returns the values that must be equal; for a source, a property fingerprint."
             )
         if (why := numpy_mismatch(release_here(), there)) and node not in self._warned:
             self._warned.add(node)
             LOGGER.warning(
-                f"node {node} of the Ray cluster may draw other random numbers: {why}. Install the same version of NumPy there."
+                f"node {node} of the Ray cluster may draw other random numbers: {why}. Install the "
+                "same version of NumPy there."
             )
 
     def _differing(self, begun: Begun) -> str:
@@ -179,7 +186,9 @@ class Checked:
         )
         if source != source_there:
             return "the source"
-        changed = (number for number, pair in enumerate(zip(operations, there)) if pair[0] != pair[1])
+        changed = (
+            number for number, pair in enumerate(zip(operations, there)) if pair[0] != pair[1]
+        )
         number = next(changed, None)
         return (
             "the number of operations"

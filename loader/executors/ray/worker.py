@@ -1,8 +1,8 @@
 """The Ray actor, which unpickles the pipeline once and runs the tasks that it is sent; and rows in Ray's object store.
 
-In: tasks, and the rows to which they refer, which Ray provides. Out: for each task a header, and its
-rows in the form for the store: a pickle, and the memory of large arrays. Arrays of loaded rows are
-read-only views of the store's memory. Ray keeps that memory until the last view is deleted.
+In: tasks, and the rows to which they refer, which Ray provides. Out: for each task a header, and
+its rows in the form for the store: a pickle, and the memory of large arrays. Arrays of loaded rows
+are read-only views of the store's memory. Ray keeps that memory until the last view is deleted.
 
 The actor runs in a process of Ray's, on any node. If reading in advance helps, there are several
 calls at a time, each on a thread: each begins to read, and then waits for its turn to work.
@@ -111,7 +111,9 @@ def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
         buffers.append(buffer)
         return False
 
-    data = cloudpickle.dumps(_stacked(elements, pool), protocol=5, buffer_callback=goes_into_the_pickle)
+    data = cloudpickle.dumps(
+        _stacked(elements, pool), protocol=5, buffer_callback=goes_into_the_pickle
+    )
     return (data, buffers), len(data) + sum(buffer.raw().nbytes for buffer in buffers)
 
 
@@ -205,7 +207,9 @@ class RayWorker:
         payload: pickle of the options and the pipeline, and the memory of its large arrays.
     """
 
-    def __init__(self, number: int, search_path: list[str], payload: tuple[bytes, list[Any]]) -> None:
+    def __init__(
+        self, number: int, search_path: list[str], payload: tuple[bytes, list[Any]]
+    ) -> None:
         self._number = number
         self._turns = _Turns()
         self._error: bytes | None = None
@@ -222,13 +226,17 @@ class RayWorker:
         self._stages = pipeline.stages
         self._identity = identity_of(pipeline)
         pool = SlabPool()
-        self._runner = TaskRunner(self._number, setup, pipeline, pool.allocate, lambda rows: stored(rows, pool))
+        self._runner = TaskRunner(
+            self._number, setup, pipeline, pool.allocate, lambda rows: stored(rows, pool)
+        )
 
     def begin(self) -> Begun:
         node, clock = ray.get_runtime_context().get_node_id(), time.time() - time.perf_counter()
         return Begun(node, clock, self._error, tuple(release_here()), self._identity)
 
-    def run(self, turn: int, tasks: Sequence[Task], named: Sequence[NamedRows], *rows: StoredRows) -> tuple[Any, ...]:
+    def run(
+        self, turn: int, tasks: Sequence[Task], named: Sequence[NamedRows], *rows: StoredRows
+    ) -> tuple[Any, ...]:
         """Run tasks one after the other. Return the list of their headers, and then the rows of each task.
 
         Args:
@@ -243,13 +251,17 @@ class RayWorker:
         reading = self._runner.begin(tasks)
         with self._turns.wait_for(turn):
             INSIDE_A_TASK.set(True)
-            kept = self._stages[tasks[0].stage].groups  # a batch is made of the rows, which stay as they are
+            kept = self._stages[
+                tasks[0].stage
+            ].groups  # a batch is made of the rows, which stay as they are
             came = [replaced(one, rows=some) for one, some in zip(named, rows)]
             blocks = named_blocks(came, loaded if kept else lambda some: to_write_to(loaded(some)))
             try:
                 done = [self._runner.run(task, blocks, reading) for task in tasks]
             except KeyboardInterrupt as error:  # Ray would take it for a call that was cancelled
-                raise SystemExit("an operation raised KeyboardInterrupt, which ends its worker") from error
+                raise SystemExit(
+                    "an operation raised KeyboardInterrupt, which ends its worker"
+                ) from error
         return [header for header, _ in done], *(rows for _, rows in done)
 
 

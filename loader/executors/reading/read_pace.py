@@ -3,11 +3,11 @@
 In: time, processor time and bytes of reads. Out: whether the thread that needs records reads them
 itself; how many records to read in one call (a piece).
 
-Reading ahead on another thread helps if reads wait (for a disk or a network), or compute for long without
-the GIL. It is slower if reads are very quick, because records must be handed over, and two threads take
-turns on one GIL. No property of the source tells these cases apart, so they are measured. Only reads in
-the thread that needs the records show whether a source waits; on other threads, waiting for the GIL looks
-the same.
+Reading ahead on another thread helps if reads wait (for a disk or a network), or compute for long
+without the GIL. It is slower if reads are very quick, because records must be handed over, and two
+threads take turns on one GIL. No property of the source tells these cases apart, so they are
+measured. Only reads in the thread that needs the records show whether a source waits; on other
+threads, waiting for the GIL looks the same.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ class ReadPace:
     Threads may share it; at worst a measurement is lost.
 
     Args:
-        calls: for a source that reads many keys in one call, the number of concurrent calls that are
-            useful. The records of a span (a range of positions) are divided equally among this many
-            calls; 1 reads each span in one call. None if the source reads records one by one.
+        calls: for a source that reads many keys in one call, the number of concurrent calls that
+            are useful. The records of a span (a range of positions) are divided equally among this
+            many calls; 1 reads each span in one call. None if the source reads records one by one.
         joins: True if a call may read records of several spans.
 
     Attributes:
         joins: True if a call may read records of several spans.
-        is_quick: True if reads in the thread that needs the records do not wait. A single short wait does not
-            change it.
+        is_quick: True if reads in the thread that needs the records do not wait. A single short
+            wait does not change it.
         nbytes: mean bytes of a record; None before the first is measured.
     """
 
@@ -84,14 +84,17 @@ class ReadPace:
         self._changes = False  # it was quick once, and then waited
         self._waited = False  # the last read in place waited
         self._last_trial = 0.0
-        self._used: float | None = None  # seconds between two spans, of a record, in which no span was waited for
+        self._used: float | None = (
+            None  # seconds between two spans, of a record, in which no span was waited for
+        )
         self._given: tuple[float, int] | None = None  # when records were given, and how many
         self.nbytes: float | None = None
 
     def in_place(self, count: int) -> int:
         """Return how many of the next `count` records the thread that needs them should read itself.
 
-        All of them if the source is quick, else none; sometimes one piece (the records of one read), as a trial.
+        All of them if the source is quick, else none; sometimes one piece (the records of one
+        read), as a trial.
         """
         if self.is_in_place(count):
             return count
@@ -131,9 +134,9 @@ class ReadPace:
         Args:
             count: number of records.
             seconds: seconds of the read.
-            processor: processor seconds of the read. None if they were not measured: they are taken from earlier reads,
-                and a read that suddenly takes long counts as a wait. The caller then measures the next read, which
-                shows whether it waits or computes.
+            processor: processor seconds of the read. None if they were not measured: they are taken
+                from earlier reads, and a read that suddenly takes long counts as a wait. The caller
+                then measures the next read, which shows whether it waits or computes.
         """
         if processor is None:
             processor = min(self._processor * count, seconds)
@@ -162,12 +165,14 @@ class ReadPace:
     def is_called_here(self) -> bool:
         """True if the thread that needs records should make the read call itself.
 
-        That is so if only one call at a time helps, and the records are used so quickly that handing them
-        over would take longer.
+        That is so if only one call at a time helps, and the records are used so quickly that
+        handing them over would take longer.
         """
         if not self.joins or self._calls != 1:
             return False
-        return self._used is None or self._seconds is None or self._used < USED_SHARE * self._seconds
+        return (
+            self._used is None or self._seconds is None or self._used < USED_SHARE * self._seconds
+        )
 
     def note_asked(self) -> None:
         """Record that a worker needs the next records now, so that it has finished using the last ones."""
@@ -188,9 +193,9 @@ class ReadPace:
         """Return the length of the next piece, i.e. how many records to read in one go.
 
         If records are read one by one, a piece takes about 1 ms; the first piece has one record.
-        If many keys are read in one call, a piece is a share of the span (consecutive positions), or more
-        if other spans also wait. If a call may read several spans, the piece may continue in the next span,
-        as far as there is room and the call takes at most 10 ms.
+        If many keys are read in one call, a piece is a share of the span (consecutive positions),
+        or more if other spans also wait. If a call may read several spans, the piece may continue
+        in the next span, as far as there is room and the call takes at most 10 ms.
 
         Args:
             count: number of records of the span in which the piece begins.
@@ -199,9 +204,15 @@ class ReadPace:
             room: number of records whose reading may begin. Only a share of a span may exceed it.
         """
         if self._calls is None:
-            quick = 1 if self._seconds is None else max(min(int(PIECE_SECONDS / max(self._seconds, 1e-7)), room), 1)
+            quick = (
+                1
+                if self._seconds is None
+                else max(min(int(PIECE_SECONDS / max(self._seconds, 1e-7)), room), 1)
+            )
             return min(quick, left)
-        share = count if self._calls == 1 and not self.joins else -(-max(count, waiting) // self._calls)
+        share = (
+            count if self._calls == 1 and not self.joins else -(-max(count, waiting) // self._calls)
+        )
         within = min(share, left)
         if not self.joins or self._seconds is None:
             return within
@@ -210,8 +221,9 @@ class ReadPace:
     def is_worth_a_call(self, room: int, capacity: int) -> bool:
         """Return True if a call should begin although no worker waits for its records.
 
-        There must be room for at least one record. A call that may read several spans (ranges of consecutive positions)
-        should read many records: `room` must be at least half of what each call gets if the calls share `capacity` equally.
+        There must be room for at least one record. A call that may read several spans (ranges of
+        consecutive positions) should read many records: `room` must be at least half of what each
+        call gets if the calls share `capacity` equally.
 
         Args:
             room: number of records whose reading may begin now.

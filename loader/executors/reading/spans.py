@@ -68,7 +68,9 @@ class Reading:
         pace: measured speed of the source.
     """
 
-    def __init__(self, reads: ReadQueue, read: Callable[[Keys], Any], keys: Keys, pace: ReadPace) -> None:
+    def __init__(
+        self, reads: ReadQueue, read: Callable[[Keys], Any], keys: Keys, pace: ReadPace
+    ) -> None:
         self.reads = reads
         self.read = read
         self.keys = keys
@@ -96,8 +98,8 @@ class Reading:
             self._arrived.acquire()
         if self.reads.closed:
             raise RuntimeError(
-                "the iterator was closed while a worker waited for its records. Make a new one, iter(loader), "
-                "and restore the state in it."
+                "the iterator was closed while a worker waited for its records. Make a new one, "
+                "iter(loader), and restore the state in it."
             )
         self.pace.note_given(self.count)
         pieces, self._pieces = self._pieces, []
@@ -134,8 +136,8 @@ class Reading:
 class InPlace(NamedTuple):
     """A span (consecutive positions) whose first records the worker reads itself; readers read the others in advance.
 
-    The worker counts as a reader meanwhile. If as many readers as allowed are busy already, the readers
-    read the first records, too.
+    The worker counts as a reader meanwhile. If as many readers as allowed are busy already, the
+    readers read the first records, too.
 
     Attributes:
         reads: queue of the readers.
@@ -156,15 +158,23 @@ class InPlace(NamedTuple):
 
         May be called only once.
         """
-        if self.rest is None and self.pace.step(len(self.keys)) == len(self.keys) and self.reads.enter():
+        if (
+            self.rest is None
+            and self.pace.step(len(self.keys)) == len(self.keys)
+            and self.reads.enter()
+        ):
             return self._read_here(self.keys)
-        parts = [*self._parts(), *([] if self.rest is None else [(self.rest.count, self.rest.records())])]
+        parts = [
+            *self._parts(),
+            *([] if self.rest is None else [(self.rest.count, self.rest.records())]),
+        ]
         return parts[0][1] if len(parts) == 1 else _joined(parts)
 
     def _parts(self) -> Iterator[tuple[int, ReadRecords | None]]:
         """Read the first records in steps. Yield, for each step, its number of records and the records.
 
-        If a read has waited for a disk or network, reader threads (or coroutines) read the remaining records.
+        If a read has waited for a disk or network, reader threads (or coroutines) read the
+        remaining records.
         """
         step = self.pace.step(len(self.keys))
         for start in range(0, len(self.keys), step):
@@ -173,7 +183,10 @@ class InPlace(NamedTuple):
                 yield len(left), self._read_by_readers(left)
                 return
             keys = self.keys[start : start + step]
-            yield len(keys), self._read_here(keys) if self.reads.enter() else self._read_by_readers(keys)
+            yield (
+                len(keys),
+                self._read_here(keys) if self.reads.enter() else self._read_by_readers(keys),
+            )
 
     def _read_by_readers(self, keys: Keys) -> ReadRecords:
         return self.reads.add(Reading(self.reads, self.read, keys, self.pace)).records()
@@ -202,7 +215,8 @@ def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
     """Join the results of consecutive reads into one result.
 
     Args:
-        parts: for each read, its number of records, and the records, or None if they could not be read.
+        parts: for each read, its number of records, and the records, or None if they could not be
+            read.
     """
     records, unread, seconds, start = list[Any](), list[Unread](), 0.0, 0
     for count, read in parts:
@@ -242,8 +256,8 @@ class ReadCall:
     """One read call of a source, for pieces of one or several spans (ranges of consecutive positions).
 
     Args:
-        pieces: the pieces. All are of the same source: they have the same function `read` and the same `ReadPace` (mean
-            time and size of the source's records).
+        pieces: the pieces. All are of the same source: they have the same function `read` and the
+            same `ReadPace` (mean time and size of the source's records).
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -251,14 +265,19 @@ class ReadCall:
         self.read = pieces[0].reading.read
         self.pace = pieces[0].reading.pace
         self.count = sum(piece.length for piece in pieces)
-        self.keys = pieces[0].keys if len(pieces) == 1 else np.concatenate([piece.keys for piece in pieces])
+        self.keys = (
+            pieces[0].keys if len(pieces) == 1 else np.concatenate([piece.keys for piece in pieces])
+        )
 
     def divide(self, records: Sequence[Any] | None) -> Iterator[tuple[Piece, Sequence[Any] | None]]:
         """Yield each piece of the call with its records, taken from all records of the call; with None if the call failed."""
         start = 0
         for piece in self._pieces:
             whole = records is None or piece.length == self.count
-            yield piece, records if whole or records is None else records[start : start + piece.length]
+            yield (
+                piece,
+                records if whole or records is None else records[start : start + piece.length],
+            )
             start += piece.length
 
 
@@ -269,4 +288,8 @@ def bytes_of_records(records: Sequence[Any]) -> float:
     8896.0
     """
     some = records[:: -(-len(records) // SAMPLES) or 1]
-    return sum(max(bytes_of(record), sys.getsizeof(record)) for record in some) / max(len(some), 1) * len(records)
+    return (
+        sum(max(bytes_of(record), sys.getsizeof(record)) for record in some)
+        / max(len(some), 1)
+        * len(records)
+    )

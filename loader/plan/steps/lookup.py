@@ -33,8 +33,8 @@ class Place(NamedTuple):
 def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
     """Return the number of elements of a shard's stream, from step 0.
 
-    If the pipeline resumes a run on another number of shards, elements that were delivered before the number of
-    shards changed are not counted.
+    If the pipeline resumes a run on another number of shards, elements that were delivered before
+    the number of shards changed are not counted.
 
     Args:
         pipeline: pipeline of the stream.
@@ -88,8 +88,9 @@ def _length_of(pipeline: Pipeline, part: Subtree) -> int | None:
 def passed_before(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
     """Return how many delivered elements come before a place of a stream, without elements of skipped steps.
 
-    If each element has the same number of records, elements that were delivered before the number of shards changed are
-    not counted, as in `number_of`. Otherwise, and if streams are joined, all delivered elements are counted.
+    If each element has the same number of records, elements that were delivered before the number
+    of shards changed are not counted, as in `number_of`. Otherwise, and if streams are joined, all
+    delivered elements are counted.
 
     Args:
         pipeline: pipeline of the stream.
@@ -109,8 +110,8 @@ def records_at(pipeline: Pipeline, step: int) -> Any:
     For a mix, a dict of keys by part of the mix.
 
     Raises:
-        TypeError: an operation, a join or `on_error` decides which records are in an element; or `step` is not an
-            integer.
+        TypeError: an operation, a join or `on_error` decides which records are in an element; or
+            `step` is not an integer.
         ValueError: `step` is negative.
         IndexError: the stream ends before the step.
     """
@@ -118,13 +119,16 @@ def records_at(pipeline: Pipeline, step: int) -> Any:
     return records_of_step(pipeline, step, (0, 0), NONE_SKIPPED)
 
 
-def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped: SkippedSteps) -> Any:
+def records_of_step(
+    pipeline: Pipeline, step: int, at: tuple[int, int], skipped: SkippedSteps
+) -> Any:
     """Return the record keys of a step.
 
     Args:
         pipeline: pipeline of the stream.
         step: number of the step.
-        at: a local position at which a step begins, and the number of that step, which is not later than `step`.
+        at: a local position at which a step begins, and the number of that step, which is not later
+            than `step`.
         skipped: steps that are skipped.
 
     Raises:
@@ -137,7 +141,8 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
     if useful == 0:
         count = stage.outputs(leaf.total)
         raise IndexError(
-            f"step {short_repr(step)} is after the end of the stream, which has {count} elements. Pass a smaller step."
+            f"step {short_repr(step)} is after the end of the stream, which has {count} elements. "
+            "Pass a smaller step."
         )
     return leaf.by_part(leaf.record_keys(leaf.positions(start, min(start + useful, leaf.total))))
 
@@ -158,7 +163,10 @@ def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
     reached = [max(position - before, 0) for position in cursor.positions]
     if len(reached) == 1:
         return pipeline.leaf.part_epochs(reached[0])
-    return {leaf.name or str(number): leaf.epoch_of(reached[number]) for number, leaf in enumerate(pipeline.leaves)}
+    return {
+        leaf.name or str(number): leaf.epoch_of(reached[number])
+        for number, leaf in enumerate(pipeline.leaves)
+    }
 
 
 def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
@@ -186,44 +194,50 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
         epoch: number of the epoch, from 0.
 
     Raises:
-        TypeError: an operation, a join or `on_error` decides which records are in an element; a number is not an
-            integer; or the order is a mix.
-        ValueError: a number is out of range. (For planned batches, a key above all keys raises LookupError.)
-        LookupError: another shard reads the record in this epoch, or none does; or the stream ends before the epoch.
+        TypeError: an operation, a join or `on_error` decides which records are in an element; a
+            number is not an integer; or the order is a mix.
+        ValueError: a number is out of range. (For planned batches, a key above all keys raises
+            LookupError.)
+        LookupError: another shard reads the record in this epoch, or none does; or the stream ends
+            before the epoch.
     """
     leaf, stage = _aligned(pipeline, "find")
     if leaf.plans_batches:
         return _find_in_batches(leaf, stage, record_key, epoch)
-    key = whole_number("record_key", record_key, 0, leaf.record_count - 1, "the key of a record of the source")
+    key = whole_number(
+        "record_key", record_key, 0, leaf.record_count - 1, "the key of a record of the source"
+    )
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
     if leaf.epochs is not None and epoch >= leaf.epochs:
         raise LookupError(
-            f"epoch {short_repr(epoch)} is after the last one: the sampler has {leaf.epochs} epochs. Pass an epoch in "
-            f"[0, {leaf.epochs})."
+            f"epoch {short_repr(epoch)} is after the last one: the sampler has {leaf.epochs} "
+            f"epochs. Pass an epoch in [0, {leaf.epochs})."
         )
     position = leaf.sampler.position_of(key, epoch)
     if position is None and key in leaf.sampler.omitted_keys:
         raise LookupError(
-            f"record {key} is never read: omit= contains it, or it was deleted from its source. Pass another key."
+            f"record {key} is never read: omit= contains it, or it was deleted from its source. "
+            "Pass another key."
         )
     if position is not None and leaf.dealing is not None:
         position = leaf.dealing.place_of(position)
     if position is None or position >= len(leaf.sampler):
         raise LookupError(
-            f"record {key} is not read in epoch {epoch} by this shard. Pass another epoch or key, or look in another shard."
+            f"record {key} is not read in epoch {epoch} by this shard. Pass another epoch or key, "
+            "or look in another shard."
         )
     local, shard = divmod(position, leaf.shard.shard_count)
     place = Place(*divmod(local, stage.unit))
     if shard != leaf.shard.shard_index:
         raise LookupError(
             f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step "
-            f"{place.step}, row {place.row}, but this is shard {leaf.shard.shard_index}. Call this in "
-            f"shard {shard}."
+            f"{place.step}, row {place.row}, but this is shard {leaf.shard.shard_index}. Call this "
+            f"in shard {shard}."
         )
     if local >= stage.useful(leaf.total):
         raise LookupError(
-            f"record {key} is left out in epoch {epoch}: it is in a last batch that is not full, or in a "
-            "remainder that cannot be divided among all shards. Pass another epoch or key."
+            f"record {key} is left out in epoch {epoch}: it is in a last batch that is not full, "
+            "or in a remainder that cannot be divided among all shards. Pass another epoch or key."
         )
     return place
 
@@ -252,8 +266,9 @@ def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> P
     step, inner = divmod(step, stage.unit)
     if shard != leaf.shard.shard_index:
         raise LookupError(
-            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step {step}, "
-            f"row {row}, but this is shard {leaf.shard.shard_index}. Call this in shard {shard}."
+            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step "
+            f"{step}, row {row}, but this is shard {leaf.shard.shard_index}. Call this in shard "
+            f"{shard}."
         )
     return Place(step, row if stage.unit == 1 else inner)
 

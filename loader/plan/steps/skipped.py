@@ -31,7 +31,10 @@ def ranges_of(values: Any) -> Ranges:
     ((1, 5), (7, 9))
     """
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
-        raise TypeError(f"{short_repr(values)} is not a list of steps. Pass pairs, [(start_step, stop_step), …].")
+        raise TypeError(
+            f"{short_repr(values)} is not a list of steps. Pass pairs, [(start_step, stop_step), "
+            "…]."
+        )
     return union(_range_of(pair) for pair in values)
 
 
@@ -43,7 +46,9 @@ def _range_of(pair: Any) -> tuple[int, int]:
             f"{short_repr(pair)} is not a range of steps. Pass pairs, [(start_step, stop_step), …]."
         ) from None
     start = whole_number("start_step", start, 0, None, "the first step to leave out")
-    return start, whole_number("stop_step", stop, start + 1, MAX_STEP, "the step after the last one to leave out")
+    return start, whole_number(
+        "stop_step", stop, start + 1, MAX_STEP, "the step after the last one to leave out"
+    )
 
 
 def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -92,8 +97,8 @@ def kept(left_out: Ranges, start: int, stop: int) -> Sequence[tuple[int, int]]:
 class SkippedSteps:
     """The steps that a run skips.
 
-    When the number of shards changes, skipped steps are removed from the order. They then have no positions any more,
-    and are called absorbed.
+    When the number of shards changes, skipped steps are removed from the order. They then have no
+    positions any more, and are called absorbed.
 
     Attributes:
         steps: ranges of all skipped steps, absorbed or not.
@@ -121,12 +126,16 @@ class SkippedSteps:
         """Return the local position (of this shard) at which a step begins.
 
         Args:
-            step: number of the step. It must not be an absorbed one, i.e. a skipped step without positions.
+            step: number of the step. It must not be an absorbed one, i.e. a skipped step without
+                positions.
             at: local position and number of an earlier step.
             unit: number of positions in a step.
         """
         position, known = at
-        return position + (step - known - count_of(self.absorbed, step) + count_of(self.absorbed, known)) * unit
+        return (
+            position
+            + (step - known - count_of(self.absorbed, step) + count_of(self.absorbed, known)) * unit
+        )
 
     def positions(self, at: tuple[int, int], unit: int) -> Ranges:
         """Return the ranges of local positions (of this shard) of the skipped steps from a known step on.

@@ -1,6 +1,7 @@
 """The method `change` of iterators and device feeders.
 
-In: the arguments of a call. Out: the new value of each kind of change, by name, for the class that makes the change.
+In: the arguments of a call. Out: the new value of each kind of change, by name, for the class that
+makes the change.
 """
 
 from __future__ import annotations
@@ -23,33 +24,39 @@ class Changeable:
     ) -> None:
         """Change the weights, the omitted records, or the size of batches from a step on, during the run.
 
-        All shards must make the same call, before any of them comes to the step; nothing is sent between them. The iterator
-        of a `RemoteLoader` changes the run on all hosts by one call. What was prefetched is dropped, and workers start again.
+        All shards must make the same call, before any of them comes to the step; nothing is sent
+        between them. The iterator of a `RemoteLoader` changes the run on all hosts by one call.
+        What was prefetched is dropped, and workers start again.
 
-        Weights of a mix: every state after the call contains the change. A program with the earlier weights, or with the
-        new ones, can restore it on any number of shards. Other changes are made when the iterator comes to the step,
-        except for weights or omitted records if a shard has no record there. `set_state` drops changes whose step has
-        not come. A state of a later step must be restored in a program that describes the change.
+        Weights of a mix: every state after the call contains the change. A program with the earlier
+        weights, or with the new ones, can restore it on any number of shards. Other changes are
+        made when the iterator comes to the step, except for weights or omitted records if a shard
+        has no record there. `set_state` drops changes whose step has not come. A state of a later
+        step must be restored in a program that describes the change.
 
-        The first possible step is `step`, the next element. Batches that a device feeder has read already stay as they are,
-        so its first possible step is `step + host_buffer + device_buffer + 2`; with `across_hosts`, `step + buffer_size + 3`;
-        of a `RemoteLoader`, `step + buffer_size`.
+        The first possible step is `step`, the next element. Batches that a device feeder has read
+        already stay as they are, so its first possible step is `step + host_buffer + device_buffer
+        + 2`; with `across_hosts`, `step + buffer_size + 3`; of a `RemoteLoader`, `step +
+        buffer_size`.
 
         Args:
-            weights: for a `MixSampler` or `MapDataset.mix`, numbers: a dict by name of the part, or a list. For a
-                `WeightedSampler`, a weight for each record.
+            weights: for a `MixSampler` or `MapDataset.mix`, numbers: a dict by name of the part, or
+                a list. For a `WeightedSampler`, a weight for each record.
             omit: records to omit besides those that are omitted already, as for `DataLoader`.
             batch_size: number of elements in the last `Batch`.
-            max_tokens: maximum of rows times padded length in a planned `BudgetBatch`, from its next `window` on.
-            at_step: number of the first changed element. None (default): the first possible step; on several shards, all
-                must then be at the same step.
+            max_tokens: maximum of rows times padded length in a planned `BudgetBatch`, from its
+                next `window` on.
+            at_step: number of the first changed element. None (default): the first possible step;
+                on several shards, all must then be at the same step.
 
         Raises:
-            TypeError: not exactly one change is given; the pipeline cannot be changed so, such as joined streams; or a feeder
-                does not read from a `DataLoader`.
-            ValueError: the step is too early; a value is outside its range; weights of a mix begin after the end of
-                a shard; or (here, or in a later `next`) the step is inside a window of records that cannot be made again.
-            RecordKeyError, SourceError, EmptyStreamError: `omit` cannot be used, as for `DataLoader`.
+            TypeError: not exactly one change is given; the pipeline cannot be changed so, such as
+                joined streams; or a feeder does not read from a `DataLoader`.
+            ValueError: the step is too early; a value is outside its range; weights of a mix begin
+                after the end of a shard; or (here, or in a later `next`) the step is inside a
+                window of records that cannot be made again.
+            RecordKeyError, SourceError, EmptyStreamError: `omit` cannot be used, as for
+                `DataLoader`.
             InUseError: another thread is inside `next` of the iterator.
             ClosedError: the iterator of a `RemoteLoader` was closed.
 
@@ -64,7 +71,12 @@ class Changeable:
         >>> [next(iterator).tolist() for _ in range(3)]
         [[102, 2, 103, 3], [4, 5, 6, 7], [8, 9]]
         """
-        wanted = {"weights": weights, "omit": omit, "batch_size": batch_size, "max_tokens": max_tokens}
+        wanted = {
+            "weights": weights,
+            "omit": omit,
+            "batch_size": batch_size,
+            "max_tokens": max_tokens,
+        }
         self._change(wanted, at_step)
 
     def _change(self, wanted: Mapping[str, Any], at_step: int | None) -> None:

@@ -1,11 +1,11 @@
 """Change the weights, the omitted records, the batch size or the tokens of a batch during a run.
 
-In: the user's position, what to change, and the first step with the change. Out: the change as an object; and the
-pipeline with this change.
+In: the user's position, what to change, and the first step with the change. Out: the change as an
+object; and the pipeline with this change.
 
-New weights of a mix are written into the order at once, with the position at which they begin. Any other
-change is made when the iterator reaches its step: the iterator then takes its own state, and resumes from it with the
-changed pipeline, as a new program would.
+New weights of a mix are written into the order at once, with the position at which they begin. Any
+other change is made when the iterator reaches its step: the iterator then takes its own state, and
+resumes from it with the changed pipeline, as a new program would.
 """
 
 from __future__ import annotations
@@ -54,28 +54,32 @@ class WeightsChange(NamedTuple):
         return True
 
 
-def weights_change(here: StreamPosition, weights: Any, at_step: int | None, ahead: int = 0) -> WeightsChange:
+def weights_change(
+    here: StreamPosition, weights: Any, at_step: int | None, ahead: int = 0
+) -> WeightsChange:
     """Return a change of the weights of a mix, which begins at a step.
 
     Args:
         here: the user's position.
         weights: a dict by name of the part, or a list of numbers.
-        at_step: number of the first step with these weights; None for the first step that is possible.
+        at_step: number of the first step with these weights; None for the first step that is
+            possible.
         ahead: number of steps after the user's position that may have been read already.
 
     Raises:
-        TypeError: the pipeline has no mix, or joins streams; steps differ in their number of records; records are appended
-            during the run; or `weights` or `at_step` has the wrong type.
+        TypeError: the pipeline has no mix, or joins streams; steps differ in their number of
+            records; records are appended during the run; or `weights` or `at_step` has the wrong
+            type.
         ValueError: the step is too early, after the end, or inside a global batch that was divided
             by cost; or the weights are outside their range.
     """
     pipeline = here.pipeline
     if len(pipeline.leaves) > 1 or not pipeline.leaf.facts.parts or not pipeline.aligned:
         raise TypeError(
-            "change(weights=) needs a mix in which each step has the same number of records: a MixSampler, or "
-            "MapDataset.mix, without Filter, FlatMap, Pack, BudgetBatch, window_shuffle, joined streams and on_error=. Save "
-            "the states of all shards, and restore them with set_states(states, strict=False) in a program with the new "
-            "weights."
+            "change(weights=) needs a mix in which each step has the same number of records: a "
+            "MixSampler, or MapDataset.mix, without Filter, FlatMap, Pack, BudgetBatch, "
+            "window_shuffle, joined streams and on_error=. Save the states of all shards, and "
+            "restore them with set_states(states, strict=False) in a program with the new weights."
         )
     if pipeline.leaf.growth is not None:
         raise TypeError(
@@ -101,7 +105,9 @@ def _mix_of(pipeline: Pipeline) -> MixSampler:
 def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPosition:
     """Return a position whose state contains the changes of weights among `changes`; other changes are ignored."""
     for change in changes:
-        if isinstance(change, WeightsChange) and not _has_change_at(_mix_of(here.pipeline), change.position):
+        if isinstance(change, WeightsChange) and not _has_change_at(
+            _mix_of(here.pipeline), change.position
+        ):
             here = here._replace(pipeline=with_change(here.pipeline, change))
     return here
 
@@ -115,7 +121,8 @@ class ProgramChange(NamedTuple):
 
     Attributes:
         step: number of the first element that is made after the change.
-        described: function that takes a pipeline, as the program built it, and returns the changed pipeline.
+        described: function that takes a pipeline, as the program built it, and returns the changed
+            pipeline.
         reorders: True if the order of records changes.
     """
 
@@ -129,8 +136,8 @@ class ProgramChange(NamedTuple):
     def has_effect(self, here: StreamPosition) -> bool:
         """Return True if the iterator must make the change at its position. All shards at this step get the same answer.
 
-        It is False at the end of the shard; for a change of the order, also if another shard has ended. This shard then
-        has at most one record left.
+        It is False at the end of the shard; for a change of the order, also if another shard has
+        ended. This shard then has at most one record left.
         """
         return not (here.is_at_end or (self.reorders and has_ended_early(here)))
 
@@ -151,14 +158,19 @@ def as_changed(loaders: Pipeline, changes: Iterable[Change]) -> Pipeline:
 
 
 def change_of(
-    here: StreamPosition, loaders: Pipeline, wanted: Mapping[str, Any], at_step: int | None = None, ahead: int = 0
+    here: StreamPosition,
+    loaders: Pipeline,
+    wanted: Mapping[str, Any],
+    at_step: int | None = None,
+    ahead: int = 0,
 ) -> Change:
     """Check the arguments of `iterator.change`, and return the change as an object.
 
     Args:
         here: the user's position.
         loaders: the pipeline as the program built it, with all changes so far.
-        wanted: the new value of each kind of change, by name of the argument; None where the user passed none.
+        wanted: the new value of each kind of change, by name of the argument; None where the user
+            passed none.
         at_step: number of the first step after the change; None for the first one that is possible.
         ahead: number of steps after the user's position that may have been read already.
 
@@ -170,8 +182,9 @@ def change_of(
     if len(given) != 1:
         *others, last = (f"{name}=" for name in wanted)
         raise TypeError(
-            f"change() makes one change a call, but was given {' and '.join(given) or 'no argument'}. Pass "
-            f"{', '.join(others)} or {last}, and call it again for another change."
+            "change() makes one change a call, but was given "
+            f"{' and '.join(given) or 'no argument'}. Pass {', '.join(others)} or {last}, and call "
+            "it again for another change."
         )
     ((name, value),) = given.items()
     if name == "weights" and (here.pipeline.joins or here.pipeline.leaf.facts.parts):
@@ -214,15 +227,23 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
         ValueError: records cannot be omitted, because they are divided among shards by cost.
     """
     if name == "omit" and not loaders.joins:
-        refuse_balance(loaders.leaf.sampler)  # first: of planned rows of a Pack, the user's keys are those of documents
+        refuse_balance(
+            loaders.leaf.sampler
+        )  # first: of planned rows of a Pack, the user's keys are those of documents
     planned = name != "max_tokens" and any(leaf.plans_batches for leaf in loaders.leaves)
     epoch = any("epoch" in leaf.sampler.fingerprint for leaf in loaders.leaves)
     if loaders.joins or planned or epoch:
-        what = "joined streams" if loaders.joins else "planned batches" if planned else "loader.epochs()"
+        what = (
+            "joined streams"
+            if loaders.joins
+            else "planned batches"
+            if planned
+            else "loader.epochs()"
+        )
         when = "" if loaders.joins else " between two epochs of loader.epochs()"
         raise TypeError(
-            f"change({name}=) does not work for {what}. Save the states of all shards{when}, and restore them with "
-            f"set_states(states, strict=False) in a program with the new {name}."
+            f"change({name}=) does not work for {what}. Save the states of all shards{when}, and "
+            f"restore them with set_states(states, strict=False) in a program with the new {name}."
         )
     if (
         name != "batch_size"
@@ -234,10 +255,15 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
             'Filter, FlatMap, Pack, window_shuffle and on_error=, and with growth="hand". Save the states of all '
             f"shards, and restore them with set_states(states, strict=False) in a program with the new {name}."
         )
-    if name == "batch_size" and loaders.leaf.facts.balance is not None and loaders.shard.shard_count > 1:
+    if (
+        name == "batch_size"
+        and loaders.leaf.facts.balance is not None
+        and loaders.shard.shard_count > 1
+    ):
         raise TypeError(
-            "change(batch_size=) does not work with balance= on several shards, which divides whole global batches. Save "
-            "the states of all shards, and restore them in a program with the new batch size."
+            "change(batch_size=) does not work with balance= on several shards, which divides "
+            "whole global batches. Save the states of all shards, and restore them in a program "
+            "with the new batch size."
         )
 
 
@@ -266,8 +292,9 @@ def _with_max_tokens(max_tokens: Any, loaders: Pipeline) -> Pipeline:
     leaf = loaders.leaf
     if not leaf.plans_batches:
         raise TypeError(
-            "change(max_tokens=) needs a BudgetBatch that plans its batches from known lengths, and this pipeline has none. "
-            "Pass lengths= to BudgetBatch, or read a source that knows the lengths of its records."
+            "change(max_tokens=) needs a BudgetBatch that plans its batches from known lengths, "
+            "and this pipeline has none. Pass lengths= to BudgetBatch, or read a source that knows "
+            "the lengths of its records."
         )
     source, order = leaf.source.with_max_tokens(leaf.sampler, max_tokens)
     return loaders.with_leaf(dataclasses.replace(leaf, source=source, sampler=order))
@@ -299,11 +326,21 @@ def continued(change: ProgramChange, loaders: Pipeline, here: StreamPosition, ru
     if every and has_ended_early(here):
         check_within(here.pipeline.leaf, change.step, here.cursor.positions[0])
     try:
-        return resume(change.described(loaders), [here.state], False, run, of_all_shards=every, equal_steps=every)
+        return resume(
+            change.described(loaders),
+            [here.state],
+            False,
+            run,
+            of_all_shards=every,
+            equal_steps=every,
+        )
     except CheckpointError as error:
-        reason = str(error).partition(". ")[0].removesuffix(".")  # without the remedy, which is for checkpoints
+        reason = (
+            str(error).partition(". ")[0].removesuffix(".")
+        )  # without the remedy, which is for checkpoints
         raise ValueError(
-            f"the run cannot be changed at step {here.step}: {shorten(reason, 300)}. Make the change at another step."
+            f"the run cannot be changed at step {here.step}: {shorten(reason, 300)}. Make the "
+            "change at another step."
         ) from None
 
 
@@ -316,7 +353,9 @@ class ProgramChanges:
 
     def __init__(self) -> None:
         self.waiting: list[ProgramChange] = []
-        self._made: list[tuple[ProgramChange, Pipeline]] = []  # each with the pipeline as its loader made it before
+        self._made: list[
+            tuple[ProgramChange, Pipeline]
+        ] = []  # each with the pipeline as its loader made it before
 
     def add(self, change: ProgramChange) -> None:
         """Add a change that the iterator makes when it reaches the change's step."""

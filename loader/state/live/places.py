@@ -1,7 +1,7 @@
 """Find the place in the stream at which a change of a run begins.
 
-In: the user's position, and the number of a step. Out: the step, and its first position on all shards; or an error if
-the run cannot change there.
+In: the user's position, and the number of a step. Out: the step, and its first position on all
+shards; or an error if the run cannot change there.
 """
 
 from __future__ import annotations
@@ -29,11 +29,16 @@ def step_of(here: StreamPosition, at_step: int | None, ahead: int) -> int:
         ValueError: the step is too early.
     """
     least = here.step + ahead
-    step = least if at_step is None else whole_number("at_step", at_step, 0, None, "the number of a step")
+    step = (
+        least
+        if at_step is None
+        else whole_number("at_step", at_step, 0, None, "the number of a step")
+    )
     if step < least:
         read_ahead = "" if not ahead else f", and this feeder reads up to {ahead} steps ahead"
         raise ValueError(
-            f"at_step={step} is too early: the next step is {here.step}{read_ahead}. Pass {least} or more."
+            f"at_step={step} is too early: the next step is {here.step}{read_ahead}. Pass {least} "
+            "or more."
         )
     return step
 
@@ -42,24 +47,31 @@ def position_of(here: StreamPosition, step: int) -> int:
     """Return the first global position (counted over all shards) of a step.
 
     Raises:
-        ValueError: at this step, shards still read what a run on another number of shards has left; the step is
-            after the end; or it is inside a block of records that were divided among shards by cost.
+        ValueError: at this step, shards still read what a run on another number of shards has left;
+            the step is after the end; or it is inside a block of records that were divided among
+            shards by cost.
     """
     leaf, unit = here.pipeline.leaf, here.pipeline.stages[0].unit
     local = here.kept.skipped.position_of(step, (here.cursor.positions[0], here.step), unit)
     index, (dense, offset) = local * leaf.shard.shard_count, leaf.lineage.dense_from
     if index < dense or leaf.lineage.within_shard:
         raise ValueError(
-            f"at_step={step} is too early: its records are the rest of a run on another number of shards, whose "
-            f"order cannot change. Pass {step + -(-(dense - index) // (leaf.shard.shard_count * unit))} or more."
+            f"at_step={step} is too early: its records are the rest of a run on another number of "
+            "shards, whose order cannot change. Pass "
+            f"{step + -(-(dense - index) // (leaf.shard.shard_count * unit))} or more."
         )
     check_within(leaf, step, local)
     position = index + offset
     blocks = leaf.lineage.blocks
-    if blocks is not None and blocks.shards > 1 and (rest := (blocks.first - position) % blocks.size):
+    if (
+        blocks is not None
+        and blocks.shards > 1
+        and (rest := (blocks.first - position) % blocks.size)
+    ):
         raise ValueError(
-            f"at_step={step} is in the middle of a group of {blocks.size} records that are divided together among the "
-            f"shards by cost. Pass {step + -(-rest // (leaf.shard.shard_count * unit))}, where the next group begins."
+            f"at_step={step} is in the middle of a group of {blocks.size} records that are divided "
+            "together among the shards by cost. Pass "
+            f"{step + -(-rest // (leaf.shard.shard_count * unit))}, where the next group begins."
         )
     return position
 
@@ -72,13 +84,16 @@ def check_within(leaf: Leaf, step: int, local: int) -> None:
     """
     if _has_ended(leaf, local):
         where = "" if leaf.shard.shard_count == 1 else " on some shards"
-        raise ValueError(f"at_step={step} is after the end of the stream{where}. Pass a smaller step.")
+        raise ValueError(
+            f"at_step={step} is after the end of the stream{where}. Pass a smaller step."
+        )
 
 
 def _has_ended(leaf: Leaf, local: int) -> bool:
     """Return True if a shard has no record at a step. All of them get the same answer, also those that are at their end.
 
-    `local` is this shard's position at the step; if its last batch was short, the position of its end.
+    `local` is this shard's position at the step; if its last batch was short, the position of its
+    end.
     """
     shards = leaf.shard.shard_count
     return _left(leaf) - local * shards < shards
@@ -87,7 +102,11 @@ def _has_ended(leaf: Leaf, local: int) -> bool:
 def has_ended_early(here: StreamPosition) -> bool:
     """Return True if a shard has no record at this step, and shards differ in their number of records."""
     leaf = here.pipeline.leaf
-    uneven = not leaf.plans_batches and not leaf.shard.drop_remainder and _left(leaf) % leaf.shard.shard_count > 0
+    uneven = (
+        not leaf.plans_batches
+        and not leaf.shard.drop_remainder
+        and _left(leaf) % leaf.shard.shard_count > 0
+    )
     return uneven and _has_ended(leaf, here.cursor.positions[0])
 
 

@@ -1,8 +1,8 @@
 """Find the record on which an operation failed, and explain the failure to the user.
 
-In: an exception, and the inputs of the task. Out: the same exception with a note that names operation and record; for a
-StopIteration, which would end the stream without an error, a StopIterationError whose message names them.
-Nothing is computed before a failure.
+In: an exception, and the inputs of the task. Out: the same exception with a note that names
+operation and record; for a StopIteration, which would end the stream without an error, a
+StopIterationError whose message names them. Nothing is computed before a failure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class FaultFinder:
         pipeline: pipeline of the stage.
         stage: the stage.
         context: state of the stage's operations. Its `fault` says which operation failed.
-        positions_per_input: number of positions that each input was made of; more than 1 if inputs are batches.
+        positions_per_input: number of positions that each input was made of; more than 1 if inputs
+            are batches.
     """
 
     pipeline: Pipeline
@@ -54,7 +55,11 @@ class FaultFinder:
         number = None if fault is None else fault.number
         if isinstance(error, BatchMemoryError):
             return explained(error, "for want of memory", name_of(self.pipeline, number))
-        who = maker_for(self.pipeline, number) if isinstance(error, NoElementError) else name_of(self.pipeline, number)
+        who = (
+            maker_for(self.pipeline, number)
+            if isinstance(error, NoElementError)
+            else name_of(self.pipeline, number)
+        )
         if self._has_joined_rows():
             return explained(error, self._row_of_join(tag), who)
         at_fault, began = self.pipeline.place_of(tag), self.pipeline.place_of(first)
@@ -64,13 +69,17 @@ class FaultFinder:
     def place_of_last(self, inputs: Inputs) -> str:
         """Return a text, for messages, that says which input was taken last."""
         tag = int(inputs.tags()[inputs.last])
-        return self._row_of_join(tag) if self._has_joined_rows() else place(*self.pipeline.place_of(tag))
+        return (
+            self._row_of_join(tag)
+            if self._has_joined_rows()
+            else place(*self.pipeline.place_of(tag))
+        )
 
     def _at_fault(self, inputs: Inputs) -> tuple[int, int]:
         """Return the indices of two inputs: the first input of the failing batch, and the input that does not fit.
 
-        The failing batch may come before the batch of the current input, because elements wait to be copied together.
-        Without a batch, both indices are the same.
+        The failing batch may come before the batch of the current input, because elements wait to
+        be copied together. Without a batch, both indices are the same.
         """
         index, fault, window = inputs.last, self.context.fault, self.stage.window
         if fault is None:
@@ -92,4 +101,6 @@ class FaultFinder:
     def _row_of_join(self, tag: int) -> str:
         """Return a text, for messages, that names a joined row by its tag (number) and by the joined datasets."""
         join = self.pipeline.join_below(self.stage)
-        return f"at row {tag} of the joined streams {first_few(join.names or range(len(join.inputs)))}"
+        return (
+            f"at row {tag} of the joined streams {first_few(join.names or range(len(join.inputs)))}"
+        )

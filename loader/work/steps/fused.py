@@ -27,8 +27,8 @@ Places: TypeAlias = Callable[[], tuple[NDArray[np.int64], NDArray[np.uint64] | N
 class FusedMapFilter:
     """Records that go through several maps and filters, one by one, inside iterators written in C.
 
-    To find the operation and record of a failure, iterators count how many records each operation got,
-    and how many inputs were left when each record passed a filter.
+    To find the operation and record of a failure, iterators count how many records each operation
+    got, and how many inputs were left when each record passed a filter.
 
     Args:
         operations: the maps and filters, in order.
@@ -40,7 +40,9 @@ class FusedMapFilter:
         elements: iterator of the results.
     """
 
-    def __init__(self, operations: Sequence[Plain], inputs: Iterator[Any], count: int, places: Places) -> None:
+    def __init__(
+        self, operations: Sequence[Plain], inputs: Iterator[Any], count: int, places: Places
+    ) -> None:
         self._ended: list[bool] = []
         self._inputs, self._count = inputs, count
         self._lefts: Sequence[int] = range(count - 1, -1, -1)
@@ -55,7 +57,9 @@ class FusedMapFilter:
         """True if all records were processed."""
         return bool(self._ended)
 
-    def _go_through(self, function: Callable[..., Any], filters: bool, drawn: tuple[Iterator[Any], ...]) -> None:
+    def _go_through(
+        self, function: Callable[..., Any], filters: bool, drawn: tuple[Iterator[Any], ...]
+    ) -> None:
         counter = self._inputs
         if self._came:
             counter = repeat(True, self._count)
@@ -64,7 +68,9 @@ class FusedMapFilter:
         if filters:
             self._lefts = lefts = list[int]()
             passed = filter(function, self.elements)
-            noted = map(lefts.append, map(length_hint, repeat(self._inputs)))  # gives None each time
+            noted = map(
+                lefts.append, map(length_hint, repeat(self._inputs))
+            )  # gives None each time
             self.elements = compress(passed, map(not_, noted))
         else:
             self.elements = map(function, self.elements, *drawn)
@@ -78,7 +84,12 @@ class FusedMapFilter:
         left = length_hint(self._inputs)
         came = [(self._count - length_hint(counter), lefts) for counter, lefts in self._came]
         return max(
-            (place for place, (times, lefts) in enumerate(came) if times and lefts[times - 1] == left), default=0
+            (
+                place
+                for place, (times, lefts) in enumerate(came)
+                if times and lefts[times - 1] == left
+            ),
+            default=0,
         )
 
 
@@ -94,7 +105,9 @@ def plain_at_front(operations: Sequence[Operation]) -> list[Callable[[Element], 
     return [*takewhile(lambda function: function is not None, functions)]  # type: ignore[list-item]
 
 
-def fused_at_front(operations: Sequence[Operation], first: int, context: Context | None) -> list[Plain]:
+def fused_at_front(
+    operations: Sequence[Operation], first: int, context: Context | None
+) -> list[Plain]:
     """Return the maps and filters at the start of a list of operations, up to the first that cannot run in C iterators.
 
     Random maps can if no filter comes before, because the position of each record is then known.

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 class Inputs:
     """Inputs of a stage, with functions that return the positions and tags of their records.
 
-    A stage is a group of operations that run together in one task. A tag is a number that names a record.
+    A stage is a group of operations that run together in one task. A tag is a number that names a
+    record.
 
     Attributes:
         elements: iterator of the inputs. Its length hint is the number of inputs left.

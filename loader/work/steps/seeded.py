@@ -17,7 +17,8 @@ def seeded(step: Step, context: Context, number: int, held: Sequence[Any]) -> St
         step: function that processes an element with the operation.
         context: has the seed, position and row of the element.
         number: index of the operation, which is part of the seed.
-        held: generators that are attributes of the operation; they are seeded as well as the global ones.
+        held: generators that are attributes of the operation; they are seeded as well as the global
+            ones.
     """
 
     def seeded_step(element: Element) -> None:
