@@ -76,10 +76,18 @@ class LoaderMethods(Remarks):
         omit: OmitOfParts | None = None,
         **unknown: Never,
     ) -> None:
-        refuse("DataLoader", unnamed, unknown, ["data_source", "sampler", "operations", *LoaderOptions.__annotations__])
+        refuse(
+            "DataLoader",
+            unnamed,
+            unknown,
+            ["data_source", "sampler", "operations", *LoaderOptions.__annotations__],
+        )
         if data_source is None or sampler is None:
             missing = "data_source" if data_source is None else "sampler"
-            raise TypeError(f"DataLoader needs {missing}=. Write DataLoader(data_source=…, sampler=…, operations=[…]).")
+            raise TypeError(
+                f"DataLoader needs {missing}=. Write DataLoader(data_source=…, sampler=…, "
+                "operations=[…])."
+            )
         execution = ExecutionOptions(
             worker_count,
             worker_kind,
@@ -93,17 +101,26 @@ class LoaderMethods(Remarks):
             hang_seconds=hang_seconds,
         )
         pipeline = make_pipeline(
-            data_source, sampler, operations, shard_options, skips(on_error, max_errors), growth, omit
+            data_source,
+            sampler,
+            operations,
+            shard_options,
+            skips(on_error, max_errors),
+            growth,
+            omit,
         )
         needs_seed_for_globals(execution, pipeline.leaf.sampler.seed)
-        vars(self).update(_description=LoaderDescription(pipeline, execution, max_errors), _passes=Passes())
+        vars(self).update(
+            _description=LoaderDescription(pipeline, execution, max_errors), _passes=Passes()
+        )
         warn_of_no_effect(execution)
         for leaf in pipeline.leaves:
             warn_of_shared_blocks(leaf.source, leaf.facts.shuffle, leaf.shard.shard_count)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(
-            f"{name} cannot be set: a DataLoader never changes. Make a new one with the values you want."
+            f"{name} cannot be set: a DataLoader never changes. Make a new one with the values you "
+            "want."
         )
 
     def __iter__(self) -> DataLoaderIterator:
@@ -133,8 +150,8 @@ class LoaderMethods(Remarks):
 
         Args:
             batch_size: number of elements in the `Batch`, at least 1.
-            batch: which `Batch`, if there are several: 0 for the first in order, -1 for the last. None (default): there is
-                only one.
+            batch: which `Batch`, if there are several: 0 for the first in order, -1 for the last.
+                None (default): there is only one.
 
         Raises:
             ValueError: if there is no `Batch`, or none with that number, or several and `batch` is
@@ -160,8 +177,8 @@ class LoaderMethods(Remarks):
         For a mix, a dict of such arrays by part. Reads no record.
 
         Raises:
-            TypeError: if an operation or `on_error` decides which records are in an element; or `step` is
-                not an int.
+            TypeError: if an operation or `on_error` decides which records are in an element; or
+                `step` is not an int.
             ValueError: if `step` is negative.
             IndexError: if the stream ends before the step.
 
@@ -174,19 +191,21 @@ class LoaderMethods(Remarks):
     def find(self, record_key: int, epoch: int) -> steps.Place:
         """Return the place of a record in this shard's stream, `Place(step, row)`, as if nothing was left out by `skip`.
 
-        Reads nothing. With `IndexSampler` it takes the same time for any record. With your own sampler or a
-        `WeightedSampler`, positions are searched one after another; the first one with the record counts.
+        Reads nothing. With `IndexSampler` it takes the same time for any record. With your own
+        sampler or a `WeightedSampler`, positions are searched one after another; the first one with
+        the record counts.
 
         Args:
             record_key: key of a record of the source.
             epoch: number of the epoch, from 0.
 
         Raises:
-            TypeError: if an operation or `on_error` decides which records are in an element; an argument is
-                not an int; or the sampler is a `MixSampler`.
-            ValueError: if a number is negative, or the source has no record with this key (LookupError with a `BudgetBatch`).
-            LookupError: if another shard reads the record in this epoch, or no shard does, as after the
-                last epoch.
+            TypeError: if an operation or `on_error` decides which records are in an element; an
+                argument is not an int; or the sampler is a `MixSampler`.
+            ValueError: if a number is negative, or the source has no record with this key
+                (LookupError with a `BudgetBatch`).
+            LookupError: if another shard reads the record in this epoch, or no shard does, as after
+                the last epoch.
 
         >>> from headrace import load
         >>> loader = load(range(10), batch_size=4, shuffle=True, seed=0)
@@ -199,11 +218,12 @@ class LoaderMethods(Remarks):
     def skip(self, ranges: Sequence[tuple[int, int]]) -> Self:
         """Return the same loader without the steps `[start_step, stop_step)` of each range, for example after a loss spike.
 
-        Steps keep their numbers. Several calls add up. The state stores the ranges, so that a resumed run skips them too.
-        Skipped records are not read, unless a `Filter` or `FlatMap` decides what a step is. All shards should skip the
-        same steps.
+        Steps keep their numbers. Several calls add up. The state stores the ranges, so that a
+        resumed run skips them too. Skipped records are not read, unless a `Filter` or `FlatMap`
+        decides what a step is. All shards should skip the same steps.
 
-        Raises TypeError if `ranges` are not pairs of integers, and ValueError if a range is empty or begins below 0.
+        Raises TypeError if `ranges` are not pairs of integers, and ValueError if a range is empty
+        or begins below 0.
 
         >>> from headrace import load
         >>> loader = load(range(10), batch_size=2, num_epochs=1).skip([(1, 3)])
@@ -215,18 +235,20 @@ class LoaderMethods(Remarks):
     def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
         """Return the epochs to loop over, `for epoch in loader.epochs(10): for batch in epoch:`, with one state for all.
 
-        With an `IndexSampler`, each epoch has every record once; with `shuffle`, in an order of its own. Its last batch may
-        be short, or is dropped with `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast,
-        fills the last batch of an epoch with records of the next. Worker processes are started again, and `max_errors`
-        counts from 0, for each epoch.
+        With an `IndexSampler`, each epoch has every record once; with `shuffle`, in an order of its
+        own. Its last batch may be short, or is dropped with `drop_remainder=True`. Shards divide
+        each epoch separately. `iter(loader)`, in contrast, fills the last batch of an epoch with
+        records of the next. Worker processes are started again, and `max_errors` counts from 0, for
+        each epoch.
 
         Args:
             count: number of epochs. None (default): all epochs of the sampler.
 
         Raises:
             TypeError: if `count` is not an integer.
-            ValueError: if `count` is below 1, or the sampler has fewer epochs; steps are skipped, whose numbers are those of
-                `iter(loader)`; or appended records are added during an epoch (`growth="now"`, and mixes).
+            ValueError: if `count` is below 1, or the sampler has fewer epochs; steps are skipped,
+                whose numbers are those of `iter(loader)`; or appended records are added during an
+                epoch (`growth="now"`, and mixes).
             EmptyStreamError: if an epoch has too few records for a batch.
 
         >>> from headrace import load
@@ -239,10 +261,15 @@ class LoaderMethods(Remarks):
 
     def _in_epoch(self, number: int) -> Self:
         if self._description.skipped_steps:
-            raise ValueError("skip() counts the steps of iter(loader), not of epochs. Use either skip() or epochs().")
+            raise ValueError(
+                "skip() counts the steps of iter(loader), not of epochs. Use either skip() or "
+                "epochs()."
+            )
         from .epochs import one_epoch
 
-        return self._with(pipeline=one_epoch(self._pipeline, number), tuning=self._description.tuning)
+        return self._with(
+            pipeline=one_epoch(self._pipeline, number), tuning=self._description.tuning
+        )
 
     to_device = to_device
     across_hosts = across_hosts
@@ -251,68 +278,86 @@ class LoaderMethods(Remarks):
         pipeline = self._pipeline
         return (
             f"DataLoader(data_source={pipeline.leaf.source!r}, sampler={pipeline.leaf.sampler!r}, "
-            f"operations={list(pipeline.operations)!r}, worker_count={self._description.execution.workers})"
+            f"operations={list(pipeline.operations)!r}, "
+            f"worker_count={self._description.execution.workers})"
         )
 
 
 class DataLoader(LoaderMethods):
     """Records of a source, in a sampler's order, run through operations.
 
-    The stream depends only on these, not on `worker_count`, buffers, timing or restarts. A loader is immutable. Each
-    `iter(loader)` is an independent run from the start. For a loop per epoch use `loader.epochs(…)`: a second
-    `for batch in loader` repeats the same elements. If they are one epoch of a shuffling `IndexSampler`, it warns.
+    The stream depends only on these, not on `worker_count`, buffers, timing or restarts. A loader
+    is immutable. Each `iter(loader)` is an independent run from the start. For a loop per epoch use
+    `loader.epochs(…)`: a second `for batch in loader` repeats the same elements. If they are one
+    epoch of a shuffling `IndexSampler`, it warns.
 
     Args:
-        data_source: anything with `__len__` and `__getitem__(int)`, preferably also `__getitems__(keys)`. A list, an
-            array or a dict of arrays becomes a `MemorySource`. With a `MixSampler`, a dict or list of sources.
+        data_source: anything with `__len__` and `__getitem__(int)`, preferably also
+            `__getitems__(keys)`. A list, an array or a dict of arrays becomes a `MemorySource`.
+            With a `MixSampler`, a dict or list of sources.
         sampler: order of the records: `IndexSampler`, `MixSampler`, or your own.
-        operations: transforms, batches, and plain functions, which are maps; in order. Default: none.
-        worker_count: 0 (default): work in the calling thread, and read ahead on threads. Other numbers: work in this number of
-            processes. None: one for each CPU. "auto", or `Auto(most=…)`: as many as help. "cluster", with Ray: as many as the
-            cluster has resources for, at any time.
-        worker_buffer_size: number of finished batches that are kept ready for each worker (default 1). In place of one batch,
-            up to 32 small ones are kept ready, of at most 16 MB together.
-        shard_options: the part of the stream for this process. None (default): the sampler's `shard_options`.
+        operations: transforms, batches, and plain functions, which are maps; in order. Default:
+            none.
+        worker_count: 0 (default): work in the calling thread, and read ahead on threads. Other
+            numbers: work in this number of processes. None: one for each CPU. "auto", or
+            `Auto(most=…)`: as many as help. "cluster", with Ray: as many as the cluster has
+            resources for, at any time.
+        worker_buffer_size: number of finished batches that are kept ready for each worker (default
+            1). In place of one batch, up to 32 small ones are kept ready, of at most 16 MB
+            together.
+        shard_options: the part of the stream for this process. None (default): the sampler's
+            `shard_options`.
         read_options: how records are read ahead. None (default): `ReadOptions()`.
         enable_profiling: Grain's name for `observe="log"`. False (default) leaves it to `observe`.
-        worker_kind: "process", "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster, on this
-            machine and others; arrays from actors are read-only. None (default): "process", or in a Python without GIL
-            "thread", unless an operation is not `thread_safe`, or `timeout` or `seed_globals` is used.
-        timeout: maximum seconds of a task (a batch, or a span of records) in a worker process. After that, the worker is
-            killed, and the task is tried again, three times in all. None (default): no limit. Work in your own process, or
-            on threads, cannot be stopped; there, a timeout has no effect, and causes a warning.
-        on_error: "raise" (default), or "skip" to skip records (and, after a batch, batches) that cannot be read, whose
-            operations fail, or that end or hang their worker process at each of three tries. They are logged and counted in
-            `iterator.skipped_count`, and the next records take their places. Or a function `(error, keys)` that returns
-            "raise" or "skip" for each failure. It gets the exception and a list of the keys of the records that would be
-            skipped (for a mix, pairs of part and key). It runs in workers, and may be called more than once for a failure.
-        max_errors: maximum number of skipped records, before `TooManyErrorsError`. None (default): any number.
+        worker_kind: "process", "thread" for operations that release the GIL, or "ray" for actors in
+            a Ray cluster, on this machine and others; arrays from actors are read-only. None
+            (default): "process", or in a Python without GIL "thread", unless an operation is not
+            `thread_safe`, or `timeout` or `seed_globals` is used.
+        timeout: maximum seconds of a task (a batch, or a span of records) in a worker process.
+            After that, the worker is killed, and the task is tried again, three times in all. None
+            (default): no limit. Work in your own process, or on threads, cannot be stopped; there,
+            a timeout has no effect, and causes a warning.
+        on_error: "raise" (default), or "skip" to skip records (and, after a batch, batches) that
+            cannot be read, whose operations fail, or that end or hang their worker process at each
+            of three tries. They are logged and counted in `iterator.skipped_count`, and the next
+            records take their places. Or a function `(error, keys)` that returns "raise" or "skip"
+            for each failure. It gets the exception and a list of the keys of the records that would
+            be skipped (for a mix, pairs of part and key). It runs in workers, and may be called
+            more than once for a failure.
+        max_errors: maximum number of skipped records, before `TooManyErrorsError`. None (default):
+            any number.
         ray_options: resources of each actor, as arguments of Ray's `.options()`. Default: one CPU.
-        address: address of the Ray cluster, "host:port" or "auto". None (default): the cluster that this process has joined, or
-            that the environment variable RAY_ADDRESS names; otherwise one is started on this machine.
-        observe: True (default): time tasks and operations, for `iterator.stats()`; costs less than 1 %. "log": also write its
-            table to the log once a minute and at the end: logger "headrace", level INFO.
-        seed_globals: True: seed the global random generators (NumPy's, Python's `random`, and torch's on the CPU if
-            torch is loaded) before each call of an operation, by seed, position and operation. Then operations that
-            draw from them give the same results with any number of workers, at 15 µs a call. After each task the
-            generators are restored. The sampler needs a seed. Not for threads, which share the generators. False
-            (default): each worker process has its own states, and an operation that is seen to draw from them causes a
-            warning. It is better to use the generator that `RandomMapTransform` passes.
-        hang_seconds: seconds after which a warning about an unfinished task is logged, and again each time these seconds
-            have passed (default 60; None: never). It names the operation, the record and the line of code that runs.
-        growth: for sources, or parts of a mix, with `growing=True`: when appended records are added to the stream; see
-            `GrowthOptions`. None (default): "epoch".
-        omit: records to omit: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or a
-            function of a file name and a row (or an array of rows), which the loader calls when it is made. The other
-            records keep their order. States of runs that omitted fewer records can be resumed. The random numbers of a record
-            depend on its new position. None (default): only records that were deleted from the source.
+        address: address of the Ray cluster, "host:port" or "auto". None (default): the cluster that
+            this process has joined, or that the environment variable RAY_ADDRESS names; otherwise
+            one is started on this machine.
+        observe: True (default): time tasks and operations, for `iterator.stats()`; costs less than
+            1 %. "log": also write its table to the log once a minute and at the end: logger
+            "headrace", level INFO.
+        seed_globals: True: seed the global random generators (NumPy's, Python's `random`, and
+            torch's on the CPU if torch is loaded) before each call of an operation, by seed,
+            position and operation. Then operations that draw from them give the same results with
+            any number of workers, at 15 µs a call. After each task the generators are restored. The
+            sampler needs a seed. Not for threads, which share the generators. False (default): each
+            worker process has its own states, and an operation that is seen to draw from them
+            causes a warning. It is better to use the generator that `RandomMapTransform` passes.
+        hang_seconds: seconds after which a warning about an unfinished task is logged, and again
+            each time these seconds have passed (default 60; None: never). It names the operation,
+            the record and the line of code that runs.
+        growth: for sources, or parts of a mix, with `growing=True`: when appended records are added
+            to the stream; see `GrowthOptions`. None (default): "epoch".
+        omit: records to omit: an array, list or set of their keys; the path of a file of keys, one
+            a line or `.npy`; or a function of a file name and a row (or an array of rows), which
+            the loader calls when it is made. The other records keep their order. States of runs
+            that omitted fewer records can be resumed. The random numbers of a record depend on its
+            new position. None (default): only records that were deleted from the source.
 
     Raises:
         TypeError: if an argument has a wrong type, or a name of another library.
         ValueError: if an argument is out of range, or arguments do not fit together.
-        SeedError: if there is a random operation without a seed, or `seed_globals=True`, and the sampler has no seed.
-        RecordKeyError, SourceError: if `omit` names a record that the source does not have, or cannot be read; or is a
-            function, and the source does not know the files of its records.
+        SeedError: if there is a random operation without a seed, or `seed_globals=True`, and the
+            sampler has no seed.
+        RecordKeyError, SourceError: if `omit` names a record that the source does not have, or
+            cannot be read; or is a function, and the source does not know the files of its records.
 
     >>> from headrace import Batch, DataLoader, IndexSampler
     >>> loader = DataLoader(
@@ -328,13 +373,21 @@ class DataLoader(LoaderMethods):
         """Return the number of elements of this shard's whole stream, all epochs. Nothing is read.
 
         Raises:
-            TypeError: if the stream is endless, or the number of elements depends on an operation or on failing
-                records.
+            TypeError: if the stream is endless, or the number of elements depends on an operation
+                or on failing records.
         """
         return steps.number_of(self._pipeline, (0, 0), self._description.skipped_steps)
 
 
-_OF_LOAD = ["num_epochs", "shuffle", "seed", "shard_options", "transformations", "batch_size", "drop_remainder"]
+_OF_LOAD = [
+    "num_epochs",
+    "shuffle",
+    "seed",
+    "shard_options",
+    "transformations",
+    "batch_size",
+    "drop_remainder",
+]
 _OF_LOAD += ["balance", "lengths", "sampler"]
 
 
@@ -360,17 +413,23 @@ def load(
         num_epochs: number of epochs. None (default): endless.
         shuffle: True: permute each epoch; or a `BlockShuffle`. Needs `seed`. Default False.
         seed: int in `[0, 2^32)`.
-        shard_options: the part of the stream for this process. Default: all of it; with `sampler`, the sampler's own.
+        shard_options: the part of the stream for this process. Default: all of it; with `sampler`,
+            the sampler's own.
         transformations: operations before the batch.
         batch_size: number of elements in a batch. None (default): single elements.
-        drop_remainder: True: drop a last batch that is not full. For shards of unequal length, see `ShardOptions`.
-        balance: gives shards records of equal cost in each global batch. None (default): no balance. True: the cost of a
-            record is its length. A function of an array of lengths, such as `attention(a, b)`: returns costs. Or a `Balance`.
-        lengths: lengths for `balance`. None (default): from the source. An array: one for each record. A string: the name of
-            a field with the length. A function: returns the length of a record; then all records are read here.
-        sampler: as in `DataLoader`, instead of `num_epochs`, `shuffle`, `seed`, `balance` and `lengths`. Default None.
+        drop_remainder: True: drop a last batch that is not full. For shards of unequal length, see
+            `ShardOptions`.
+        balance: gives shards records of equal cost in each global batch. None (default): no
+            balance. True: the cost of a record is its length. A function of an array of lengths,
+            such as `attention(a, b)`: returns costs. Or a `Balance`.
+        lengths: lengths for `balance`. None (default): from the source. An array: one for each
+            record. A string: the name of a field with the length. A function: returns the length of
+            a record; then all records are read here.
+        sampler: as in `DataLoader`, instead of `num_epochs`, `shuffle`, `seed`, `balance` and
+            `lengths`. Default None.
         *unnamed: refused: all arguments but the source need names.
-        **options: the other arguments of `DataLoader`: `worker_count`, `read_options`, `timeout`, `on_error` and so on.
+        **options: the other arguments of `DataLoader`: `worker_count`, `read_options`, `timeout`,
+            `on_error` and so on.
 
     Raises:
         TypeError, ValueError: if an argument is wrong, as in `DataLoader` and `IndexSampler`.
@@ -381,14 +440,24 @@ def load(
     [0, 1, 2, 3, 4, 5]
     """
     options_of_load = [*_OF_LOAD, *LoaderOptions.__annotations__]
-    refuse("load", unnamed, [name for name in options if name not in options_of_load], options_of_load)
+    refuse(
+        "load", unnamed, [name for name in options if name not in options_of_load], options_of_load
+    )
     records = as_source(source)
     if sampler is None:
         costs = balance_of(records, balance, lengths)
-        sampler = IndexSampler(len(records), shard_options or NoSharding(), shuffle, num_epochs, seed, balance=costs)
+        sampler = IndexSampler(
+            len(records), shard_options or NoSharding(), shuffle, num_epochs, seed, balance=costs
+        )
         shard_options = None
     else:
-        sampler_alone(num_epochs=num_epochs, shuffle=shuffle or None, seed=seed, balance=balance, lengths=lengths)
+        sampler_alone(
+            num_epochs=num_epochs,
+            shuffle=shuffle or None,
+            seed=seed,
+            balance=balance,
+            lengths=lengths,
+        )
     drops = true_or_false("drop_remainder", drop_remainder)
     batch = [] if batch_size is None else [Batch(batch_size, drops)]
     return DataLoader(

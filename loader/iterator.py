@@ -23,7 +23,15 @@ from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
 from .run_here import run_here
 from .state.growing import OrderChangedError, WaitNotice, grown, lookouts_of
 from .state.kept import Keeper, Kept
-from .state.live.changes import Change, ProgramChange, ProgramChanges, WeightsChange, change_of, continued, with_change
+from .state.live.changes import (
+    Change,
+    ProgramChange,
+    ProgramChanges,
+    WeightsChange,
+    change_of,
+    continued,
+    with_change,
+)
 from .state.position import StreamPosition, StreamPositionAPI
 from .state.schema import LoaderState, parsed
 from .stats import IteratorStats, stage_names
@@ -47,9 +55,10 @@ LOG_SECONDS = 60.0
 class DataLoaderIterator(StreamPositionAPI, Remarks):
     """One pass over a `DataLoader`'s stream; made by `iter(loader)`.
 
-    Use it from one thread at a time. If an operation raises an exception, the state is still the state after the last
-    element delivered, so the next `next` tries the same element again. `set_state` moves to another position. To stop
-    its threads at once, close it, use it as a context manager, or delete it.
+    Use it from one thread at a time. If an operation raises an exception, the state is still the
+    state after the last element delivered, so the next `next` tries the same element again.
+    `set_state` moves to another position. To stop its threads at once, close it, use it as a
+    context manager, or delete it.
     """
 
     _asked_as = "DataLoaderIterator"
@@ -66,7 +75,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._tuning = tuning  # what other iterators of the loader have found out; None: nothing
         self._passes = passes  # of the loader; None: nobody counts them
         self._from_start = True  # nothing has come yet, and no state was set
-        self._pipeline = self._loaders = pipeline  # as it resumes from a state, and as the loader made it
+        self._pipeline = self._loaders = (
+            pipeline  # as it resumes from a state, and as the loader made it
+        )
         self._loaders_skipped_steps, self._keeper = skipped_steps, Keeper(Kept(skipped_steps))
         self._execution = execution.for_operations(pipeline.operations)
         self._running, self._changes = RunHandle(), ProgramChanges()
@@ -76,7 +87,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._log_at = perf_counter() + LOG_SECONDS if execution.observe == "log" else None
         self._step = 0
         self._start = pipeline.start
-        self._changed_at: dict[int, int] = {}  # by leaf, the last change of its order since the start or `set_state`
+        self._changed_at: dict[
+            int, int
+        ] = {}  # by leaf, the last change of its order since the start or `set_state`
         self._run: Rows | None = None  # of the last element delivered since the start …
         self._index = 0  # … and its place there
 
@@ -91,8 +104,12 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             try:
                 element, self._run, self._index = next(elements)
             except StopIteration as stop:
-                if elements is not self._running.elements or not self._running.finish(stop.value is True):
-                    return next(self)  # another thread closed it or went elsewhere; or an interrupt broke it
+                if elements is not self._running.elements or not self._running.finish(
+                    stop.value is True
+                ):
+                    return next(
+                        self
+                    )  # another thread closed it or went elsewhere; or an interrupt broke it
                 self._ended = True
                 if self._passes is not None:
                     self._passes.ended = True
@@ -105,8 +122,12 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             except BaseException:
                 self._running.end()
                 raise
-            if (skipped := self._keeper.kept.skipped).steps and (kept_from := skipped.end_of(self._step)) is not None:
-                if not self._pipeline.aligned:  # what it is made of is known too late to not read it
+            if (skipped := self._keeper.kept.skipped).steps and (
+                kept_from := skipped.end_of(self._step)
+            ) is not None:
+                if (
+                    not self._pipeline.aligned
+                ):  # what it is made of is known too late to not read it
                     self._step += 1
                     continue
                 self._step = kept_from
@@ -203,35 +224,41 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Move to the position of a state from `get_state` of this or another iterator.
 
-        It may be called at any time, with any `worker_count`. With another batch size, the stream continues with the next
-        record. Nothing is read, unless the order has changed inside a window or batch made after a `Filter` or `FlatMap`.
+        It may be called at any time, with any `worker_count`. With another batch size, the stream
+        continues with the next record. Nothing is read, unless the order has changed inside a
+        window or batch made after a `Filter` or `FlatMap`.
 
         Args:
             state: result of `get_state`.
             strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
-            CheckpointError: if the bytes are not a state, or belong to another source, sampler, shard or list of
-                operations. The iterator keeps its position.
+            CheckpointError: if the bytes are not a state, or belong to another source, sampler,
+                shard or list of operations. The iterator keeps its position.
         """
         self._go_to([LoaderState.from_json(state)], strict)
 
-    def set_states(self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False) -> None:
+    def set_states(
+        self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False
+    ) -> None:
         """Continue a run of another number of shards: deliver, once, each record that none of them delivered.
 
-        Each new shard calls this with the states of all shards of earlier runs, which may be at different steps. If they are
-        at equal steps and the global batch size is unchanged, the same global batches follow. Nothing is read for that,
-        except if a shard was inside a window or batch made from the output of a `Filter` or `FlatMap`: this is read.
+        Each new shard calls this with the states of all shards of earlier runs, which may be at
+        different steps. If they are at equal steps and the global batch size is unchanged, the same
+        global batches follow. Nothing is read for that, except if a shard was inside a window or
+        batch made from the output of a `Filter` or `FlatMap`: this is read.
 
         Args:
             states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True restores from the state of any one shard, if all were at the same step, none had ended, and
-                each change of the batch size came at the same step on all. Not for pipelines whose operations drop,
-                multiply or pack records. Default False.
+            equal_steps: True restores from the state of any one shard, if all were at the same
+                step, none had ended, and each change of the batch size came at the same step on
+                all. Not for pipelines whose operations drop, multiply or pack records. Default
+                False.
 
         Raises:
-            CheckpointError: if a state is missing, or is from another run or pipeline. The iterator keeps its position.
+            CheckpointError: if a state is missing, or is from another run or pipeline. The iterator
+                keeps its position.
 
         >>> import headrace
         >>> def shard(index, count):
@@ -254,7 +281,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         """Stop all work. The state can still be read. May be called twice.
 
         Raises:
-            InUseError: if another thread is inside `next`, or a signal handler calls this while it interrupts `next`.
+            InUseError: if another thread is inside `next`, or a signal handler calls this while it
+                interrupts `next`.
         """
         was_open, self._closed = not self._closed, True
         try:
@@ -265,13 +293,18 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         if was_open and not self._ended and self._log_at is not None:
             self._log()
 
-    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:  # at exit the name may be gone
+    def __del__(
+        self, is_finalizing: Callable[[], bool] = sys.is_finalizing
+    ) -> None:  # at exit the name may be gone
         if not is_finalizing() and (running := getattr(self, "_running", None)) is not None:
             running.end()  # at exit the threads have been joined and the processes ended already
 
     def _begin(self) -> Elements:
         if self._closed:
-            raise ClosedError("this iterator was closed. Make a new one, iter(loader), and restore the state in it.")
+            raise ClosedError(
+                "this iterator was closed. Make a new one, iter(loader), and restore the state in "
+                "it."
+            )
         if self._passes is not None and self._from_start:
             self._from_start = False
             self._passes.begin(self._pipeline)
@@ -285,7 +318,13 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._start, self._run = self.here().cursor, None
         horizons = lookouts_of(self._pipeline, self.here().state, self._notice, self._changed_at)
         return Flow(
-            self._pipeline, self._start, executor, self._skipped, self._observer, self._unread(), horizons=horizons
+            self._pipeline,
+            self._start,
+            executor,
+            self._skipped,
+            self._observer,
+            self._unread(),
+            horizons=horizons,
         )
 
     def _unread(self) -> Ranges:
@@ -296,7 +335,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         )
 
     def here(self) -> StreamPosition:
-        return StreamPosition(self._pipeline, self._keeper, self._start, self._run, self._index, self._step)
+        return StreamPosition(
+            self._pipeline, self._keeper, self._start, self._run, self._index, self._step
+        )
 
     def _description_text(self) -> str:
         return self.here().describe(self._worker_count)
@@ -347,13 +388,30 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def _go_to(self, states: Sequence[LoaderState], strict: bool = True, **of_states: bool) -> None:
         from .state.resume import resume
 
-        loaders, pipeline, start, state = resume(self._loaders, states, strict, run_here, **of_states)
+        loaders, pipeline, start, state = resume(
+            self._loaders, states, strict, run_here, **of_states
+        )
         steps = state.kept.skipped.plus(self._loaders_skipped_steps.steps)
         keeper = Keeper(replace(state.kept, skipped=steps))
-        skipped, observer, changes = SkippedRecords(self._skipped.limit), Observer(), ProgramChanges()
+        skipped, observer, changes = (
+            SkippedRecords(self._skipped.limit),
+            Observer(),
+            ProgramChanges(),
+        )
         same = loaders is self._loaders and pipeline.runs_like(self._pipeline)
         # after this nothing is called, so that an interrupt finds all of it done or nothing
         self._running.end(observer if same else None)
-        self._loaders, self._pipeline, self._start, self._run, self._from_start = loaders, pipeline, start, None, False
-        self._step, self._first_step, self._changed_at, self._changes = state.step, state.step, {}, changes
+        self._loaders, self._pipeline, self._start, self._run, self._from_start = (
+            loaders,
+            pipeline,
+            start,
+            None,
+            False,
+        )
+        self._step, self._first_step, self._changed_at, self._changes = (
+            state.step,
+            state.step,
+            {},
+            changes,
+        )
         self._keeper, self._skipped, self._observer, self._ended = keeper, skipped, observer, False

@@ -157,13 +157,16 @@ class ExecutionOptions:
     """Options of workers and reading ahead. The stream does not depend on them, unless operations use global generators.
 
     Attributes:
-        worker_count: 0: work in the calling thread, and read ahead on threads. Other numbers: work in this number of processes,
-            threads or actors. None: one for each CPU. "auto", or `Auto(most=…)`: as many as help, which is found while the
-            stream runs. "cluster", with Ray: as many as the cluster has resources for, at any time.
-        worker_kind: "process", "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster. None
-            (default): "process"; in a Python without GIL "thread", if all operations are `thread_safe`, and `timeout`,
-            `worker_init_fn` and `seed_globals`, which need processes, are not used.
-        worker_buffer_size: number of finished batches that are kept ready for each worker (default 1); of small ones, more.
+        worker_count: 0: work in the calling thread, and read ahead on threads. Other numbers: work
+            in this number of processes, threads or actors. None: one for each CPU. "auto", or
+            `Auto(most=…)`: as many as help, which is found while the stream runs. "cluster", with
+            Ray: as many as the cluster has resources for, at any time.
+        worker_kind: "process", "thread" for operations that release the GIL, or "ray" for actors in
+            a Ray cluster. None (default): "process"; in a Python without GIL "thread", if all
+            operations are `thread_safe`, and `timeout`, `worker_init_fn` and `seed_globals`, which
+            need processes, are not used.
+        worker_buffer_size: number of finished batches that are kept ready for each worker (default
+            1); of small ones, more.
         timeout: maximum seconds of a task in a worker process or actor. None (default): no limit.
         read_options: how records are read ahead. None: `ReadOptions()`.
         worker_init_fn: function that is called in each worker process before source and operations
@@ -250,8 +253,12 @@ class ExecutionOptions:
         """
         if self.worker_kind is not None:
             return self
-        needs_processes = self.timeout is not None or self.worker_init_fn is not None or self.seed_globals
-        threads = not has_gil() and not needs_processes and all(one.thread_safe for one in operations)
+        needs_processes = (
+            self.timeout is not None or self.worker_init_fn is not None or self.seed_globals
+        )
+        threads = (
+            not has_gil() and not needs_processes and all(one.thread_safe for one in operations)
+        )
         return replace(self, worker_kind="thread" if threads else "process")
 
     @property
@@ -270,7 +277,9 @@ class ExecutionOptions:
 def _worker_kind(kind: Any) -> Literal["process", "thread", "ray"] | None:
     if kind is None:
         return None
-    return cast(Literal["process", "thread", "ray"], one_of("worker_kind", kind, "process", "thread", "ray"))
+    return cast(
+        Literal["process", "thread", "ray"], one_of("worker_kind", kind, "process", "thread", "ray")
+    )
 
 
 def _worker_count(count: Any, kind: str | None) -> int | Literal["cluster"] | Auto:

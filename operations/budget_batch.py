@@ -29,43 +29,50 @@ STREAM_WINDOW = 4096
 class BudgetBatch(Operation):
     """Batches of records of similar length, in a few shapes. Rows times padded length is at most `max_tokens`.
 
-    Records are dicts of arrays whose first axes count tokens and may differ in length. The length of a record is the length
-    of its longest array, not counting `meta_features`. A record that is a single array is batched as `{"tokens": array}`. A
-    batch is a dict:
+    Records are dicts of arrays whose first axes count tokens and may differ in length. The length
+    of a record is the length of its longest array, not counting `meta_features`. A record that is a
+    single array is batched as `{"tokens": array}`. A batch is a dict:
 
-    * for each leaf an array `[rows, length, …]`, padded at the end; `rows · length` is at most `max_tokens`;
+    * for each leaf an array `[rows, length, …]`, padded at the end; `rows · length` is at most
+      `max_tokens`;
     * `lengths`, `int32[rows]`: length of each record in the batch; 0 for a row without a record;
-    * `mask`, `bool[rows, length]`: True up to the length of the record, also in a shorter array of the same record.
+    * `mask`, `bool[rows, length]`: True up to the length of the record, also in a shorter array of
+      the same record.
 
-    All batches with the same padded length have the same number of rows. So a jitted step compiles at most once for
-    each padded length. Batches are in random order, and so are records of similar length.
+    All batches with the same padded length have the same number of rows. So a jitted step compiles
+    at most once for each padded length. Batches are in random order, and so are records of similar
+    length.
 
-    If lengths are known, from the source or from `lengths=`, batches are planned before anything is read. Then
-    `len(loader)` and `records_at` work, and all shards have the same number of batches, with the same shape at each
-    step. If all epochs have the same records, they also have the same number of batches of each shape, but each epoch
-    puts other records together. If lengths are unknown, batches are made of windows (consecutive records) of the
-    stream, on one shard only.
+    If lengths are known, from the source or from `lengths=`, batches are planned before anything is
+    read. Then `len(loader)` and `records_at` work, and all shards have the same number of batches,
+    with the same shape at each step. If all epochs have the same records, they also have the same
+    number of batches of each shape, but each epoch puts other records together. If lengths are
+    unknown, batches are made of windows (consecutive records) of the stream, on one shard only.
 
     Args:
         max_tokens: maximum of rows times padded length in a batch, per shard.
-        pad_to: padded lengths, such as `(128, 256, 512)`; or their number (default 8): then the lengths with the least
-            padding are chosen, which needs known lengths.
+        pad_to: padded lengths, such as `(128, 256, 512)`; or their number (default 8): then the
+            lengths with the least padding are chosen, which needs known lengths.
         max_records: maximum number of rows. None (default): no limit.
-        multiple_of: the number of rows is a multiple of this (default 1), such as the number of local devices.
-        window: number of records that are batched together. None (default): all records of an epoch if lengths are known,
-            otherwise 4,096. A larger window needs less padding.
-        lengths: lengths of the records, in the order of the source: an array, the name of a field, or a function of a record,
-            which is called for every record. None (default): the source's own lengths, if no operation comes before.
-        too_long: what happens to a record that is longer than all of `pad_to`: "error" (default) raises, "drop" drops the
-            record, "truncate" cuts it.
+        multiple_of: the number of rows is a multiple of this (default 1), such as the number of
+            local devices.
+        window: number of records that are batched together. None (default): all records of an epoch
+            if lengths are known, otherwise 4,096. A larger window needs less padding.
+        lengths: lengths of the records, in the order of the source: an array, the name of a field,
+            or a function of a record, which is called for every record. None (default): the
+            source's own lengths, if no operation comes before.
+        too_long: what happens to a record that is longer than all of `pad_to`: "error" (default)
+            raises, "drop" drops the record, "truncate" cuts it.
         pad_value: padding (default 0); a number, or a dict by leaf.
-        meta_features: keys of arrays that do not consist of tokens, and are stacked without padding. Numbers and texts are
-            always stacked in this way.
+        meta_features: keys of arrays that do not consist of tokens, and are stacked without
+            padding. Numbers and texts are always stacked in this way.
         seed: seed of the random orders. None (default): the seed of the sampler or the dataset.
 
     Raises:
-        TypeError, ValueError: an argument has a wrong type or is out of range; a length of `pad_to` exceeds `max_tokens`.
-        LengthsError: a record is too long, or longer than its known length; or lengths are needed and unknown.
+        TypeError, ValueError: an argument has a wrong type or is out of range; a length of `pad_to`
+            exceeds `max_tokens`.
+        LengthsError: a record is too long, or longer than its known length; or lengths are needed
+            and unknown.
         BatchError: while batching, if records differ in structure.
 
     >>> import numpy as np
@@ -81,9 +88,10 @@ class BudgetBatch(Operation):
     reads_position = True
     plans_batches = True
     single_shard = (
-        "makes batches of windows of one stream, so that shards would have unequal numbers of them. With known lengths, shards "
-        "have batches of one shape at each step: name records in omit= in place of a Filter, store the results of a FlatMap in "
-        "files, and pass lengths= to BudgetBatch, or to MapDataset.budget_batch(…) before to_iter_dataset()"
+        "makes batches of windows of one stream, so that shards would have unequal numbers of "
+        "them. With known lengths, shards have batches of one shape at each step: name records in "
+        "omit= in place of a Filter, store the results of a FlatMap in files, and pass lengths= to "
+        "BudgetBatch, or to MapDataset.budget_batch(…) before to_iter_dataset()"
     )
 
     def __init__(
@@ -102,7 +110,11 @@ class BudgetBatch(Operation):
     ) -> None:
         positive = "a positive int"
         self.max_tokens = whole_number("max_tokens", max_tokens, 1, None, positive)
-        self.max_records = None if max_records is None else whole_number("max_records", max_records, 1, None, positive)
+        self.max_records = (
+            None
+            if max_records is None
+            else whole_number("max_records", max_records, 1, None, positive)
+        )
         self.multiple_of = whole_number("multiple_of", multiple_of, 1, None, positive)
         self.window = None if window is None else whole_number("window", window, 1, None, positive)
         self.too_long = one_of("too_long", too_long, "error", "drop", "truncate")
@@ -135,8 +147,8 @@ class BudgetBatch(Operation):
         """Return a copy with its own seed, for use in a chain of datasets.
 
         Args:
-            seed_for: function that returns the seed, from "budget_batch" and this operation's seed or None. If it raises
-                SeedError, the seed is 0.
+            seed_for: function that returns the seed, from "budget_batch" and this operation's seed
+                or None. If it raises SeedError, the seed is 0.
             number: not used.
         """
         other = copy.copy(self)
@@ -188,7 +200,9 @@ class BudgetBatch(Operation):
         Raises:
             LengthsError: a record is too long, and `too_long` is "error".
         """
-        return BudgetWindows(self.fitted(lengths, shapes), shapes, self.window or max(len(lengths), 1))
+        return BudgetWindows(
+            self.fitted(lengths, shapes), shapes, self.window or max(len(lengths), 1)
+        )
 
     def fitted(self, lengths: Ints, shapes: BatchShapes) -> Ints:
         """Return the lengths of records, `int64[records]`, cut to the longest shape if `too_long` is "truncate".
@@ -224,7 +238,9 @@ class BudgetBatch(Operation):
                 f"{record} is {length} long, over {most}, the largest length of batches of max_tokens={self.max_tokens}"
                 f'{and_multiple}. Pass too_long="drop" or "truncate", or a larger max_tokens=.'
             )
-        and_tokens = f", and max_tokens={length * self.multiple_of} or more" if length > most else ""
+        and_tokens = (
+            f", and max_tokens={length * self.multiple_of} or more" if length > most else ""
+        )
         return LengthsError(
             f'{record} is {length} long, over {longest}, the largest padded length. Pass too_long="drop" or "truncate", or '
             f"lengths to pad to, such as pad_to=({longest}, {length}){and_tokens}."
@@ -233,15 +249,16 @@ class BudgetBatch(Operation):
     def connect(self, then: Step, context: Context, number: int) -> Step:
         if self.shapes is None:
             raise LengthsError(
-                f"pad_to={self.pad_to} chooses lengths from the lengths of all records, which are unknown in a "
-                "stream. Pass the lengths to pad to, such as pad_to=(128, 256, 512). Or pass lengths= of the records, which "
-                "works in MapDataset.budget_batch, and in a DataLoader without a MixSampler and with only maps before "
-                "BudgetBatch."
+                f"pad_to={self.pad_to} chooses lengths from the lengths of all records, which are "
+                "unknown in a stream. Pass the lengths to pad to, such as pad_to=(128, 256, 512). "
+                "Or pass lengths= of the records, which works in MapDataset.budget_batch, and in a "
+                "DataLoader without a MixSampler and with only maps before BudgetBatch."
             )
         if self.lengths is not None:
             raise LengthsError(
-                "lengths= of BudgetBatch has no effect in a stream, whose batches are made of windows of its records. Pass it "
-                "in a DataLoader, or to MapDataset.budget_batch(…) before to_iter_dataset(), or leave it out."
+                "lengths= of BudgetBatch has no effect in a stream, whose batches are made of "
+                "windows of its records. Pass it in a DataLoader, or to MapDataset.budget_batch(…) "
+                "before to_iter_dataset(), or leave it out."
             )
         step = BudgetStep(self, self.shapes, then, context, number)
         context.at_end.append(step.finish)
@@ -256,9 +273,17 @@ def _padded_lengths(pad_to: Any) -> int | tuple[int, ...]:
     """
     if isinstance(pad_to, Sequence) and not isinstance(pad_to, (str, bytes)):
         if not pad_to:
-            raise ValueError("pad_to=() is empty. Pass lengths, such as (128, 256, 512), or their number.")
-        return tuple(sorted({whole_number("pad_to", one, 1, None, "lengths of at least 1") for one in pad_to}))
-    return whole_number("pad_to", pad_to, 1, MOST_SHAPES, "a tuple of lengths, (512,), or a small number of shapes")
+            raise ValueError(
+                "pad_to=() is empty. Pass lengths, such as (128, 256, 512), or their number."
+            )
+        return tuple(
+            sorted(
+                {whole_number("pad_to", one, 1, None, "lengths of at least 1") for one in pad_to}
+            )
+        )
+    return whole_number(
+        "pad_to", pad_to, 1, MOST_SHAPES, "a tuple of lengths, (512,), or a small number of shapes"
+    )
 
 
 class BudgetStep:
@@ -268,12 +293,14 @@ class BudgetStep:
         operation: the operation.
         shapes: shapes of the batches.
         then: next step, to which batches are pushed.
-        context: context of the chain. The place of a batch is derived from the place (seed, position, row) of the first
-            record in its window.
+        context: context of the chain. The place of a batch is derived from the place (seed,
+            position, row) of the first record in its window.
         number: index of the operation in the pipeline.
     """
 
-    def __init__(self, operation: BudgetBatch, shapes: BatchShapes, then: Step, context: Context, number: int) -> None:
+    def __init__(
+        self, operation: BudgetBatch, shapes: BatchShapes, then: Step, context: Context, number: int
+    ) -> None:
         self._operation, self._shapes = operation, shapes
         self._then, self._context, self._number = then, context, number
         self._generator_at = KeyedGenerator(number).at
@@ -344,7 +371,9 @@ class BudgetStep:
 
     def _made(self, records: Sequence[Element], shape: int) -> Element:
         rows, length = self._shapes.rows[shape], self._shapes.lengths[shape]
-        return self._operation.padding.batch(records, len(records), rows, length, self._context.notify)
+        return self._operation.padding.batch(
+            records, len(records), rows, length, self._context.notify
+        )
 
 
 class BudgetBatchMethods(ChainMethods[ChainT]):
@@ -353,10 +382,11 @@ class BudgetBatchMethods(ChainMethods[ChainT]):
     def budget_batch(self, max_tokens: int, **settings: Any) -> ChainT:
         """Batch records of similar length within a budget of tokens, in a few shapes, as `BudgetBatch` does.
 
-        Batches of a `MapDataset` are planned from the lengths of its elements. They come from the source, if only the order
-        of records was changed, or from `lengths=`: an array with one length for each element, or a function of an
-        element. Then all shards have the same number of batches, with the same shape at each step. If `repeat` comes
-        after it, each epoch has new batches. Batches of a stream are made of windows (consecutive records), on one shard only.
+        Batches of a `MapDataset` are planned from the lengths of its elements. They come from the
+        source, if only the order of records was changed, or from `lengths=`: an array with one
+        length for each element, or a function of an element. Then all shards have the same number
+        of batches, with the same shape at each step. If `repeat` comes after it, each epoch has new
+        batches. Batches of a stream are made of windows (consecutive records), on one shard only.
 
         Args:
             max_tokens: maximum of rows times padded length in a batch, per shard.

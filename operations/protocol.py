@@ -224,9 +224,10 @@ class Operation:
         plans_rows: True if the operation has the methods `plan` and `planned` of `Pack`: lengths
             determine its rows.
         plans_batches: True for `BudgetBatch`, whose batches are planned if lengths are known.
-        thread_safe: True (default) if several threads may run the operation at the same time. With False, a loader that
-            chooses its kind of workers itself uses processes.
-        single_shard: why the operation works on one shard only, and the remedy; "" (default): it works on any number of shards.
+        thread_safe: True (default) if several threads may run the operation at the same time. With
+            False, a loader that chooses its kind of workers itself uses processes.
+        single_shard: why the operation works on one shard only, and the remedy; "" (default): it
+            works on any number of shards.
         method: name of the dataset method that takes the operation, which `apply` calls.
         node_name: name in the fingerprint of a `MapDataset`; "" (default): the name of the class.
     """

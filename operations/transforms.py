@@ -65,9 +65,10 @@ class MapTransform(FunctionOperation):
 class RandomMapTransform(FunctionOperation):
     """Replace each element by `function(element, rng)`, with a random generator; or override `random_map`.
 
-    The random numbers depend only on the seed, the position of the record, the number of the operation, and the place
-    of the element among those that a flat map made of the record. The sampler or the dataset must have a seed. Use the
-    generator only during the call. TypeError if the function is not callable.
+    The random numbers depend only on the seed, the position of the record, the number of the
+    operation, and the place of the element among those that a flat map made of the record. The
+    sampler or the dataset must have a seed. Use the generator only during the call. TypeError if
+    the function is not callable.
 
     >>> import numpy as np
     >>> noise = RandomMapTransform(lambda element, rng: element + rng.normal())
@@ -92,8 +93,14 @@ class RandomMapTransform(FunctionOperation):
             return None
         generator_at = KeyedGenerator(number).at
 
-        def generators(positions: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> Iterator[np.random.Generator]:
-            return map(generator_at, repeat(context.seed) if seeds is None else seeds.tolist(), positions.tolist())
+        def generators(
+            positions: NDArray[np.int64], seeds: NDArray[np.uint64] | None
+        ) -> Iterator[np.random.Generator]:
+            return map(
+                generator_at,
+                repeat(context.seed) if seeds is None else seeds.tolist(),
+                positions.tolist(),
+            )
 
         return self.function, generators
 
@@ -143,7 +150,9 @@ class KeyedRandomMap(Operation):
     def drawing_function(self, context: Context, number: int) -> DrawingFunction | None:
         seed, generator_at = cast(int, self.seed), KeyedGenerator(self.number).at
 
-        def generators(positions: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> Iterator[np.random.Generator]:
+        def generators(
+            positions: NDArray[np.int64], seeds: NDArray[np.uint64] | None
+        ) -> Iterator[np.random.Generator]:
             return map(generator_at, repeat(seed), positions.view(np.uint64).tolist())
 
         return self.transform.function, generators
@@ -165,8 +174,8 @@ class KeyedRandomMap(Operation):
 class MapWithIndexTransform(FunctionOperation):
     """Replace each element by `function(index, element)`; without a function, override `map_with_index`.
 
-    The index is the position of the record in the global order; for a batch, the position of its first record.
-    TypeError if the function is not callable.
+    The index is the position of the record in the global order; for a batch, the position of its
+    first record. TypeError if the function is not callable.
 
     >>> MapWithIndexTransform(lambda index, element: (index, element)).map_with_index(3, "a")
     (3, 'a')
@@ -233,10 +242,10 @@ class FlatMap(FunctionOperation):
     """Replace each element by the elements that a function returns for it: none, one or several.
 
     Args:
-        function: function that takes an element and returns an iterable of elements. None (default): a subclass overrides
-            `flat_map`.
-        max_fan_out: maximum number of elements for one; more are an error. None (default): no limit. Subclasses may set it
-            as an attribute.
+        function: function that takes an element and returns an iterable of elements. None
+            (default): a subclass overrides `flat_map`.
+        max_fan_out: maximum number of elements for one; more are an error. None (default): no
+            limit. Subclasses may set it as an attribute.
 
     Raises:
         TypeError: `function` is not callable; or, while running, it returns None.
@@ -251,10 +260,14 @@ class FlatMap(FunctionOperation):
     node_name = "FlatMapped"
     one_to_one = False
 
-    def __init__(self, function: Callable[..., Any] | None = None, max_fan_out: int | None = None) -> None:
+    def __init__(
+        self, function: Callable[..., Any] | None = None, max_fan_out: int | None = None
+    ) -> None:
         super().__init__(function)
         if max_fan_out is not None:
-            self.max_fan_out = whole_number("max_fan_out", max_fan_out, 0, None, "an int, or None for no limit")
+            self.max_fan_out = whole_number(
+                "max_fan_out", max_fan_out, 0, None, "an int, or None for no limit"
+            )
 
     def flat_map(self, element: Element, /) -> Iterable[Element]:
         """Return the elements that replace `element`."""
@@ -269,13 +282,14 @@ class FlatMap(FunctionOperation):
                 children = function(element)
                 if children is None:
                     raise TypeError(
-                        f"{short_repr(self)} returned None for an element. Return a list, or [] to drop the element."
+                        f"{short_repr(self)} returned None for an element. Return a list, or [] to "
+                        "drop the element."
                     )
                 for index, child in enumerate(children):
                     if index == limit:
                         raise FanOutError(
-                            f"{short_repr(self)} made more than max_fan_out={limit} elements from one. Raise max_fan_out, or "
-                            "return fewer."
+                            f"{short_repr(self)} made more than max_fan_out={limit} elements from "
+                            "one. Raise max_fan_out, or return fewer."
                         )
                     context.row = child_row(row, index)
                     then(child)
@@ -299,11 +313,14 @@ class TransformMethods(ChainMethods[ChainT]):
         """
         return self.then(as_kind(MapTransform, transform))
 
-    def random_map(self, transform: RandomMapTransform | Callable[..., Any], *, seed: int | None = None) -> ChainT:
+    def random_map(
+        self, transform: RandomMapTransform | Callable[..., Any], *, seed: int | None = None
+    ) -> ChainT:
         """Apply a function of each element and a random generator.
 
-        The random numbers depend only on the seed, the number of operations before, and the element's position; after
-        a flat map, also on its place among the elements made of one record.
+        The random numbers depend only on the seed, the number of operations before, and the
+        element's position; after a flat map, also on its place among the elements made of one
+        record.
 
         Args:
             transform: a function `(element, rng)`, or a `RandomMapTransform`.
@@ -319,13 +336,17 @@ class TransformMethods(ChainMethods[ChainT]):
         """
         return self.then(KeyedRandomMap(as_kind(RandomMapTransform, transform), seed))
 
-    def map_with_index(self, transform: MapWithIndexTransform | Callable[[int, Any], Any]) -> ChainT:
+    def map_with_index(
+        self, transform: MapWithIndexTransform | Callable[[int, Any], Any]
+    ) -> ChainT:
         """Apply a function of an index and the element. In a `MapDataset`, the index is the requested one.
 
-        In a stream it is the index that the element had in the `MapDataset`, even if elements before it were dropped. For a
-        batch, it is the index of its first record; for results of a flat map, the index of the record.
+        In a stream it is the index that the element had in the `MapDataset`, even if elements
+        before it were dropped. For a batch, it is the index of its first record; for results of a
+        flat map, the index of the record.
 
-        `transform` is a function `(index, element)` or a `MapWithIndexTransform`; otherwise TypeError.
+        `transform` is a function `(index, element)` or a `MapWithIndexTransform`; otherwise
+        TypeError.
 
         >>> from headrace import MapDataset
         >>> MapDataset.range(5).map_with_index(lambda index, x: (index, x))[7]
@@ -355,11 +376,12 @@ class TransformMethods(ChainMethods[ChainT]):
 
         Args:
             transform: the function, or a `FlatMap`.
-            max_fan_out: maximum number of elements for one; more are an error. None (default): the limit of `transform`, or
-                no limit.
+            max_fan_out: maximum number of elements for one; more are an error. None (default): the
+                limit of `transform`, or no limit.
 
         Raises:
-            TypeError, ValueError: a wrong type; or the dataset is a `MapDataset`, and there is no `max_fan_out`.
+            TypeError, ValueError: a wrong type; or the dataset is a `MapDataset`, and there is no
+                `max_fan_out`.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.source(["to be", "or"]).flat_map(str.split, max_fan_out=3)
@@ -372,7 +394,8 @@ class TransformMethods(ChainMethods[ChainT]):
 def fan_out_of(transform: Any, max_fan_out: int | None) -> FlatMap:
     """Return a flat map with the limit `max_fan_out`; if that is None, with the transform's own limit.
 
-    `transform` is a function, a `FlatMap`, or an object with a method `flat_map`; otherwise TypeError.
+    `transform` is a function, a `FlatMap`, or an object with a method `flat_map`; otherwise
+    TypeError.
     """
     if isinstance(transform, FlatMap) and max_fan_out is None:
         return as_kind(FlatMap, transform)
@@ -383,17 +406,22 @@ def fan_out_of(transform: Any, max_fan_out: int | None) -> FlatMap:
 def as_operation(operation: Any) -> Operation:
     """Return an operation unchanged, and any other callable as a `MapTransform`.
 
-    TypeError if `operation` is neither, is the class of an operation, or is a transform without a function.
+    TypeError if `operation` is neither, is the class of an operation, or is a transform without a
+    function.
     """
     if isinstance(operation, Operation):
         if isinstance(operation, FunctionOperation):
             _ = operation.function  # raises when there is nothing to do
         return operation
     if isinstance(operation, type) and issubclass(operation, Operation):
-        raise TypeError(f"an operation is the class {operation.__name__}. Pass an instance, {operation.__name__}(…).")
+        raise TypeError(
+            f"an operation is the class {operation.__name__}. Pass an instance, "
+            f"{operation.__name__}(…)."
+        )
     if callable(operation):
         return MapTransform(operation)
     raise TypeError(
-        f"an operation is {short_repr(operation)}, {a_kind_of(operation)}. Pass a function, which is used as a map, or an "
-        "operation such as MapTransform, RandomMapTransform, Filter, FlatMap or Batch."
+        f"an operation is {short_repr(operation)}, {a_kind_of(operation)}. Pass a function, which "
+        "is used as a map, or an operation such as MapTransform, RandomMapTransform, Filter, "
+        "FlatMap or Batch."
     )

@@ -84,7 +84,10 @@ def _in_words(loop: Any) -> str:
     host, counted = host_iterator(loop), snapshot(loop)
     if host is None or counted is None:
         return ""
-    sources = [f"{len(leaf.source):,} records of {type(leaf.source).__name__}" for leaf in host.pipeline.leaves]
+    sources = [
+        f"{len(leaf.source):,} records of {type(leaf.source).__name__}"
+        for leaf in host.pipeline.leaves
+    ]
     count, kind = host.snapshot().worker_count, host.execution.worker_kind or "process"
     kinds = {"process": "worker process", "thread": "worker thread", "ray": "Ray actor"}
     workers = (

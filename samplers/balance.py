@@ -39,19 +39,19 @@ _KEPT = 4
 BalanceLike: TypeAlias = "bool | Cost | Balance"
 """What a user can pass as `balance` to `headrace.load`.
 
-True: the cost of a record is its length. False: no balance. A function: it computes costs from an array of lengths.
+True: the cost of a record is its length. False: no balance. A function: it computes costs from an
+array of lengths.
 """
 
 
 class Balance:
     """Divide the records of each global batch among the shards, with nearly equal costs.
 
-    With `batches=1`, a global batch contains the same records as without balance, and each shard gets equally many of
-    them; of an incomplete last batch, some shards may get one more. Each record is read once, also if the run resumes with
-    another number of shards. Lengths and costs take 16 bytes per record in memory; planning a batch takes about a
-    millisecond.
-    Lengths are not compared with the records: wrong lengths make the sums unequal, but lose no
-    record.
+    With `batches=1`, a global batch contains the same records as without balance, and each shard
+    gets equally many of them; of an incomplete last batch, some shards may get one more. Each
+    record is read once, also if the run resumes with another number of shards. Lengths and costs
+    take 16 bytes per record in memory; planning a batch takes about a millisecond. Lengths are not
+    compared with the records: wrong lengths make the sums unequal, but lose no record.
 
     With a `Pack` in the loader, rows of packed documents are divided instead of records; the cost
     of a row is the sum of the costs of its segments. Rows are planned from the lengths, and are the
@@ -65,16 +65,16 @@ class Balance:
         cost: function that computes costs from an array of lengths, such as `headrace.attention(a,
             b)`; None (default): the cost is the length.
         global_batch: number of records in one batch of all shards together; None (default):
-            computed from the loader's `Batch`. It must be given if there is none, or if a filter or another operation
-            that omits or adds records comes before it.
+            computed from the loader's `Batch`. It must be given if there is none, or if a filter or
+            another operation that omits or adds records comes before it.
         batches: number of global batches that are balanced together (default 1). With more than 1,
             records may move between these batches; batches without long records then need not wait
             for batches with long ones.
 
     Raises:
         TypeError: if an argument has the wrong type.
-        LengthsError: if a length or cost is negative, infinite or NaN, a length is not a whole number, or there is not one
-            cost for each length.
+        LengthsError: if a length or cost is negative, infinite or NaN, a length is not a whole
+            number, or there is not one cost for each length.
         ValueError: if `global_batch` or `batches` is outside `[1, 2^22]`.
 
     >>> import numpy as np
@@ -86,12 +86,20 @@ class Balance:
     """
 
     def __init__(
-        self, lengths: Any, cost: Cost | None = None, *, global_batch: int | None = None, batches: int = 1
+        self,
+        lengths: Any,
+        cost: Cost | None = None,
+        *,
+        global_batch: int | None = None,
+        batches: int = 1,
     ) -> None:
         if isinstance(lengths, Mapping) and lengths:
             for name, own in lengths.items():
                 _check_array(f"Balance: lengths[{short_repr(name)}]", own)
-            parts = {name: as_lengths(own, len(own), f"Balance: lengths of {name}") for name, own in lengths.items()}
+            parts = {
+                name: as_lengths(own, len(own), f"Balance: lengths of {name}")
+                for name, own in lengths.items()
+            }
             self.sizes = {name: len(own) for name, own in parts.items()}
             lengths = np.concatenate(list(parts.values()))
         else:
@@ -100,9 +108,13 @@ class Balance:
         self.costs = _whole(costs_of(self.lengths, cost))
         remedy = "the number of records in a batch of all shards together"
         self.global_batch = (
-            None if global_batch is None else whole_number("global_batch", global_batch, 1, MAX_BLOCK, remedy)
+            None
+            if global_batch is None
+            else whole_number("global_batch", global_batch, 1, MAX_BLOCK, remedy)
         )
-        self.batches = whole_number("batches", batches, 1, MAX_BLOCK, "the number of batches to be balanced together")
+        self.batches = whole_number(
+            "batches", batches, 1, MAX_BLOCK, "the number of batches to be balanced together"
+        )
 
     sizes: Mapping[str, int] | None = None
     """For a mix: the number of lengths of each part, by part name, in the order in which the lengths are stored.
@@ -125,13 +137,16 @@ class Balance:
             names: names of the parts; the index `p` of a part is its index in this list.
 
         Raises:
-            LengthsError: if the lengths are one array, or a dict with names other than the names of the parts.
+            LengthsError: if the lengths are one array, or a dict with names other than the names of
+                the parts.
         """
         if self.sizes is None or self.sizes.keys() != {*names}:
-            array_or_parts = "one array" if self.sizes is None else f"the parts {first_few(self.sizes, 8)}"
+            array_or_parts = (
+                "one array" if self.sizes is None else f"the parts {first_few(self.sizes, 8)}"
+            )
             raise LengthsError(
-                f"balance= has lengths of {array_or_parts}, but the mix has the parts {first_few(names, 8)}. "
-                "Pass a dict of arrays to Balance, one for each part."
+                f"balance= has lengths of {array_or_parts}, but the mix has the parts "
+                f"{first_few(names, 8)}. Pass a dict of arrays to Balance, one for each part."
             )
         ends = dict(zip(self.sizes, np.cumsum(list(self.sizes.values())).tolist()))
         lengths, costs = np.zeros((2, len(names) * max(self.sizes.values())), np.int64)
@@ -152,7 +167,8 @@ class Balance:
     def going_round(self, sizes: Sequence[int]) -> Balance:
         """Return this balance for sources whose record keys continue after the last record.
 
-        The key `n + i` of a source of `n` records means its record `i` again, and so has the same cost.
+        The key `n + i` of a source of `n` records means its record `i` again, and so has the same
+        cost.
 
         Args:
             sizes: number of records of each part of a mix, or of the only source.
@@ -168,7 +184,10 @@ class Balance:
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """A dict for checkpoints: a digest of the costs, and the number of batches balanced together."""
-        return {"costs": hashlib.sha256(self.costs.tobytes()).hexdigest()[:12], "batches": self.batches}
+        return {
+            "costs": hashlib.sha256(self.costs.tobytes()).hexdigest()[:12],
+            "batches": self.batches,
+        }
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Balance) and self._identity == other._identity
@@ -196,14 +215,15 @@ class Balance:
         """
         if part is None and self.sizes is not None:
             raise LengthsError(
-                f"balance= has lengths of the parts {first_few(self.sizes, 8)}, but the source is not "
-                "a mix. Pass a single array to Balance."
+                f"balance= has lengths of the parts {first_few(self.sizes, 8)}, but the source is "
+                "not a mix. Pass a single array to Balance."
             )
         count = len(self.costs) if part is None or self.sizes is None else self.sizes[part]
         if count < records:
             of_part = "" if part is None else f" of part {short_repr(part)}"
             raise LengthsError(
-                f"balance= has {count} lengths{of_part}, but there are {records} records. Pass one length for each record."
+                f"balance= has {count} lengths{of_part}, but there are {records} records. Pass one "
+                "length for each record."
             )
         return self
 
@@ -211,16 +231,16 @@ class Balance:
         """Return the costs `int64[n]` of records, by their keys `int64[n]`.
 
         Raises:
-            LengthsError: if a key is above all keys that have a cost. (In a mix, a lower key past the end of its
-                part has the cost 0.)
+            LengthsError: if a key is above all keys that have a cost. (In a mix, a lower key past
+                the end of its part has the cost 0.)
         """
         if self.rounds is not None:
             index, part = np.divmod(keys, len(self.rounds))
             keys = index % self.rounds[part] * len(self.rounds) + part
         if len(keys) and keys.max() >= len(self.costs):
             raise LengthsError(
-                f"balance= has {len(self.costs)} lengths, but the sampler draws record {keys.max()}. "
-                "Pass one length for each record."
+                f"balance= has {len(self.costs)} lengths, but the sampler draws record "
+                f"{keys.max()}. Pass one length for each record."
             )
         return self.costs[keys]
 
@@ -230,41 +250,44 @@ class Balance:
         Args:
             batch: number of records in a shard's batch; None if the loader makes no batches.
             shards: number of shards of the run.
-            exact: True if `batch` records make exactly one batch, so that the attribute `global_batch` must be
-                `batch * shards` or None.
+            exact: True if `batch` records make exactly one batch, so that the attribute
+                `global_batch` must be `batch * shards` or None.
 
         Returns:
             the blocks, each of one or several global batches.
 
         Raises:
-            ValueError: if neither `batch` nor `global_batch` is given, `global_batch` is not a multiple
-                of `shards`, or not `batch * shards` with `exact`, or a block has more than 2^22 records.
+            ValueError: if neither `batch` nor `global_batch` is given, `global_batch` is not a
+                multiple of `shards`, or not `batch * shards` with `exact`, or a block has more than
+                2^22 records.
         """
         if self.global_batch is None and batch is None:
             raise ValueError(
-                "balance= needs to know how many records of the source make a batch, but there is no batch, or a "
-                "Filter, FlatMap, mix or other operation before it changes the number of elements. Pass Balance(…, "
-                "global_batch=…), the number of records in a batch of all shards; or, if there is no batch, add "
-                "headrace.Batch(…), or pass load(batch_size=)."
+                "balance= needs to know how many records of the source make a batch, but there is "
+                "no batch, or a Filter, FlatMap, mix or other operation before it changes the "
+                "number of elements. Pass Balance(…, global_batch=…), the number of records in a "
+                "batch of all shards; or, if there is no batch, add headrace.Batch(…), or pass "
+                "load(batch_size=)."
             )
         if exact and batch and self.global_batch not in (None, batch * shards):
             raise ValueError(
-                f"balance=: batches of {batch} records on {shards} shards are global batches of {batch * shards}, "
-                f"but global_batch={self.global_batch}. Leave global_batch= out, or pass {batch * shards}."
+                f"balance=: batches of {batch} records on {shards} shards are global batches of "
+                f"{batch * shards}, but global_batch={self.global_batch}. Leave global_batch= out, "
+                f"or pass {batch * shards}."
             )
         size = (self.global_batch or (batch or 1) * shards) * self.batches
         if self.global_batch and self.global_batch % shards:
             raise ValueError(
-                f"balance=: global_batch={self.global_batch} cannot be divided among {shards} shards. Pass a "
-                f"multiple of {shards}."
+                f"balance=: global_batch={self.global_batch} cannot be divided among {shards} "
+                f"shards. Pass a multiple of {shards}."
             )
         if size > MAX_BLOCK:
             of_each, smaller = size // self.batches, "Use smaller batches"
             if of_each <= MAX_BLOCK:
                 smaller += f", or pass at most {MAX_BLOCK // of_each} as batches="
             raise ValueError(
-                f"balance=: batches={self.batches} of {of_each} records on all shards together are {size} records to "
-                f"divide at once, more than {MAX_BLOCK}. {smaller}."
+                f"balance=: batches={self.batches} of {of_each} records on all shards together are "
+                f"{size} records to divide at once, more than {MAX_BLOCK}. {smaller}."
             )
         return Blocks(shards, 0, size)
 
@@ -276,9 +299,10 @@ def _check_array(name: str, lengths: Any) -> None:
         is_array = False
     if not is_array:
         raise TypeError(
-            f"{name}={short_repr(lengths)} is {a_kind_of(lengths)}. Pass an array with one length for each record; "
-            "for a mix, a non-empty dict with such an array for each part. headrace.load(…, balance=True, lengths=…) "
-            "also takes the name of a field, or a function."
+            f"{name}={short_repr(lengths)} is {a_kind_of(lengths)}. Pass an array with one length "
+            "for each record; for a mix, a non-empty dict with such an array for each part. "
+            "headrace.load(…, balance=True, lengths=…) also takes the name of a field, or a "
+            "function."
         )
 
 
@@ -290,7 +314,10 @@ def checked(balance: Any) -> Balance:
     """
     if isinstance(balance, Balance):
         return balance
-    raise TypeError(f"balance={short_repr(balance)} is {a_kind_of(balance)}. Pass headrace.Balance(lengths, cost).")
+    raise TypeError(
+        f"balance={short_repr(balance)} is {a_kind_of(balance)}. Pass headrace.Balance(lengths, "
+        "cost)."
+    )
 
 
 class Blocks(NamedTuple):
@@ -312,17 +339,21 @@ class Blocks(NamedTuple):
 class Dealing:
     """The order of a run with balanced costs: at each position of the run, it reads a position of the sampler's order.
 
-    Records are exchanged within blocks of positions. Positions before the first block are not moved.
+    Records are exchanged within blocks of positions. Positions before the first block are not
+    moved.
 
     Args:
         balance: the costs.
-        record_keys: function that returns the record keys `int64[n]` at positions `int64[n]` of the sampler.
-        total: number of positions of all shards. Positions left over when the last block is divided by
-            the number of shards are not moved.
+        record_keys: function that returns the record keys `int64[n]` at positions `int64[n]` of the
+            sampler.
+        total: number of positions of all shards. Positions left over when the last block is divided
+            by the number of shards are not moved.
         blocks: the blocks of the run.
     """
 
-    def __init__(self, balance: Balance, record_keys: Callable[[Int64s], Int64s], total: int, blocks: Blocks) -> None:
+    def __init__(
+        self, balance: Balance, record_keys: Callable[[Int64s], Int64s], total: int, blocks: Blocks
+    ) -> None:
         self._balance, self._record_keys, self._blocks = balance, record_keys, blocks
         self._end = total if total >= ENDLESS else total - (total - blocks.first) % blocks.shards
         self._known: OrderedDict[int, Int64s] = OrderedDict()
@@ -391,8 +422,8 @@ class Dealing:
 def _whole(costs: npt.NDArray[np.float64]) -> Int64s:
     """Convert costs `float64[n]` to whole numbers below 2^40, `int64[n]`.
 
-    If all costs are whole numbers below 2^40, they are kept. Otherwise all costs are scaled by one power of
-    two and rounded.
+    If all costs are whole numbers below 2^40, they are kept. Otherwise all costs are scaled by one
+    power of two and rounded.
     """
     most = float(costs.max(initial=0))
     if most >= 1 << _COST_BITS or (np.trunc(costs) != costs).any():

@@ -43,9 +43,9 @@ class IndexSampler(Remarks, VectorSampler):
     Args:
         num_records: number of records, 1 to 2^55.
         shard_options: the shard of this process; default `NoSharding()`.
-        shuffle: False (default) keeps the order of the source. True gives each epoch another random order.
-            `BlockShuffle(…)` permutes blocks of neighbouring records and shuffles some blocks
-            together, for files in stores, where random reads are slow.
+        shuffle: False (default) keeps the order of the source. True gives each epoch another random
+            order. `BlockShuffle(…)` permutes blocks of neighbouring records and shuffles some
+            blocks together, for files in stores, where random reads are slow.
         num_epochs: number of epochs; None (default) for no end, with `len()` equal to
             `sys.maxsize`.
         seed: an int in `[0, 2^32)`; required to shuffle and by random operations.
@@ -60,7 +60,8 @@ class IndexSampler(Remarks, VectorSampler):
 
     Raises:
         ValueError: if an argument is outside its range, `shuffle` is given without `seed`, or
-            `algorithm="grain"` is combined with a `BlockShuffle`, a `balance` or a shard without records.
+            `algorithm="grain"` is combined with a `BlockShuffle`, a `balance` or a shard without
+            records.
         TypeError: if a number is not an int, `shuffle` is neither a bool nor a `BlockShuffle`,
             `shard_options` has the wrong type, or `balance` is not a `Balance`.
         LengthsError: if `balance` has fewer lengths than there are records, or lengths by part.
@@ -84,18 +85,27 @@ class IndexSampler(Remarks, VectorSampler):
     balance: Balance | None = None
 
     def __post_init__(self) -> None:
-        self._store_whole_number("num_records", 1, MAX_SIZE, "the number of records in the source, len(source)")
+        self._store_whole_number(
+            "num_records", 1, MAX_SIZE, "the number of records in the source, len(source)"
+        )
         if self.num_epochs is not None:
-            self._store_whole_number("num_epochs", 1, None, "a positive int, or None for an endless stream")
+            self._store_whole_number(
+                "num_epochs", 1, None, "a positive int, or None for an endless stream"
+            )
         object.__setattr__(self, "shard_options", as_shard_options(self.shard_options))
         if not isinstance(self.shuffle, BlockShuffle):
-            shuffles = true_or_false("shuffle", self.shuffle, "True, False or headrace.BlockShuffle(…)")
+            shuffles = true_or_false(
+                "shuffle", self.shuffle, "True, False or headrace.BlockShuffle(…)"
+            )
             object.__setattr__(self, "shuffle", shuffles)
         if self.seed is not None:
-            self._store_whole_number("seed", 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
+            self._store_whole_number(
+                "seed", 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example"
+            )
         elif self.shuffle:
             raise ValueError(
-                f"shuffle={short_repr(self.shuffle)} needs a seed. Pass seed=0, or another int in [0, 2^32)."
+                f"shuffle={short_repr(self.shuffle)} needs a seed. Pass seed=0, or another int in "
+                "[0, 2^32)."
             )
         one_of("algorithm", self.algorithm, "headrace", "grain")
         if self.algorithm == "grain" and isinstance(self.shuffle, BlockShuffle):
@@ -103,7 +113,9 @@ class IndexSampler(Remarks, VectorSampler):
                 'shuffle=BlockShuffle(…) works only with headrace\'s own order. Leave out algorithm="grain".'
             )
         if self.balance is None:
-            object.__delattr__(self, "balance")  # an operation that holds a sampler is identified by its attributes
+            object.__delattr__(
+                self, "balance"
+            )  # an operation that holds a sampler is identified by its attributes
         else:
             self._check_balance()
         if self.algorithm == "grain":
@@ -140,8 +152,8 @@ class IndexSampler(Remarks, VectorSampler):
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize` for an endless sampler.
 
-        With `drop_remainder`, the remainder that cannot be divided evenly over the shards does not count: once at the
-        end, or in each epoch with `algorithm="grain"`.
+        With `drop_remainder`, the remainder that cannot be divided evenly over the shards does not
+        count: once at the end, or in each epoch with `algorithm="grain"`.
         """
         if self.num_epochs is None:
             return ENDLESS
@@ -170,7 +182,8 @@ class IndexSampler(Remarks, VectorSampler):
     def epoch_stride(self) -> int:
         """Number of global positions from the start of one of this shard's epochs to the start of the next.
 
-        This is `num_records`; with `algorithm="grain"`, this shard's number of records times the number of shards.
+        This is `num_records`; with `algorithm="grain"`, this shard's number of records times the
+        number of shards.
         """
         if self.algorithm == "grain":
             return self._grain_order().part()[1] * self.shard_options.shard_count
@@ -188,7 +201,9 @@ class IndexSampler(Remarks, VectorSampler):
             same_records=True,
             has_later_epochs=True,
             can_change=True,
-            is_one_shuffle=type(self) is IndexSampler and self.shuffle is True and self.algorithm == "headrace",
+            is_one_shuffle=type(self) is IndexSampler
+            and self.shuffle is True
+            and self.algorithm == "headrace",
         )
 
     @property
@@ -196,8 +211,14 @@ class IndexSampler(Remarks, VectorSampler):
         # Below some thousands, NumPy's calls cost more than their work. But each epoch of Grain's
         # order has a fixed cost, however few its records are.
         if isinstance(self.shuffle, BlockShuffle):
-            return min(max(self.shuffle.records_at_hand // self.shard_options.shard_count, 1024), 1 << 18)
-        return 16384 if self.algorithm == "headrace" else min(16384, max(4 * self._grain_order().part()[1], 1))
+            return min(
+                max(self.shuffle.records_at_hand // self.shard_options.shard_count, 1024), 1 << 18
+            )
+        return (
+            16384
+            if self.algorithm == "headrace"
+            else min(16384, max(4 * self._grain_order().part()[1], 1))
+        )
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -208,11 +229,17 @@ class IndexSampler(Remarks, VectorSampler):
         return {
             "kind": type(self).__name__,
             "records": self.num_records,
-            "shuffle": self.shuffle.parameters if isinstance(self.shuffle, BlockShuffle) else self.shuffle,
+            "shuffle": self.shuffle.parameters
+            if isinstance(self.shuffle, BlockShuffle)
+            else self.shuffle,
             "epochs": self.num_epochs,
             "seed": self.seed,
             "algorithm": self.algorithm,
-            **({} if self.algorithm == "headrace" else {"drop_remainder": self.shard_options.drop_remainder}),
+            **(
+                {}
+                if self.algorithm == "headrace"
+                else {"drop_remainder": self.shard_options.drop_remainder}
+            ),
             **({} if self.balance is None else {"balance": self.balance.fingerprint}),
         }
 
@@ -239,8 +266,8 @@ class IndexSampler(Remarks, VectorSampler):
     def position_of(self, record_key: int, epoch: int) -> int | None:
         """Return the global position of a record within an epoch, in O(1).
 
-        Return None for a record beyond `num_records`; with `algorithm="grain"`, for one that this shard does not read.
-        The epoch is not checked.
+        Return None for a record beyond `num_records`; with `algorithm="grain"`, for one that this
+        shard does not read. The epoch is not checked.
 
         Args:
             record_key: index of the record in the source.
@@ -251,9 +278,15 @@ class IndexSampler(Remarks, VectorSampler):
         if record_key >= self.num_records:
             return None
         if isinstance(self.shuffle, BlockShuffle):
-            place = BlockOrder(self.shuffle, self.num_records, self.seed or 0).place_of(record_key, epoch)
+            place = BlockOrder(self.shuffle, self.num_records, self.seed or 0).place_of(
+                record_key, epoch
+            )
         else:
-            place = record_key if not self.shuffle else place_of(record_key, epoch, self.num_records, self.seed or 0)
+            place = (
+                record_key
+                if not self.shuffle
+                else place_of(record_key, epoch, self.num_records, self.seed or 0)
+            )
         return epoch * self.num_records + place
 
     def places_of(self, record_keys: Positions, epoch: int) -> Positions:
@@ -278,8 +311,8 @@ class IndexSampler(Remarks, VectorSampler):
     def joining(self) -> bool | BlockShuffle:
         """Order of records that are appended during an epoch and are still read in this epoch.
 
-        True: shuffled together with the records of the epoch that are not yet read; False: after these records; a
-        `BlockShuffle`: after them, shuffled in blocks.
+        True: shuffled together with the records of the epoch that are not yet read; False: after
+        these records; a `BlockShuffle`: after them, shuffled in blocks.
         """
         return self.shuffle
 
@@ -328,8 +361,12 @@ class SequentialSampler(IndexSampler):
     [0, 1, 2]
     """
 
-    def __init__(self, num_records: int, shard_options: ShardOptions | None = None, seed: int | None = None) -> None:
-        super().__init__(num_records, shard_options or NoSharding(), shuffle=False, num_epochs=1, seed=seed)
+    def __init__(
+        self, num_records: int, shard_options: ShardOptions | None = None, seed: int | None = None
+    ) -> None:
+        super().__init__(
+            num_records, shard_options or NoSharding(), shuffle=False, num_epochs=1, seed=seed
+        )
 
     def with_shard_options(self, shard_options: ShardOptions) -> Self:
         """Return this sampler for the shard `shard_options`."""
@@ -347,8 +384,8 @@ class SequentialSampler(IndexSampler):
 def index_order_of(fingerprint: Mapping[str, Any]) -> IndexSampler | None:
     """Return the `IndexSampler` that a saved fingerprint describes.
 
-    Return None if the fingerprint is damaged, describes another kind of order, or has `algorithm="grain"`. A `balance`
-    in the fingerprint is left out.
+    Return None if the fingerprint is damaged, describes another kind of order, or has
+    `algorithm="grain"`. A `balance` in the fingerprint is left out.
     """
     if (
         fingerprint.get("kind") not in ("IndexSampler", "SequentialSampler")

@@ -5,10 +5,10 @@ In: places (indices within an epoch), the epoch of each, a seed. Out: the permut
 A number x of `[0, rows * columns)` is a cell (x // columns, x % columns) of a table with about as
 many rows as columns. A round shifts every cell along one axis by a hash of its other coordinate;
 this is a bijection whatever the hash is. Six or more rounds, with alternating axes, make a balanced
-Feistel network over a mixed radix. The table has fewer than `rows` cells more than `size`, so only few
-places leave `[0, size)`; these are permuted again until they are back inside (cycle walking: Black
-and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). The number of rows is even, because
-shifts along axes of odd length alone could only make even permutations.
+Feistel network over a mixed radix. The table has fewer than `rows` cells more than `size`, so only
+few places leave `[0, size)`; these are permuted again until they are back inside (cycle walking:
+Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). The number of rows is even,
+because shifts along axes of odd length alone could only make even permutations.
 """
 
 from __future__ import annotations
@@ -166,7 +166,9 @@ def permute_one(place: int, epoch: int, size: int, seed: int) -> int:
             word = (word ^ (word >> 32)) * _INT_2 & _MASK
             moving = (moving + ((word >> 28) * length >> 36)) % length
             moving, fixed, length, other = fixed, moving, other, length
-        place = moving * columns + fixed  # an even number of rounds has put rows and columns back in their places
+        place = (
+            moving * columns + fixed
+        )  # an even number of rounds has put rows and columns back in their places
         if place < size:
             return place
 
@@ -190,8 +192,8 @@ def _blocks(epochs: Positions) -> Iterator[slice]:
     """Divide places (indices within epochs) into slices of at most 16,384 places, and yield the slices.
 
     Args:
-        epochs: `int64[n]`, the epoch of each place. If epochs have 512 places or more on average, a new slice also
-            begins where the epoch changes.
+        epochs: `int64[n]`, the epoch of each place. If epochs have 512 places or more on average, a
+            new slice also begins where the epoch changes.
     """
     ends = np.flatnonzero(epochs[1:] != epochs[:-1]) + 1
     cuts = [0, *(ends.tolist() if len(ends) * MIN_RUN <= len(epochs) else ()), len(epochs)]
@@ -207,8 +209,8 @@ Lengths: TypeAlias = "tuple[np.uint64 | Words, np.uint64 | Words]"
 class Hashed:
     """Shifts of cells in each round of the shuffle, computed from keys when they are needed.
 
-    The shuffle treats a number as a cell of a table. In each round, every cell moves along its column (in even
-    rounds) or along its row (in odd rounds) by a number of cells, its shift.
+    The shuffle treats a number as a cell of a table. In each round, every cell moves along its
+    column (in even rounds) or along its row (in odd rounds) by a number of cells, its shift.
 
     Args:
         keys: `uint64[rounds, epochs]`, the key of each round for each epoch.
@@ -219,14 +221,16 @@ class Hashed:
         self.rounds = len(keys)
         self._keys, self._lengths = keys, lengths
 
-    def of(self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words) -> None:
+    def of(
+        self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words
+    ) -> None:
         """Write the shifts of one round, the numbers of rows or columns by which cells move, into `shift`.
 
         Args:
             number: number of the round.
             fixed: for each cell, its row or column, whichever does not change in this round.
-            column: for each cell, the index of its epoch among the epochs of the keys; None for a single
-                epoch.
+            column: for each cell, the index of its epoch among the epochs of the keys; None for a
+                single epoch.
             shift: receives the result.
             scratch: memory for intermediate results.
         """
@@ -237,8 +241,8 @@ class Hashed:
 class _Kept:
     """Shifts of cells in each round of the shuffle, looked up in tables made beforehand; equal to those of `Hashed`.
 
-    The shuffle treats a number as a cell of a table, and moves cells along columns and rows by shifts. Each round has
-    a list of the shifts of all rows (or columns), for each epoch.
+    The shuffle treats a number as a cell of a table, and moves cells along columns and rows by
+    shifts. Each round has a list of the shifts of all rows (or columns), for each epoch.
 
     Args:
         keys: `uint64[rounds, epochs]`, the key of each round for each epoch.
@@ -249,7 +253,10 @@ class _Kept:
         self.rounds = len(keys)
         rows, columns = table_shape(size)
         self._sides = columns, rows  # of the coordinate that stays, in even rounds and in odd ones
-        self._tables = [self._table(keys[number], number, (rows, columns)[number % 2]) for number in range(self.rounds)]
+        self._tables = [
+            self._table(keys[number], number, (rows, columns)[number % 2])
+            for number in range(self.rounds)
+        ]
 
     def _table(self, keys: Words, number: int, length: int) -> Words:
         fixed = np.tile(np.arange(self._sides[number % 2], dtype=_WORD), (len(keys), 1))
@@ -257,7 +264,9 @@ class _Kept:
         _hash(fixed, keys[:, None], _WORD(length), shift, np.empty_like(fixed))
         return shift.ravel()
 
-    def of(self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words) -> None:
+    def of(
+        self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words
+    ) -> None:
         places = fixed.view(np.int64)
         if column is not None:
             places = np.multiply(column, self._sides[number % 2], out=scratch.view(np.int64))
@@ -265,11 +274,13 @@ class _Kept:
         self._tables[number].take(places, out=shift, mode="clip")
 
 
-def _shifts_of_block(seed: int, epochs: Positions, rounds: int, size: int) -> tuple[Hashed | _Kept, Positions | None]:
+def _shifts_of_block(
+    seed: int, epochs: Positions, rounds: int, size: int
+) -> tuple[Hashed | _Kept, Positions | None]:
     """Return the shifts of the shuffle's rounds for a block of places, and which of their epochs each place has.
 
-    The second result is `int64[n]`, for each place the index of its epoch among the epochs of the shifts; None if
-    all places belong to one epoch.
+    The second result is `int64[n]`, for each place the index of its epoch among the epochs of the
+    shifts; None if all places belong to one epoch.
 
     Args:
         seed: in `[0, 2^64)`.
@@ -304,12 +315,16 @@ def _lengths_of(size: int) -> Lengths:
     return rows, columns
 
 
-def _permute_block(numbers: Words, shifts: Hashed | _Kept, column: Positions | None, size: int, back: bool) -> Words:
+def _permute_block(
+    numbers: Words, shifts: Hashed | _Kept, column: Positions | None, size: int, back: bool
+) -> Words:
     lengths = _lengths_of(size)
     numbers = encipher(numbers, shifts, column, lengths, back)
     outside = np.flatnonzero(numbers >= _WORD(size))
     while outside.size:
-        walked = encipher(numbers[outside], shifts, None if column is None else column[outside], lengths, back)
+        walked = encipher(
+            numbers[outside], shifts, None if column is None else column[outside], lengths, back
+        )
         numbers[outside] = walked
         outside = outside[walked >= _WORD(size)]
     return numbers
@@ -326,14 +341,19 @@ def table_shape(size: int) -> tuple[int, int]:
 
 
 def encipher(
-    numbers: Words, shifts: Hashed | _Kept, column: Positions | None, lengths: Lengths, back: bool = False
+    numbers: Words,
+    shifts: Hashed | _Kept,
+    column: Positions | None,
+    lengths: Lengths,
+    back: bool = False,
 ) -> Words:
     """Move cells of a table by all rounds of the shuffle; with `back`, undo the rounds.
 
     Args:
         numbers: `uint64[n]`; cell (row, column) has the number `row * columns + column`.
         shifts: the shifts of the cells in each round.
-        column: for each cell, the index of its epoch among the epochs of the shifts; None if there is one epoch only.
+        column: for each cell, the index of its epoch among the epochs of the shifts; None if there
+            is one epoch only.
         lengths: numbers of rows and columns.
         back: True undoes the rounds.
 
@@ -352,7 +372,9 @@ def encipher(
     return cell_row
 
 
-def _hash(fixed: Words, key: Words, length: np.uint64 | Words, shift: Words, scratch: Words) -> None:
+def _hash(
+    fixed: Words, key: Words, length: np.uint64 | Words, shift: Words, scratch: Words
+) -> None:
     """Write `hash(fixed, key)`, scaled to `[0, length)`, into `shift`: by how much the cells of a table move in a round.
 
     Args:
@@ -372,7 +394,9 @@ def _hash(fixed: Words, key: Words, length: np.uint64 | Words, shift: Words, scr
     np.right_shift(shift, _WORD(36), out=shift)
 
 
-def _move(moving: Words, length: np.uint64 | Words, shift: Words, scratch: Words, back: bool) -> None:
+def _move(
+    moving: Words, length: np.uint64 | Words, shift: Words, scratch: Words, back: bool
+) -> None:
     """Compute `moving = (moving + shift) mod length` in place, or `- shift` with `back`.
 
     Args:

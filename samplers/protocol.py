@@ -72,22 +72,29 @@ class OrderFacts(NamedTuple):
     """Facts about an order that never change; each has a default.
 
     Attributes:
-        block_size: number of positions to ask `record_keys` for at a time: many for arithmetic, 1 for a user's code.
+        block_size: number of positions to ask `record_keys` for at a time: many for arithmetic, 1
+            for a user's code.
         most_at_once: largest number of positions that one call of `record_keys` computes fast.
         records: number of records of the source that the order covers; None: any number.
-        parts: names of the parts of a mix; a record key of the part with index p of n is `i * n + p`. (): no mix.
-        balance: the `Balance` that divides the records of each global batch among the shards; None: shards read in turn.
-        shuffle: the argument `shuffle` of an `IndexSampler`: True or a `BlockShuffle` if each epoch has a random order.
-            False for all other orders, even random ones.
-        shards: "stripe": shard s of S reads the positions s, s + S, …; "own": each shard has an order of its own;
-            "planned": the order is planned for a number of shards, and keeps a history of these numbers.
+        parts: names of the parts of a mix; a record key of the part with index p of n is `i * n +
+            p`. (): no mix.
+        balance: the `Balance` that divides the records of each global batch among the shards; None:
+            shards read in turn.
+        shuffle: the argument `shuffle` of an `IndexSampler`: True or a `BlockShuffle` if each epoch
+            has a random order. False for all other orders, even random ones.
+        shards: "stripe": shard s of S reads the positions s, s + S, …; "own": each shard has an
+            order of its own; "planned": the order is planned for a number of shards, and keeps a
+            history of these numbers.
         same_records: True if all epochs have the same records.
-        epochs_for_all: number of whole epochs after which each record came at least once, or almost certainly did.
+        epochs_for_all: number of whole epochs after which each record came at least once, or almost
+            certainly did.
         has_later_epochs: True if `record_keys` also knows the epochs after the last one.
-        can_change: True if records can be appended to the order, or omitted from it, unless it has a `balance` or
-            each shard has an order of its own. False for a mix, whose parts decide.
-        keeps_history: True if the order keeps a history of its records: where some were appended or omitted during a run.
-        is_one_shuffle: True if `record_keys` only applies `permute` to the index of each position in its epoch.
+        can_change: True if records can be appended to the order, or omitted from it, unless it has
+            a `balance` or each shard has an order of its own. False for a mix, whose parts decide.
+        keeps_history: True if the order keeps a history of its records: where some were appended or
+            omitted during a run.
+        is_one_shuffle: True if `record_keys` only applies `permute` to the index of each position
+            in its epoch.
     """
 
     block_size: int = 16384
@@ -108,9 +115,10 @@ class OrderFacts(NamedTuple):
 class VectorSampler:
     """Base of all orders that the loader uses: each maps positions to record keys.
 
-    Orders are immutable, and may be used from any thread and process. A kind of order defines `shard_options`,
-    `seed`, `epoch_length`, `fingerprint`, `__len__` and `record_keys`. All other members have defaults, which are
-    right for an order that never changes, or raise an error that names the kind of order.
+    Orders are immutable, and may be used from any thread and process. A kind of order defines
+    `shard_options`, `seed`, `epoch_length`, `fingerprint`, `__len__` and `record_keys`. All other
+    members have defaults, which are right for an order that never changes, or raise an error that
+    names the kind of order.
 
     `as_vector_sampler` makes one of a user's own `Sampler`.
     """
@@ -172,10 +180,15 @@ class VectorSampler:
     def of_equal_shards(self, total: int) -> int:
         """Return how many of `total` positions the shards read together.
 
-        With `drop_remainder`, it is the largest multiple of the number of shards up to `total`, unless that is endless.
+        With `drop_remainder`, it is the largest multiple of the number of shards up to `total`,
+        unless that is endless.
         """
         shards = self.shard_options.shard_count
-        return total // shards * shards if self.shard_options.drop_remainder and total < ENDLESS else total
+        return (
+            total // shards * shards
+            if self.shard_options.drop_remainder and total < ENDLESS
+            else total
+        )
 
     @property
     def epoch_count(self) -> int | None:
@@ -224,9 +237,14 @@ class VectorSampler:
         covered = self.facts.records
         if covered is not None and covered > records:
             of_part = "" if part is None else f"part {short_repr(part)}: "
-            remedy = "MixSampler the source itself, or its length" if of_part else "num_records=len(source)"
+            remedy = (
+                "MixSampler the source itself, or its length"
+                if of_part
+                else "num_records=len(source)"
+            )
             raise ValueError(
-                f"{of_part}the sampler covers {covered} records, but the source has {records}. Pass {remedy}."
+                f"{of_part}the sampler covers {covered} records, but the source has {records}. "
+                f"Pass {remedy}."
             )
         return self
 
@@ -258,8 +276,8 @@ class VectorSampler:
         Args:
             saved: the order of that run.
             position: first position that no shard has read.
-            changes: True if this order may have other weights or parts than the run's. If False, or if it has the same
-                ones, the order of the run continues.
+            changes: True if this order may have other weights or parts than the run's. If False, or
+                if it has the same ones, the order of the run continues.
 
         Raises:
             CheckpointError: if `saved` is damaged.
@@ -323,15 +341,16 @@ class VectorSampler:
         """Return this order without some records.
 
         Args:
-            keys: for each part's name, the keys of the records to omit. An order without parts has the name "".
+            keys: for each part's name, the keys of the records to omit. An order without parts has
+                the name "".
 
         Raises:
             ValueError: if records cannot be omitted from this order, or from the order of a part.
             EmptyStreamError: if no record is left.
         """
         raise ValueError(
-            f"{short_repr(self)} cannot be used with a growing source or omit=. Pass an IndexSampler. "
-            "To leave out records of a WeightedSampler, give them weight 0."
+            f"{short_repr(self)} cannot be used with a growing source or omit=. Pass an "
+            "IndexSampler. To leave out records of a WeightedSampler, give them weight 0."
         )
 
     def by_epochs(self) -> VectorSampler | None:
@@ -360,8 +379,9 @@ class VectorSampler:
     def generation_at(self, position: int) -> tuple[int, int] | None:
         """Return the source's generation (version of its files) at a position, and where the last change before began.
 
-        The second result is the first position of the last change at or before `position`; 0 if there is none. The
-        result is None if the order never changed and the number of its generation is 0.
+        The second result is the first position of the last change at or before `position`; 0 if
+        there is none. The result is None if the order never changed and the number of its
+        generation is 0.
         """
         return None
 
@@ -371,7 +391,10 @@ class VectorSampler:
         Raises:
             TypeError: if the order has no weights.
         """
-        raise TypeError(f"{short_repr(self)} has no weights that can change. Use a MixSampler or a WeightedSampler.")
+        raise TypeError(
+            f"{short_repr(self)} has no weights that can change. Use a MixSampler or a "
+            "WeightedSampler."
+        )
 
     @property
     def weights_description(self) -> str:
@@ -396,4 +419,6 @@ def metadata_at(sampler: Any, index: int) -> RecordMetadata:
             f"{short_repr(sampler, 200)}. Pass one of these."
         )
     key = int(sampler.record_keys(np.array([index], dtype=np.int64))[0])
-    return RecordMetadata(index, key, None if sampler.seed is None else fresh_generator(sampler.seed, index))
+    return RecordMetadata(
+        index, key, None if sampler.seed is None else fresh_generator(sampler.seed, index)
+    )

@@ -3,20 +3,26 @@
 In: jobs and events, each with the time. Out: actions, which the caller carries out in order.
 
 The rules:
-* A job goes to the worker with the least work. Missing workers are started first. If the pool has a `depth`, a worker
-  gets jobs only after it has started up, and has at most `depth` messages of jobs; other jobs wait in their order. A
-  job during which a worker ended is then tried alone, because answers to jobs before it may have been lost.
-* A job of a series continues where the one before it ended. They all go to one worker, as long as it exists and has
-  room. A new series goes to the worker that has the fewest series.
-* If a worker ends, its jobs are assigned again, each alone. The job that it was doing is divided if possible. If not,
-  and if it was alone in its message, this counts as a try; after `MAX_TRIES` tries the job is given up.
-* If workers are lost through no fault of a job, their jobs are assigned again, and no try is counted.
-* If jobs are dropped, waiting jobs are removed. Jobs that workers already have are done, but are not assigned again
-  if a worker ends.
-* If a job takes longer than the timeout, its worker is killed, and the rule for ended workers applies.
-* After `let_go`, a surplus worker gets no more jobs, and is killed when it has done its jobs, without a warning.
-* If all workers end together with the process that makes them, everything is started again and all jobs are assigned
-  again. If that happens `MAX_TRIES` times without an answer in between, the run fails.
+* A job goes to the worker with the least work. Missing workers are started first. If the pool has a
+  `depth`, a worker gets jobs only after it has started up, and has at most `depth` messages of
+  jobs; other jobs wait in their order. A job during which a worker ended is then tried alone,
+  because answers to jobs before it may have been lost.
+* A job of a series continues where the one before it ended. They all go to one worker, as long as
+  it exists and has room. A new series goes to the worker that has the fewest series.
+* If a worker ends, its jobs are assigned again, each alone. The job that it was doing is divided if
+  possible. If not, and if it was alone in its message, this counts as a try; after `MAX_TRIES`
+  tries the job is given up.
+* If workers are lost through no fault of a job, their jobs are assigned again, and no try is
+  counted.
+* If jobs are dropped, waiting jobs are removed. Jobs that workers already have are done, but are
+  not assigned again if a worker ends.
+* If a job takes longer than the timeout, its worker is killed, and the rule for ended workers
+  applies.
+* After `let_go`, a surplus worker gets no more jobs, and is killed when it has done its jobs,
+  without a warning.
+* If all workers end together with the process that makes them, everything is started again and all
+  jobs are assigned again. If that happens `MAX_TRIES` times without an answer in between, the run
+  fails.
 """
 
 from __future__ import annotations
@@ -57,11 +63,14 @@ class Job:
     """A piece of work for a worker.
 
     Attributes:
-        number: number of the job. If jobs are assigned a second time, it is in the order of their numbers.
+        number: number of the job. If jobs are assigned a second time, it is in the order of their
+            numbers.
         divisible: True if the job can be divided into smaller jobs that run alone.
         cost: expected seconds.
-        series: number of a series, in which each job continues where the one before ended; None: no series.
-        alone: True if the job is the only one in its message. If its worker ends, this job is the cause.
+        series: number of a series, in which each job continues where the one before ended; None: no
+            series.
+        alone: True if the job is the only one in its message. If its worker ends, this job is the
+            cause.
         tries: number of workers that ended while doing it.
         dropped: True if its result is not needed any more.
     """
@@ -118,8 +127,8 @@ class WorkerPool(Generic[J]):
     Args:
         worker_count: largest number of workers.
         timeout: seconds that a job may take; None for no limit.
-        depth: messages of jobs that a worker may have at a time, once it has started up. None: any number, even before
-            it has started up.
+        depth: messages of jobs that a worker may have at a time, once it has started up. None: any
+            number, even before it has started up.
     """
 
     def __init__(self, worker_count: int, timeout: float | None, depth: int | None = None) -> None:
@@ -127,7 +136,9 @@ class WorkerPool(Generic[J]):
         self._timeout = timeout
         self._depth = depth
         self._workers: dict[int, _Worker[J]] = {}
-        self._leaving: set[int] = set()  # workers that are given nothing any more, and go when they have nothing left
+        self._leaving: set[int] = (
+            set()
+        )  # workers that are given nothing any more, and go when they have nothing left
         self._had_last: dict[int, int] = {}  # by series, the worker that was given its last job
         self._waiting: list[Sequence[J]] = []  # jobs that nobody has yet, each sequence a message
         self._made = 0
@@ -161,12 +172,16 @@ class WorkerPool(Generic[J]):
     def resize(self, worker_count: int) -> list[Action[J]]:
         """Change the number of workers, and return the actions for that.
 
-        Surplus workers that have not started up and have no jobs are killed at once. Other surplus workers stay in the
-        pool until `let_go` is called.
+        Surplus workers that have not started up and have no jobs are killed at once. Other surplus
+        workers stay in the pool until `let_go` is called.
         """
         self._worker_count = worker_count
         self._leaving.clear()
-        unready = [worker.number for worker in self._workers.values() if not worker.ready and not worker.jobs]
+        unready = [
+            worker.number
+            for worker in self._workers.values()
+            if not worker.ready and not worker.jobs
+        ]
         over = unready[: max(len(self._workers) - worker_count, 0)]
         for number in over:
             del self._workers[number]
@@ -203,7 +218,8 @@ class WorkerPool(Generic[J]):
     def drop_jobs(self, most_seconds: float) -> bool:
         """Drop all jobs, because their results are not needed.
 
-        Return True if every worker needs at most `most_seconds` to finish the jobs that it already has.
+        Return True if every worker needs at most `most_seconds` to finish the jobs that it already
+        has.
         """
         self._waiting.clear()
         for job in chain.from_iterable(worker.jobs for worker in self._workers.values()):
@@ -239,8 +255,9 @@ class WorkerPool(Generic[J]):
     def _worker_for(self, job: J) -> _Worker[J] | None:
         """Return the worker that gets a job; None if no worker has room.
 
-        It is the worker with the least work; for a job of a series, the worker that had the last job of the series, or,
-        if that has no room or there is none, the worker with the fewest series.
+        It is the worker with the least work; for a job of a series, the worker that had the last
+        job of the series, or, if that has no room or there is none, the worker with the fewest
+        series.
         """
         workers: Iterable[_Worker[J]] = self._workers.values()
         if self._leaving:
@@ -251,9 +268,13 @@ class WorkerPool(Generic[J]):
             return min(workers, key=_LOAD, default=None)
         return self._worker_of_series(job.series, {worker.number: worker for worker in workers})
 
-    def _worker_of_series(self, series: int, workers: Mapping[int, _Worker[J]]) -> _Worker[J] | None:
+    def _worker_of_series(
+        self, series: int, workers: Mapping[int, _Worker[J]]
+    ) -> _Worker[J] | None:
         counts = Counter(self._had_last.values())
-        fewest = min(workers.values(), key=lambda worker: (counts[worker.number], worker.load), default=None)
+        fewest = min(
+            workers.values(), key=lambda worker: (counts[worker.number], worker.load), default=None
+        )
         worker = workers.get(self._had_last.get(series, -1), fewest)
         if worker is not None:
             self._had_last[series] = worker.number
@@ -303,7 +324,10 @@ class WorkerPool(Generic[J]):
         if self._depth is not None and not gone.ready:
             return self._failed_to_begin(f"a worker {reason} before it began")
         if not gone.jobs or gone.jobs[0].dropped:
-            return [Warn(f"worker {worker} {reason} while it was idle"), *self._assign_again(gone.jobs, now)]
+            return [
+                Warn(f"worker {worker} {reason} while it was idle"),
+                *self._assign_again(gone.jobs, now),
+            ]
         head = gone.jobs.popleft()
         # One that was killed for a job that it then answered ended at the next one by chance.
         head.tries += head.alone and gone.late in (None, head)
@@ -311,7 +335,10 @@ class WorkerPool(Generic[J]):
         if head.divisible:
             return [Divide(head), again, *self._assign_again(gone.jobs, now)]
         if head.tries >= MAX_TRIES:
-            return [GiveUp(head, f"{reason}, {MAX_TRIES} times"), *self._assign_again(gone.jobs, now)]
+            return [
+                GiveUp(head, f"{reason}, {MAX_TRIES} times"),
+                *self._assign_again(gone.jobs, now),
+            ]
         return [again, *self._assign_again([head, *gone.jobs], now)]
 
     def _failed_to_begin(self, event: str) -> list[Action[J]]:
@@ -323,7 +350,8 @@ class WorkerPool(Generic[J]):
     def lost(self, workers: Iterable[int], event: str | None, now: float) -> list[Action[J]]:
         """Record that workers have ended through no fault of their jobs, and return the actions that follow.
 
-        The time limits of the other workers' current jobs start anew, because they may have waited for lost rows.
+        The time limits of the other workers' current jobs start anew, because they may have waited
+        for lost rows.
 
         Args:
             workers: numbers of the workers.
@@ -360,7 +388,8 @@ class WorkerPool(Generic[J]):
     def _forget(self, worker: int) -> _Worker[J]:
         """Remove a worker, and return what the pool knew about it.
 
-        If fewer workers than wanted would then remain, one surplus worker that was about to be ended is kept instead.
+        If fewer workers than wanted would then remain, one surplus worker that was about to be
+        ended is kept instead.
         """
         gone = self._workers.pop(worker)
         self._leaving.discard(worker)
@@ -376,17 +405,27 @@ class WorkerPool(Generic[J]):
 
     def at_work(self) -> list[tuple[int, J]]:
         """Return (number, current job) for each worker that has started up and has a job."""
-        return [(worker.number, worker.jobs[0]) for worker in self._workers.values() if worker.jobs and worker.ready]
+        return [
+            (worker.number, worker.jobs[0])
+            for worker in self._workers.values()
+            if worker.jobs and worker.ready
+        ]
 
     def late_at(self) -> float:
         """Return the time at which the next job will exceed its timeout; infinity if no job runs or there is no timeout."""
         began = [worker.began for worker in self._workers.values() if worker.jobs and worker.ready]
-        return min(began, default=float("inf")) + (float("inf") if self._timeout is None else self._timeout)
+        return min(began, default=float("inf")) + (
+            float("inf") if self._timeout is None else self._timeout
+        )
 
     def look(self, now: float) -> list[Action[J]]:
         if self._timeout is None:
             return []
-        started = [worker for worker in self._workers.values() if worker.jobs and worker.ready and worker.late is None]
+        started = [
+            worker
+            for worker in self._workers.values()
+            if worker.jobs and worker.ready and worker.late is None
+        ]
         late = [worker for worker in started if now - worker.began > self._timeout]
         for worker in late:
             worker.late = worker.jobs[0]

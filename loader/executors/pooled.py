@@ -1,12 +1,12 @@
 """The executor whose workers are elsewhere: it connects a pool, which decides, with a transport, which acts.
 
-In: tasks. Out: handles (results to come). It has no thread: events of the transport are passed to the pool,
-and the pool's actions to the transport, while the caller asks for a result.
+In: tasks. Out: handles (results to come). It has no thread: events of the transport are passed to
+the pool, and the pool's actions to the transport, while the caller asks for a result.
 
-`pool` has the rules. If a task during which a worker ended is divided, its result is a block that has the smaller
-tasks, which are then run. So rows before the record at fault are delivered. A task that is given up fails with
-`WorkerCrashedError`, or is skipped. If rows can be lost with a machine, each block keeps its task, which is run
-a second time when rows are lost.
+`pool` has the rules. If a task during which a worker ended is divided, its result is a block that
+has the smaller tasks, which are then run. So rows before the record at fault are delivered. A task
+that is given up fails with `WorkerCrashedError`, or is skipped. If rows can be lost with a machine,
+each block keeps its task, which is run a second time when rows are lost.
 """
 
 from __future__ import annotations
@@ -51,10 +51,14 @@ class PooledHandle(Job):
 
     executor: PooledExecutor
     task: Task
-    blocks: Blocks  # with the rows to which the task refers; kept as long as the task may be run again
+    blocks: (
+        Blocks  # with the rows to which the task refers; kept as long as the task may be run again
+    )
     block: Block | None = None  # the result, once it has arrived
     gave_up: str = ""  # why the task was given up; "" if it was not
-    suspects: Sequence[PooledHandle] = ()  # its inputs, each run alone to find the one that ends workers
+    suspects: Sequence[
+        PooledHandle
+    ] = ()  # its inputs, each run alone to find the one that ends workers
 
     def ready(self) -> bool:
         """Return True if the result has arrived, after handling all messages of the workers."""
@@ -95,7 +99,9 @@ class RowsWithTask:
             self.again = None
             if not isinstance(block.rows, RowsWithTask):
                 reason = None if block.failure is None else block.failure.error
-                raise reason or WorkerCrashedError(f"Ray lost rows, which could not be made again. {_RESTORE}.")
+                raise reason or WorkerCrashedError(
+                    f"Ray lost rows, which could not be made again. {_RESTORE}."
+                )
             self.rows = block.rows.rows
         return self.rows.lost
 
@@ -109,7 +115,9 @@ class RowsWithTask:
                 return elements
             losses += self.rows.lost
             if losses >= MAX_TRIES:
-                raise WorkerCrashedError(f"Ray lost the rows of a task {MAX_TRIES} times. {_RESTORE}.")
+                raise WorkerCrashedError(
+                    f"Ray lost the rows of a task {MAX_TRIES} times. {_RESTORE}."
+                )
             self.handle.executor.handle_events(wait=False)
 
 
@@ -131,20 +139,33 @@ class PooledExecutor(Executor):
         self._observer = observer
         self._transport = transport
         self._timeout = options.timeout
-        self._hang_seconds, self._hangs = options.hang_seconds, dict[int, str]()  # by worker: what its long task is at
-        self._last_hang = ""  # what the worker was at that ended last; "" if its task did not take long
+        self._hang_seconds, self._hangs = (
+            options.hang_seconds,
+            dict[int, str](),
+        )  # by worker: what its long task is at
+        self._last_hang = (
+            ""  # what the worker was at that ended last; "" if its task did not take long
+        )
         self._reading = options.reading
         self._buffer_size = options.worker_buffer_size
         self._worker_count = options.workers
         self._follows_room = False  # the transport says how many workers there are
-        self._pace = Pace(limits_of(pipeline, several=options.timeout is None))  # which is for one batch
+        self._pace = Pace(
+            limits_of(pipeline, several=options.timeout is None)
+        )  # which is for one batch
         self._budget: Budget | None = None
-        on_leaves = [(stage.number, pipeline.leaves[stage.leaf]) for stage in pipeline.stages if stage.leaf is not None]
+        on_leaves = [
+            (stage.number, pipeline.leaves[stage.leaf])
+            for stage in pipeline.stages
+            if stage.leaf is not None
+        ]
         self._in_order = frozenset(number for number, leaf in on_leaves if leaf.in_order)
         self._gathered: list[PooledHandle] = []
         self._stalled: list[Sequence[PooledHandle]] = []  # tasks that name rows that are made again
         self._next_task = 0
-        self._pool: WorkerPool[PooledHandle] = WorkerPool(transport.worker_count, options.timeout, transport.depth)
+        self._pool: WorkerPool[PooledHandle] = WorkerPool(
+            transport.worker_count, options.timeout, transport.depth
+        )
         self._inputs: dict[int, int] = {}  # by stage, until something changes them …
         self._windows: dict[int, int] = {}  # … likewise
         self._at_hand = BatchesAtHand(pipeline, rows_stay=not transport.may_lose_rows)
@@ -181,7 +202,9 @@ class PooledExecutor(Executor):
         if self._budget is None:
             return inputs
         one = self._pipeline.stages[stage]
-        return one.bounded(inputs, self.most_rows() if one.leaf is None else self._budget.most_inputs(stage))
+        return one.bounded(
+            inputs, self.most_rows() if one.leaf is None else self._budget.most_inputs(stage)
+        )
 
     def most_rows(self) -> int:
         return sys.maxsize if self._budget is None else self._budget.most_rows()
@@ -197,24 +220,37 @@ class PooledExecutor(Executor):
         if self._follows_room:
             self._worker_count = max(self._pool.ready_count, 1)
         workers, inputs, waits = self._worker_count, self.inputs(stage), self._pace.waits(stage)
-        window = window_of(workers, self._buffer_size, len(self._pipeline.leaves)) * self._pace.tasks(stage)
+        window = window_of(
+            workers, self._buffer_size, len(self._pipeline.leaves)
+        ) * self._pace.tasks(stage)
         if waits:
-            window = max(window, workers * (1 + tasks_ahead(self._pipeline, self._reading, stage, inputs)))
-        most = max(self._pace.tasks_within(stage, inputs, self._reading.prefetch_buffer_bytes), workers)
-        window = min(window, most if self._budget is None else self._budget.most_tasks(stage, inputs))
+            window = max(
+                window, workers * (1 + tasks_ahead(self._pipeline, self._reading, stage, inputs))
+            )
+        most = max(
+            self._pace.tasks_within(stage, inputs, self._reading.prefetch_buffer_bytes), workers
+        )
+        window = min(
+            window, most if self._budget is None else self._budget.most_tasks(stage, inputs)
+        )
         if waits:
             self._pool.deepen(-(-window // workers))
         return window
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle | DoneHandle:
         """Submit a task on rows of `blocks`. Such tasks are collected until they fill a message, or a result is awaited."""
-        if task.stage in self._at_hand.stages and (made := self._at_hand.handle(task, blocks)) is not None:
+        if (
+            task.stage in self._at_hand.stages
+            and (made := self._at_hand.handle(task, blocks)) is not None
+        ):
             return made
         series = task.stage if task.stage in self._in_order else None
         inputs = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
         stage = self._pipeline.stages[task.stage]
         in_window = stage.window is not None and task.only is None and inputs > 1
-        handle = self._handle(task, blocks, inputs, series is None and (inputs > stage.unit or in_window), series)
+        handle = self._handle(
+            task, blocks, inputs, series is None and (inputs > stage.unit or in_window), series
+        )
         if isinstance(task, SpanTask):
             self._assign([handle])
             return handle
@@ -223,10 +259,14 @@ class PooledExecutor(Executor):
             self.send_gathered()
         return handle
 
-    def _handle(self, task: Task, blocks: Blocks, inputs: int, divisible: bool, series: int | None) -> PooledHandle:
+    def _handle(
+        self, task: Task, blocks: Blocks, inputs: int, divisible: bool, series: int | None
+    ) -> PooledHandle:
         number, self._next_task = self._next_task, self._next_task + 1
         cost = max(inputs, 1) * self._pace.seconds.get(task.stage, 1e-6)
-        return PooledHandle(number, divisible, cost, series, executor=self, task=task, blocks=blocks)
+        return PooledHandle(
+            number, divisible, cost, series, executor=self, task=task, blocks=blocks
+        )
 
     def _assign(self, handles: Sequence[PooledHandle]) -> None:
         self._act(self._pool.assign(handles, self._clock()))
@@ -241,12 +281,17 @@ class PooledExecutor(Executor):
     def handle_events(self, wait: bool) -> None:
         """Handle all events of the transport so far. With `wait`, first wait for an event, or until a task exceeds its timeout.
 
-        Raises WorkerCrashedError if workers end again and again; and exceptions of the transport, after closing the executor.
+        Raises WorkerCrashedError if workers end again and again; and exceptions of the transport,
+        after closing the executor.
         """
         seconds: float | None = 0.0
         if wait:
             self.send_gathered()
-            seconds = None if self._timeout is None else max(self._pool.late_at() - self._clock(), 0.0) + 0.001
+            seconds = (
+                None
+                if self._timeout is None
+                else max(self._pool.late_at() - self._clock(), 0.0) + 0.001
+            )
         try:
             events = self._transport.poll(seconds)
         except Exception:
@@ -329,7 +374,9 @@ class PooledExecutor(Executor):
 
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
         """Send the tasks of `handles` to a worker; if rows that they use are lost, first have these made a second time."""
-        blocks: dict[int, Block] = {number: block for handle in handles for number, block in handle.blocks.items()}
+        blocks: dict[int, Block] = {
+            number: block for handle in handles for number, block in handle.blocks.items()
+        }
         if self._transport.may_lose_rows and (
             lost := [block.rows for block in blocks.values() if block.rows.are_lost()]
         ):
@@ -341,14 +388,18 @@ class PooledExecutor(Executor):
             return
         tasks = [handle.task for handle in handles]
         groups = [task for task in tasks if isinstance(task, GroupTask)]
-        self._transport.send(worker, Message.of(groups, blocks, self._rows_of) if groups else Message(tasks))
+        self._transport.send(
+            worker, Message.of(groups, blocks, self._rows_of) if groups else Message(tasks)
+        )
 
     def _finish(self, handle: PooledHandle, block: Block) -> None:
         if self._pace.note(handle.task, block.seconds, block.waited, block.count, block.nbytes):
             self._inputs.clear()
             self._windows.clear()
         if self._budget is not None:
-            self._budget.note(handle.task.stage, input_count(handle.task), block.count, block.nbytes)
+            self._budget.note(
+                handle.task.stage, input_count(handle.task), block.count, block.nbytes
+            )
         if self._transport.may_lose_rows:
             block.rows = RowsWithTask(handle, block.rows)
         handle.block = block
@@ -356,14 +407,16 @@ class PooledExecutor(Executor):
     def make_again(self, rows: RowsWithTask) -> None:
         """Run the task of lost rows a second time, unless that run has already begun."""
         if rows.again is None:
-            rows.again = replace(rows.handle, divisible=False, series=None, block=None, gave_up="", suspects=())
+            rows.again = replace(
+                rows.handle, divisible=False, series=None, block=None, gave_up="", suspects=()
+            )
             self._assign([rows.again])
 
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
         """Give a task up: run each of its inputs alone, so that the error names the input at fault.
 
-        A task of one input is not run any more; nor is any task if errors are skipped. `reason` says how the last
-        worker ended.
+        A task of one input is not run any more; nor is any task if errors are skipped. `reason`
+        says how the last worker ended.
         """
         handle.gave_up = f"{reason}, in {self._last_hang}" if self._last_hang else reason
         inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)
@@ -385,8 +438,8 @@ class PooledExecutor(Executor):
     def drop_tasks(self, observer: Observer) -> bool:
         """Drop all tasks, and return True if the workers can be used for new tasks.
 
-        Return False if workers wait for reads, and then nothing is dropped; or if they need over `LONG_SECONDS` to finish
-        the tasks that they have.
+        Return False if workers wait for reads, and then nothing is dropped; or if they need over
+        `LONG_SECONDS` to finish the tasks that they have.
         """
         if any(map(self._pace.waits, self._windows)) or not self._pool.drop_jobs(LONG_SECONDS):
             return False
@@ -396,5 +449,9 @@ class PooledExecutor(Executor):
 
     def close(self) -> None:
         self._transport.close()
-        self._stalled, self._gathered, self._actions = [], [], deque()  # handles would be in a reference cycle with it
+        self._stalled, self._gathered, self._actions = (
+            [],
+            [],
+            deque(),
+        )  # handles would be in a reference cycle with it
         self._pool = WorkerPool(self._transport.worker_count, self._timeout, self._transport.depth)

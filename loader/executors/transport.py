@@ -28,23 +28,24 @@ class StoredRows(Protocol):
     def lost(self) -> bool:
         """True if the rows are lost, with the worker or machine that had them.
 
-        Read on the thread that uses the iterator: before each message that refers to the rows, and between two
-        calls of `load`. Always False if rows outlive their worker. If it is True, the loop runs the
-        task a second time, and the new rows replace these.
+        Read on the thread that uses the iterator: before each message that refers to the rows, and
+        between two calls of `load`. Always False if rows outlive their worker. If it is True, the
+        loop runs the task a second time, and the new rows replace these.
         """
 
     def load(self) -> list[Any] | None:
         """Return the rows in the user's process as a list; None if they are lost, or did not arrive within a second.
 
-        Their memory may be shared with this object. Called on the thread that uses the iterator. After None, the loop
-        polls, reads `lost`, and calls it again, as often as needed. Never raises an exception because rows are lost.
+        Their memory may be shared with this object. Called on the thread that uses the iterator.
+        After None, the loop polls, reads `lost`, and calls it again, as often as needed. Never
+        raises an exception because rows are lost.
         """
 
     def columns(self) -> StackedRows | None:
         """Return the rows in the user's process as columns, without a copy; None if that is not possible.
 
-        Called on the thread that uses the iterator, any number of times. The memory then belongs to the
-        caller; it exists as long as arrays refer to it.
+        Called on the thread that uses the iterator, any number of times. The memory then belongs to
+        the caller; it exists as long as arrays refer to it.
         """
 
 
@@ -72,7 +73,8 @@ class Message(NamedTuple):
     """Tasks for one worker, which runs them in order and answers them together.
 
     Attributes:
-        tasks: one task about consecutive positions; or tasks about groups of rows, of one or several stages.
+        tasks: one task about consecutive positions; or tasks about groups of rows, of one or
+            several stages.
         named: earlier rows that the tasks refer to.
     """
 
@@ -81,7 +83,10 @@ class Message(NamedTuple):
 
     @classmethod
     def of(
-        cls, tasks: Sequence[GroupTask], blocks: Mapping[int, Block], rows_of: Callable[[Block], StoredRows]
+        cls,
+        tasks: Sequence[GroupTask],
+        blocks: Mapping[int, Block],
+        rows_of: Callable[[Block], StoredRows],
     ) -> Message:
         """Return a message for tasks on groups of rows, with the rows to which they refer.
 
@@ -98,14 +103,23 @@ class Message(NamedTuple):
                 first, last = ranges.get(block, (start, stop))
                 ranges[block] = min(first, start), max(last, stop)
         named = [
-            NamedRows(number, first, last, blocks[number].tags.part(first, last), rows_of(blocks[number]))  # type: ignore[union-attr]
+            NamedRows(
+                number, first, last, blocks[number].tags.part(first, last), rows_of(blocks[number])
+            )  # type: ignore[union-attr]
             for number, (first, last) in ranges.items()
         ]
         moved = [
-            tuple([(block, start - ranges[block][0], stop - ranges[block][0]) for block, start, stop in task.rows])
+            tuple(
+                [
+                    (block, start - ranges[block][0], stop - ranges[block][0])
+                    for block, start, stop in task.rows
+                ]
+            )
             for task in tasks
         ]
-        return cls([GroupTask(task.stage, rows, *task[2:]) for task, rows in zip(tasks, moved)], named)
+        return cls(
+            [GroupTask(task.stage, rows, *task[2:]) for task, rows in zip(tasks, moved)], named
+        )
 
 
 def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Blocks:
@@ -134,8 +148,8 @@ class Answered(NamedTuple):
 
     Attributes:
         worker: number of the worker.
-        blocks: a block (the rows of one task) for each task, in order. The loop uses `block.rows` as the `StoredRows`
-            of this transport.
+        blocks: a block (the rows of one task) for each task, in order. The loop uses `block.rows`
+            as the `StoredRows` of this transport.
     """
 
     worker: int
@@ -224,7 +238,8 @@ class Lost(NamedTuple):
 class Room(NamedTuple):
     """Event: the number of workers for which the cluster has room. It comes at every check, also if it has not changed.
 
-    If the number has changed, the loop starts workers, or kills surplus ones that have not started up.
+    If the number has changed, the loop starts workers, or kills surplus ones that have not started
+    up.
 
     Attributes:
         workers: the number.
@@ -305,7 +320,9 @@ class Fail(NamedTuple):
     text: str
 
 
-Action: TypeAlias = Spawn | Give[J] | Kill | Finish[J] | Divide[J] | GiveUp[J] | Restart | Warn | Fail
+Action: TypeAlias = (
+    Spawn | Give[J] | Kill | Finish[J] | Divide[J] | GiveUp[J] | Restart | Warn | Fail
+)
 
 
 class Transport(Protocol):
@@ -330,9 +347,9 @@ class Transport(Protocol):
     def start(self, worker: int) -> None:
         """Start a worker. Its number is new: 0, 1, 2 … over the life of the transport, also after `restart`.
 
-        Called `worker_count` times at the beginning, then after `Ended`, `AllEnded`, `Lost` or `Room`, or if
-        the loop wants more workers. Returns at once; `poll` later returns `Ready` for it, or `Ended` if it
-        cannot start.
+        Called `worker_count` times at the beginning, then after `Ended`, `AllEnded`, `Lost` or
+        `Room`, or if the loop wants more workers. Returns at once; `poll` later returns `Ready` for
+        it, or `Ended` if it cannot start.
         """
 
     def send(self, worker: int, message: Message) -> None:
@@ -341,8 +358,8 @@ class Transport(Protocol):
         Called once for each message, thousands of times a second. At most `depth` messages are
         unanswered at a time. Returns at once: if the worker cannot receive at the moment, the
         message is kept and sent later. Does nothing if the worker has ended, because `Ended`,
-        `Lost` or `AllEnded` follows, or is in the list that the caller is handling. Either `Answered`
-        follows or the end of the worker, never both. Rows in `named` are not lost.
+        `Lost` or `AllEnded` follows, or is in the list that the caller is handling. Either
+        `Answered` follows or the end of the worker, never both. Rows in `named` are not lost.
         """
 
     def poll(self, seconds: float | None) -> Sequence[Event]:
@@ -363,15 +380,15 @@ class Transport(Protocol):
         """End a worker at once, even if it runs a task.
 
         Called once for a worker: if a task exceeds its timeout, or if the worker is surplus and
-        idle. Returns at once; `Ended` follows after the worker's last answers, or may not if the worker was idle. Does
-        nothing if the worker has ended.
+        idle. Returns at once; `Ended` follows after the worker's last answers, or may not if the
+        worker was idle. Does nothing if the worker has ended.
         """
 
     def restart(self) -> None:
         """Start a new process that makes workers. All workers started earlier have ended.
 
-        Called once after each `AllEnded`, before any other method, unless the run ends then. Never called
-        if the transport does not send `AllEnded`.
+        Called once after each `AllEnded`, before any other method, unless the run ends then. Never
+        called if the transport does not send `AllEnded`.
         """
 
     def close(self) -> None:
@@ -379,7 +396,7 @@ class Transport(Protocol):
 
         Only `close` may be called afterwards.
 
-        Called when the run ends for any reason, and again if that was interrupted. Waits until worker
-        processes are gone, but not for Ray's actors. A transport that is deleted without `close` leaves nothing
-        behind either.
+        Called when the run ends for any reason, and again if that was interrupted. Waits until
+        worker processes are gone, but not for Ray's actors. A transport that is deleted without
+        `close` leaves nothing behind either.
         """

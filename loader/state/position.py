@@ -1,9 +1,9 @@
 """The position of an iterator in its stream; and the methods that iterators, feeders and epochs have in common.
 
-In: which element the iterator delivered last. Out: the cursor (a place in the stream) after it, the state
-and the records, computed only when the caller asks for them. So taking a position is cheap: a device feeder takes one
-for every batch. A position does not change, except for the values
-of its `keeper`, which the user may set at any time. So any thread may use it.
+In: which element the iterator delivered last. Out: the cursor (a place in the stream) after it, the
+state and the records, computed only when the caller asks for them. So taking a position is cheap: a
+device feeder takes one for every batch. A position does not change, except for the values of its
+`keeper`, which the user may set at any time. So any thread may use it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ class StreamPosition(NamedTuple):
     def epoch(self) -> int:
         cursor = self.cursor
         position = cursor.positions[0]
-        return self.pipeline.leaves[0].epoch_of(position if any(cursor.skips) else max(position - 1, 0))
+        return self.pipeline.leaves[0].epoch_of(
+            position if any(cursor.skips) else max(position - 1, 0)
+        )
 
     @property
     def part_epochs(self) -> dict[str, int]:
@@ -105,21 +107,28 @@ class StreamPosition(NamedTuple):
     @property
     def passed(self) -> int:
         """Number of the elements counted by `len()` that come before this position, without those left out by `skip()`."""
-        return passed_before(self.pipeline, (self.cursor.positions[0], self.step), self.kept.skipped)
+        return passed_before(
+            self.pipeline, (self.cursor.positions[0], self.step), self.kept.skipped
+        )
 
     def describe(self, worker_count: int) -> str:
         """Describe the position, the number of workers and the source, for the `repr` of an iterator."""
-        place, source = f"step={self.step}, epoch={self.epoch}", short_repr(self.pipeline.leaves[0].source)
+        place, source = (
+            f"step={self.step}, epoch={self.epoch}",
+            short_repr(self.pipeline.leaves[0].source),
+        )
         return f"{place}, worker_count={worker_count}, data_source={source}"
 
     def records_at(self, step: int) -> Any:
         step = whole_number("step", step, 0, None, "the number of an element, from 0")
         if step < self.step or within(self.kept.skipped.absorbed, step) is not None:
             raise IndexError(
-                f"step {short_repr(step)} was already delivered or skipped. The next step of this iterator is "
-                f"{self.step}. Pass this one or a later one."
+                f"step {short_repr(step)} was already delivered or skipped. The next step of this "
+                f"iterator is {self.step}. Pass this one or a later one."
             )
-        return records_of_step(self.pipeline, step, (self.cursor.positions[0], self.step), self.kept.skipped)
+        return records_of_step(
+            self.pipeline, step, (self.cursor.positions[0], self.step), self.kept.skipped
+        )
 
     def get_extra_state(self) -> Any:
         return self.kept.extra_values
@@ -129,7 +138,9 @@ class StreamPosition(NamedTuple):
 
     def last_records(self) -> Any:
         if self.run is None:
-            raise ValueError("last_records() needs an element that was delivered. Call next() first.")
+            raise ValueError(
+                "last_records() needs an element that was delivered. Call next() first."
+            )
         leaves, every = self.pipeline.leaves, self.pipeline.every_leaf
         table = self.run.origin.table(np.array([self.row]))
         found = [np.empty(0, dtype=np.int64) for _ in leaves]
@@ -139,7 +150,11 @@ class StreamPosition(NamedTuple):
             keys = every[number].record_keys(every[number].positions_of(each_once))
             found[own] = np.concatenate([found[own], keys])
         told = [leaf.by_part(keys) for leaf, keys in zip(leaves, found)]
-        return told[0] if len(told) == 1 else {leaf.name or str(n): told[n] for n, leaf in enumerate(leaves)}
+        return (
+            told[0]
+            if len(told) == 1
+            else {leaf.name or str(n): told[n] for n, leaf in enumerate(leaves)}
+        )
 
 
 class Resumable(ClosedAtExit):
@@ -150,9 +165,9 @@ class Resumable(ClosedAtExit):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{a_kind_of(self)} owns threads and files, and cannot be pickled or copied. Keep state = "
-            "iterator.get_state() and pickle the loader. To restore, call iterator = iter(loader) and "
-            "iterator.set_state(state)."
+            f"{a_kind_of(self)} owns threads and files, and cannot be pickled or copied. Keep "
+            "state = iterator.get_state() and pickle the loader. To restore, call iterator = "
+            "iter(loader) and iterator.set_state(state)."
         )
 
     def get_state(self) -> Any:
@@ -171,13 +186,16 @@ class Resumable(ClosedAtExit):
         """
         raise NotImplementedError
 
-    def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
+    def set_states(
+        self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False
+    ) -> None:
         """Continue a run that had another number of shards, from the states of all its shards.
 
         Args:
             states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True takes a list with the state of any one shard, if all shards were at the same step.
+            equal_steps: True takes a list with the state of any one shard, if all shards were at
+                the same step.
 
         Raises:
             CheckpointError: a state is missing or damaged, or belongs to another pipeline.
@@ -240,12 +258,13 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def __len__(self) -> int:
         """Return the number of elements of the whole stream, as `len(loader)` does.
 
-        After `set_states` with the states of another number of shards, only the elements that those shards did not
-        deliver are counted. For a feeder with `on_uneven="drop"` or `"pad"`, you may receive more or fewer, because
-        that depends on other processes.
+        After `set_states` with the states of another number of shards, only the elements that those
+        shards did not deliver are counted. For a feeder with `on_uneven="drop"` or `"pad"`, you may
+        receive more or fewer, because that depends on other processes.
 
         Raises:
-            TypeError: the stream is endless, or joined from several; or an operation or `on_error` decides its length.
+            TypeError: the stream is endless, or joined from several; or an operation or `on_error`
+                decides its length.
         """
         return self.here().len()
 
@@ -253,11 +272,12 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def passed(self) -> int:
         """Number of delivered elements, also by earlier runs; steps left out by `skip()` do not count.
 
-        If all elements have the same number of records, elements that were delivered before the number of shards changed
-        do not count, as in `len()`.
+        If all elements have the same number of records, elements that were delivered before the
+        number of shards changed do not count, as in `len()`.
 
         Raises:
-            TypeError: the number is unknown, because a feeder reads from something other than a `DataLoader`.
+            TypeError: the number is unknown, because a feeder reads from something other than a
+                `DataLoader`.
         """
         return self.here().passed
 
@@ -276,7 +296,8 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def step(self) -> int:
         """Number of the next element of this shard, from 0. Earlier runs, and elements left out by `skip()`, count too.
 
-        After `set_states` with another number of shards, it continues from the largest step of the former shards.
+        After `set_states` with another number of shards, it continues from the largest step of the
+        former shards.
         """
         return self.here().step
 
@@ -284,8 +305,8 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def epoch(self) -> int:
         """Epoch, from 0, of the record that was delivered last; of the first record if none was delivered.
 
-        Between rows of one window of a `Pack`, it is the epoch of the window's first record. If several streams are joined,
-        it is the epoch of the first source.
+        Between rows of one window of a `Pack`, it is the epoch of the window's first record. If
+        several streams are joined, it is the epoch of the first source.
 
         >>> import headrace
         >>> iterator = iter(headrace.load(range(6), batch_size=3))
@@ -298,12 +319,13 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def part_epochs(self) -> dict[str, int]:
         """For each part (dataset) of a mix, the epoch, from 0, of its last record up to this shard's last record.
 
-        Records of other shards count, too. Between rows of one window of a `Pack`, it is the epoch of the window's
-        first record. If several streams are joined, the dict has each of their sources.
+        Records of other shards count, too. Between rows of one window of a `Pack`, it is the epoch
+        of the window's first record. If several streams are joined, the dict has each of their
+        sources.
 
         Raises:
-            AttributeError: there is a single source that is not a mix. So `hasattr` is True only for mixes and other
-                joined streams.
+            AttributeError: there is a single source that is not a mix. So `hasattr` is True only
+                for mixes and other joined streams.
 
         >>> import headrace
         >>> parts = {"web": range(100), "books": range(2)}
@@ -319,8 +341,8 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def part_records(self) -> dict[str, int]:
         """For each part (dataset) of a mix, the number of its records up to the record that this shard delivered last.
 
-        Records of all runs and all shards count, in the order of the stream; other shards may have delivered more, or
-        less. If several streams are joined, the dict has each of their sources.
+        Records of all runs and all shards count, in the order of the stream; other shards may have
+        delivered more, or less. If several streams are joined, the dict has each of their sources.
 
         Raises:
             AttributeError: there is a single source that is not a mix.
@@ -338,13 +360,15 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def last_records(self) -> Any:
         """Return the keys `int64[records]` of the records in the element delivered last, in the order of the stream.
 
-        A key is the index of a record in its source. A key comes as often as the sampler drew the record, even if
-        several rows were made of it. For a mix, the result is a dict of such arrays by part; for joined datasets, a
-        dict by the datasets' names (or, as texts, their indices). Records that a filter dropped are not included. The
-        keys are computed when this is called, so it costs nothing while the loop runs.
+        A key is the index of a record in its source. A key comes as often as the sampler drew the
+        record, even if several rows were made of it. For a mix, the result is a dict of such arrays
+        by part; for joined datasets, a dict by the datasets' names (or, as texts, their indices).
+        Records that a filter dropped are not included. The keys are computed when this is called,
+        so it costs nothing while the loop runs.
 
         Raises:
-            ValueError: no element was delivered since the start, the last `set_state`, a change of the run, or an error.
+            ValueError: no element was delivered since the start, the last `set_state`, a change of
+                the run, or an error.
 
         >>> import headrace
         >>> iterator = iter(headrace.load(range(10), transformations=[headrace.Filter(lambda x: x % 3)], batch_size=3))
@@ -356,16 +380,16 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def records_at(self, step: int) -> Any:
         """Return the keys `int64[records in the element]` of the records of a step that is still to come.
 
-        A key is the index of a record in its source; for a mix, the result is a dict of such arrays by part. Unlike
-        `DataLoader.records_at`, it is also right if the number of shards or the batch size has changed, or if steps
-        are skipped.
+        A key is the index of a record in its source; for a mix, the result is a dict of such arrays
+        by part. Unlike `DataLoader.records_at`, it is also right if the number of shards or the
+        batch size has changed, or if steps are skipped.
 
         Args:
             step: number of the step, from 0; not less than the iterator's `step`.
 
         Raises:
-            TypeError: streams are joined, or an operation or `on_error` decides which records are in an element; or
-                `step` is not an integer.
+            TypeError: streams are joined, or an operation or `on_error` decides which records are
+                in an element; or `step` is not an integer.
             ValueError: `step` is negative.
             IndexError: the step was already delivered or skipped, or the stream ends before it.
 

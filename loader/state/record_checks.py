@@ -1,7 +1,7 @@
 """Check whether a run may resume with more records, with omitted records, or with another mix; texts of refusals.
 
-In: pipelines in the form to resume, and saved states. Out: facts about them; a `CheckpointError` if the run cannot
-resume.
+In: pipelines in the form to resume, and saved states. Out: facts about them; a `CheckpointError` if
+the run cannot resume.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ MOST_CHECKED = 1 << 22
 def changes_of(state: LoaderState) -> int:
     """Return a number that tells which of several shards has seen most changes of the run's orders: it has the largest.
 
-    Shards of a run see the same changes in the same order, but some may be ahead. The result is the number of changes
-    in the state, plus the numbers of the generations (versions of the source's files) with which its orders begin.
+    Shards of a run see the same changes in the same order, but some may be ahead. The result is the
+    number of changes in the state, plus the numbers of the generations (versions of the source's
+    files) with which its orders begin.
     """
     begins = [order.get(GENERATION) for order in state.identity.every_order]
     return len(state.history.changes) + sum(number for number in begins if isinstance(number, int))
@@ -45,8 +46,8 @@ def changes_of(state: LoaderState) -> int:
 def comes_before(until: RecordsHistory, history: RecordsHistory) -> bool:
     """Return True if the changes in `until` are the first changes in `history`, or all of them.
 
-    Records that are appended before the first record is read are no change. Then `history` may begin with more records and a
-    later generation (version of the source's files) than `until`.
+    Records that are appended before the first record is read are no change. Then `history` may
+    begin with more records and a later generation (version of the source's files) than `until`.
     """
     if until.changes or until.generation == history.generation:
         return until == history.first(len(until.changes))
@@ -65,7 +66,9 @@ def retold(
         now: the order that replaces it.
         source: fingerprint of the source that replaces that of these states; None to keep theirs.
     """
-    return [state.with_order(0, now, source) if state.order() == known else state for state in states]
+    return [
+        state.with_order(0, now, source) if state.order() == known else state for state in states
+    ]
 
 
 def check_omitted(before: str, now: str, of_part: str = "") -> None:
@@ -83,8 +86,8 @@ def check_omitted(before: str, now: str, of_part: str = "") -> None:
         raise CheckpointError(
             f"the state is of a run that omitted {_count(before):,} records{of_part}, but now "
             f"{_count(now):,}{' others' if _count(now) == _count(before) else ''} are omitted, so "
-            "some would come back. Pass all records that were omitted before to omit=, or strict=False to "
-            "set_state(…) if records may come back."
+            "some would come back. Pass all records that were omitted before to omit=, or "
+            "strict=False to set_state(…) if records may come back."
         )
 
 
@@ -114,10 +117,11 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
     shards = states[0].shard[1]
     if len(states) < shards:
         raise MissingShardsError(
-            f"{change} since the state was saved, and {len(states)} states of {shards} shards do not say at which steps the "
-            "other shards were, so records could come twice or never. Call set_states(…) with the states of all shards. If "
-            "all shards were at the same step, call set_states([state], equal_steps=True). If you passed strict=False, pass "
-            "it again."
+            f"{change} since the state was saved, and {len(states)} states of {shards} shards do "
+            "not say at which steps the other shards were, so records could come twice or never. "
+            "Call set_states(…) with the states of all shards. If all shards were at the same "
+            "step, call set_states([state], equal_steps=True). If you passed strict=False, pass it "
+            "again."
         )
 
 
@@ -133,10 +137,13 @@ def inside_a_window_of_growing() -> CheckpointError:
     )
 
 
-def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int, change: str) -> None:
+def check_nothing_owed(
+    states: Sequence[LoaderState], position: int, length: int, change: str
+) -> None:
     """Check that all shards have read all records before a change.
 
-    Shards that are behind would need the earlier order, but a state stores only a digest of its values.
+    Shards that are behind would need the earlier order, but a state stores only a digest of its
+    values.
 
     Args:
         states: states of all shards.
@@ -149,16 +156,21 @@ def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int
     """
     for cursor, (index, count), lineage in _reached(states):
         dense, offset = lineage.dense_from
-        if cursor.positions[0] * count + index < min(max(dense, position - offset), lineage.length(length)):
+        if cursor.positions[0] * count + index < min(
+            max(dense, position - offset), lineage.length(length)
+        ):
             raise CheckpointError(
-                f"{change}, and shard {index} of {count} must still read records before position {position:,}, "
-                "where the change begins, but the state does not contain the former values. Restore with the former "
-                "values, and make the change at a checkpoint that all shards saved at the same step, not while a "
-                "Pack, window_shuffle or the like held records back."
+                f"{change}, and shard {index} of {count} must still read records before position "
+                f"{position:,}, where the change begins, but the state does not contain the former "
+                "values. Restore with the former values, and make the change at a checkpoint that "
+                "all shards saved at the same step, not while a Pack, window_shuffle or the like "
+                "held records back."
             )
 
 
-def _reached(states: Sequence[LoaderState]) -> Iterator[tuple[Cursor, tuple[int, int], ReshardHistory]]:
+def _reached(
+    states: Sequence[LoaderState],
+) -> Iterator[tuple[Cursor, tuple[int, int], ReshardHistory]]:
     """Yield the cursor, the shard and the history of shards of each state, and of all unfinished work in it."""
     for state in states:
         yield state.cursor, state.shard, state.history.shards[0]
@@ -171,10 +183,13 @@ def length_of(sampler: VectorSampler) -> int:
     return len(sampler.with_shard_options(NoSharding()))
 
 
-def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState], position: int) -> None:
+def check_unread(
+    pipeline: Pipeline, changed: Any, states: Sequence[LoaderState], position: int
+) -> None:
     """Check that no record that is newly omitted is still to be read before the position at which the order changes.
 
-    Up to that position, shards that are behind still read in the earlier order, which has the record.
+    Up to that position, shards that are behind still read in the earlier order, which has the
+    record.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
@@ -193,9 +208,9 @@ def check_unread(pipeline: Pipeline, changed: Any, states: Sequence[LoaderState]
         if len(late):
             record = pipeline.leaf.describe_key(int(late[0]))
             raise CheckpointError(
-                f"record {record} is omitted now, but a Pack, window_shuffle or the like already holds it, or some "
-                "shards have passed it and others not. Restore states that all shards saved at the same step, not "
-                "while records were held back.",
+                f"record {record} is omitted now, but a Pack, window_shuffle or the like already "
+                "holds it, or some shards have passed it and others not. Restore states that all "
+                "shards saved at the same step, not while records were held back.",
             )
 
 
@@ -220,20 +235,23 @@ def _positions_before(
     if (stop - first) // count > MOST_CHECKED:
         raise CheckpointError(
             "more records are omitted than before, but the states of the shards are "
-            f"{(stop - first) // count:,} records apart. Restore states that all shards saved at the same "
-            "step."
+            f"{(stop - first) // count:,} records apart. Restore states that all shards saved at "
+            "the same step."
         )
     indices = np.arange(first, min(stop, lineage.length(ENDLESS)), count, dtype=np.int64)
     positions = lineage.positions(indices)
     return positions[positions < position]
 
 
-def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None) -> int:
+def first_unread(
+    pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None
+) -> int:
     """Return a global position in a source's order from which on no shard has read anything.
 
-    With `of_shard`, it is the position after the last position that this shard has certainly read; another shard
-    may have read later positions. If there are several shards, those of a window that was delivered in part do not
-    count, because the window may be made of rows that another shard has left. What was decided there is in the log.
+    With `of_shard`, it is the position after the last position that this shard has certainly read;
+    another shard may have read later positions. If there are several shards, those of a window that
+    was delivered in part do not count, because the window may be made of rows that another shard
+    has left. What was decided there is in the log.
 
     Args:
         pipeline: pipeline of the run.
@@ -242,10 +260,14 @@ def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 
         of_shard: index of a shard; None for all shards.
     """
     lineage, shards = states[0].history.shards[leaf], states[0].shard[1]
-    stage = pipeline.stage_on(leaf)  # what was begun, as a window of a Pack, is made as it would have been
+    stage = pipeline.stage_on(
+        leaf
+    )  # what was begun, as a window of a Pack, is made as it would have been
     own = slice(stage.number, stage.number + 1) if len(pipeline.leaves) > 1 else slice(None)
     unit = stage.unit if of_shard is None or shards == 1 else 0
-    reached = max(state.cursor.positions[leaf] + unit * any(state.cursor.skips[own]) for state in states)
+    reached = max(
+        state.cursor.positions[leaf] + unit * any(state.cursor.skips[own]) for state in states
+    )
     last = shards if of_shard is None or not reached else of_shard + 1
     index = max((reached - 1) * shards + last, lineage.dense_from[0])
     return max(index + lineage.dense_from[1], *(position + 1 for position, _ in lineage.skips), 0)
@@ -257,8 +279,8 @@ def former_length(states: Sequence[LoaderState], saved: SavedOrder, former: Vect
     Args:
         states: states of the run. If they contain the number, it is returned.
         saved: the run's order. For a mix, the number is computed from it.
-        former: order of the run. If records have weights, the number is in `saved`; in all other cases, it is the
-            length of this order.
+        former: order of the run. If records have weights, the number is in `saved`; in all other
+            cases, it is the length of this order.
     """
     known = [mark for state in states if (mark := state.marks.get(0)) is not None and mark.place]
     if known:
@@ -287,8 +309,9 @@ def run_length(pipeline: Pipeline, state: LoaderState) -> int:
 def marks_of(pipeline: Pipeline, state: LoaderState) -> dict[int, Mark]:
     """Return the `marks` of a state: for each source that omits records, the place in its order from which on nothing is read.
 
-    A mix that ends also has a place if records were appended to one of its parts. If parts of a mix end before the mix,
-    their ends are marked, too. The result is a dict by the index of the source among all sources of the pipeline.
+    A mix that ends also has a place if records were appended to one of its parts. If parts of a mix
+    end before the mix, their ends are marked, too. The result is a dict by the index of the source
+    among all sources of the pipeline.
     """
     found = ((number, _mark_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
     return {number: mark for number, mark in found if mark is not None}
@@ -298,48 +321,67 @@ def _mark_of(pipeline: Pipeline, state: LoaderState, number: int) -> Mark | None
     sampler: Any = pipeline.leaves[number].sampler
     ended = sampler.ended
     place = _place_of(pipeline, state, number)
-    return place._replace(ended=ended) if place is not None else Mark(ended=ended) if ended else None
+    return (
+        place._replace(ended=ended) if place is not None else Mark(ended=ended) if ended else None
+    )
 
 
 def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> Mark | None:
     sampler: Any = pipeline.leaves[number].sampler
-    changing_parts = {name: part for name, part in sampler.parts.items() if part.facts.keeps_history}
+    changing_parts = {
+        name: part for name, part in sampler.parts.items() if part.facts.keeps_history
+    }
     if not changing_parts:
         return None
     total, is_mix = length_of(sampler), bool(sampler.facts.parts)
     # Once a part has grown, the fingerprint of a mix does not tell where the mix ends.
     ends = is_mix and total < ENDLESS
-    omitting = {name: part for name, part in changing_parts.items() if len(part.omitted) or (ends and part.changes)}
+    omitting = {
+        name: part
+        for name, part in changing_parts.items()
+        if len(part.omitted) or (ends and part.changes)
+    }
     if not omitting:
         return None
     lasts = {name: part.history.last.position for name, part in omitting.items()}
-    position, counts = place_in(sampler.order if is_mix else None, first_unread(pipeline, [state], number), lasts)
+    position, counts = place_in(
+        sampler.order if is_mix else None, first_unread(pipeline, [state], number), lasts
+    )
     places = {name: part.place(counts[name]) for name, part in omitting.items()}
     return Mark(position, places, None if total >= ENDLESS else total)
 
 
-def place_in(mix: MixOrder | None, position: int, changed: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+def place_in(
+    mix: MixOrder | None, position: int, changed: Mapping[str, int]
+) -> tuple[int, dict[str, int]]:
     """Return the first position at which orders may change once more, and how many records of each order come before it.
 
     No shard has read this position, and the last change of every order lies before it.
 
     Args:
-        mix: the mix whose parts the orders are; None for a single source, with the name "" (`ONLY`).
+        mix: the mix whose parts the orders are; None for a single source, with the name ""
+            (`ONLY`).
         position: first position that no shard has read.
         changed: for each order, by name, the index of its first record after its last change.
     """
     if mix is None:
         position = max(position, changed[ONLY])
         return position, {ONLY: position}
-    drawn = [mix.position_of(mix.names.index(name), last - 1) for name, last in changed.items() if last]
+    drawn = [
+        mix.position_of(mix.names.index(name), last - 1) for name, last in changed.items() if last
+    ]
     position = max([position, *(place + 1 for place in drawn if place is not None)])
     counts = dict(zip(mix.names, mix.counts(position).tolist()))
     return position, {name: max(counts[name], last) for name, last in changed.items()}
 
 
-REMEDY = "Restore it with the pipeline that saved it, or pass strict=False if the change is on purpose"
+REMEDY = (
+    "Restore it with the pipeline that saved it, or pass strict=False if the change is on purpose"
+)
 
-_IF_MORE_CHANGED = "in the pipeline that saved them, or with strict=False if the other changes are on purpose"
+_IF_MORE_CHANGED = (
+    "in the pipeline that saved them, or with strict=False if the other changes are on purpose"
+)
 
 MOST_WEIGHTS = 5  # lines of an error
 
@@ -348,7 +390,11 @@ def remedy_of(state: LoaderState, pipeline: Pipeline, several: bool) -> str:
     """Return what to do about a state of another pipeline or shard; `several` is True if more than one thing differs."""
     if state.shard == (pipeline.shard.shard_index, pipeline.shard.shard_count):
         of_epochs = "epoch" in state.identity.order and "epoch" not in pipeline.identity.order
-        return "Restore it in loader.epochs(…), which saved it, not in iter(loader)" if of_epochs else REMEDY
+        return (
+            "Restore it in loader.epochs(…), which saved it, not in iter(loader)"
+            if of_epochs
+            else REMEDY
+        )
     own = (
         "Restore the state of this process's own shard, or call"
         if state.shard[1] == pipeline.shard.shard_count
@@ -374,6 +420,11 @@ def of_another(what: str, changed: Sequence[str], remedy: str) -> str:
     if len(weights) < 2:
         return f"{what} to another pipeline ({first_few(changed)}). {remedy}."
     others = [line for line in changed if line not in weights]
-    lines = [*weights[:MOST_WEIGHTS], *([f"and {len(weights) - MOST_WEIGHTS} more"] if weights[MOST_WEIGHTS:] else [])]
+    lines = [
+        *weights[:MOST_WEIGHTS],
+        *([f"and {len(weights) - MOST_WEIGHTS} more"] if weights[MOST_WEIGHTS:] else []),
+    ]
     told = "".join(f"\n  {line}" for line in lines)
-    return f"{what} to another pipeline ({first_few([*others, 'weights of a mix'])}). {remedy}.{told}"
+    return (
+        f"{what} to another pipeline ({first_few([*others, 'weights of a mix'])}). {remedy}.{told}"
+    )

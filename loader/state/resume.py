@@ -29,7 +29,16 @@ from ..plan.steps.skipped import Ranges, SkippedSteps, count_of, union
 from .changed_streams import migrate
 from .changed_weights import check_left
 from .kept import Kept
-from .leftover import Run, everything, is_outside, order_for, sizes_in_use, split_leftover, with_formers, with_lineages
+from .leftover import (
+    Run,
+    everything,
+    is_outside,
+    order_for,
+    sizes_in_use,
+    split_leftover,
+    with_formers,
+    with_lineages,
+)
 from .record_checks import REMEDY, of_another, remedy_of, run_length
 from .schema import LoaderState
 
@@ -64,9 +73,11 @@ def resume(
         program: the new pipeline, as the program built it, before any state is applied.
         states: the state of this shard, in a list.
         strict: False accepts a state of another source, sampler or other operations.
-        run: function that runs a pipeline (see `Run`). It is called only if a state was saved inside a window of rows.
+        run: function that runs a pipeline (see `Run`). It is called only if a state was saved
+            inside a window of rows.
         of_all_shards: True if `states` has the states of all shards of a run, in any order.
-        equal_steps: True if `states` has the state of only one shard, and all shards were at the same step.
+        equal_steps: True if `states` has the state of only one shard, and all shards were at the
+            same step.
 
     Raises:
         CheckpointError: a state is missing, or is from another run or program, or the run cannot be
@@ -92,13 +103,14 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
         A state for each shard of the earlier run; a list with the one state if it had one shard.
 
     Raises:
-        CheckpointError: there is not exactly one state; steps differ in their number of records; records
-            are appended during the run; or the shard has ended, and others are longer or shorter.
+        CheckpointError: there is not exactly one state; steps differ in their number of records;
+            records are appended during the run; or the shard has ended, and others are longer or
+            shorter.
     """
     if len(states) != 1:
         raise CheckpointError(
-            f"equal_steps=True takes the state of one shard, not {len(states)} states. Pass a list with one state; or "
-            "leave equal_steps= out, and pass the states of all shards."
+            f"equal_steps=True takes the state of one shard, not {len(states)} states. Pass a list "
+            "with one state; or leave equal_steps= out, and pass the states of all shards."
         )
     (state,) = states
     if state.shard[1] == 1:
@@ -106,8 +118,8 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
     if not pipeline.aligned or any(state.cursor.skips) or state.cursor.unfinished:
         raise CheckpointError(
             "equal_steps=True needs a pipeline in which each step has the same number of records, "
-            "without Filter, FlatMap, Pack, BudgetBatch, window_shuffle, joined streams or on_error=. Call "
-            "set_states(…) with the states of all shards."
+            "without Filter, FlatMap, Pack, BudgetBatch, window_shuffle, joined streams or "
+            "on_error=. Call set_states(…) with the states of all shards."
         )
     if pipeline.leaf.growth is not None:
         raise CheckpointError(
@@ -122,8 +134,8 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
     if position >= lengths[state.shard[0]] and len({*lengths}) > 1:
         raise CheckpointError(
             f"equal_steps=True cannot be used at the end of a shard of {position} records, because "
-            f"other shards have {min(lengths)} to {max(lengths)}. Call set_states(…) with the states "
-            "of all shards."
+            f"other shards have {min(lengths)} to {max(lengths)}. Call set_states(…) with the "
+            "states of all shards."
         )
     return [dataclasses.replace(state, shard=(shard, count)) for shard in range(count)]
 
@@ -149,11 +161,15 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
         raise CheckpointError(of_another("the state belongs", changed, remedy))
     found = with_lineages(pipeline, state.history.shards, pipeline.shard)
     cursor = state.cursor
-    if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or is_outside(found, found.top, cursor):
+    if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or is_outside(
+        found, found.top, cursor
+    ):
         raise CheckpointError(
-            f"the state does not fit this loader: its shard had read {short_repr(list(cursor.positions))} records (of "
-            f"each source, in all epochs), and here the shard has {short_repr([leaf.total for leaf in found.leaves])}, or "
-            "other operations. Restore it with the pipeline that saved it, or with at least as many records and epochs."
+            "the state does not fit this loader: its shard had read "
+            f"{short_repr(list(cursor.positions))} records (of each source, in all epochs), and "
+            f"here the shard has {short_repr([leaf.total for leaf in found.leaves])}, or other "
+            "operations. Restore it with the pipeline that saved it, or with at least as many "
+            "records and epochs."
         )
     resuming = with_formers(pipeline, found, cursor.unfinished)
     skips = cursor.skips if any(cursor.skips) else resuming.start.skips
@@ -163,20 +179,25 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
     """Describe, as a list of short texts, how a pipeline differs from the pipeline that saved a state.
 
-    A batch size that differs counts only if the state was saved inside a batch, or if there are more or fewer sizes.
+    A batch size that differs counts only if the state was saved inside a batch, or if there are
+    more or fewer sizes.
     """
     saved, present = (each.identity.labelled for each in (state, pipeline))
     if len(saved["batch_sizes"]) == len(present["batch_sizes"]):
         fixed = sizes_in_use(pipeline, state)
         for labelled in (saved, present):
-            labelled["batch_sizes"] = [size if fix else None for size, fix in zip(labelled["batch_sizes"], fixed)]
+            labelled["batch_sizes"] = [
+                size if fix else None for size, fix in zip(labelled["batch_sizes"], fixed)
+            ]
     changed = differences(saved, present)
     if not changed and len(state.cursor.skips) != len(pipeline.stages) and any(state.cursor.skips):
         changed.append(f"stages: {len(state.cursor.skips)} → {len(pipeline.stages)}")
     return changed
 
 
-def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
+def merge_shard_states(
+    pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
+) -> LoaderState:
     """Return the state with which this shard resumes, from the states of all shards of an earlier run.
 
     If the number of shards is the same as before, it is the state of this shard.
@@ -185,8 +206,8 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
         pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of all shards of the earlier run, in any order.
         strict: False accepts states of another source, sampler or other operations.
-        run: function that runs a pipeline (see `Run`). It is called only if a shard of the earlier run stopped inside
-            a window of rows, to find the end of the window.
+        run: function that runs a pipeline (see `Run`). It is called only if a shard of the earlier
+            run stopped inside a window of rows, to find the end of the window.
 
     Raises:
         CheckpointError: a state is missing, or is of another run or pipeline.
@@ -202,17 +223,26 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
     skipped = kept.skipped
     cursors = [split_leftover(pipeline, state, run) for state in by_shard]
     lineages = tuple(
-        _lineage_after(pipeline, number, by_shard, cursors, skipped) for number in range(len(pipeline.leaves))
+        _lineage_after(pipeline, number, by_shard, cursors, skipped)
+        for number in range(len(pipeline.leaves))
     )
     if pipeline.aligned:
         absorbed = union((*skipped.absorbed, *skipped.steps))
         kept = dataclasses.replace(kept, skipped=SkippedSteps(skipped.steps, absorbed))
     step = max(state.step for state in by_shard)
-    unfinished = _dealt_out(chain.from_iterable(cursor.unfinished for cursor in cursors))[shard[0] :: shard[1]]
-    start = replaced(pipeline.start, notes=_notes(pipeline, cursors), unfinished=tuple(chain.from_iterable(unfinished)))
+    unfinished = _dealt_out(chain.from_iterable(cursor.unfinished for cursor in cursors))[
+        shard[0] :: shard[1]
+    ]
+    start = replaced(
+        pipeline.start,
+        notes=_notes(pipeline, cursors),
+        unfinished=tuple(chain.from_iterable(unfinished)),
+    )
     history = dataclasses.replace(first.history, shards=lineages)
     identity = first.identity
-    if len(identity.sizes) == len(pipeline.identity.sizes):  # sizes that matter for leftovers were compared
+    if len(identity.sizes) == len(
+        pipeline.identity.sizes
+    ):  # sizes that matter for leftovers were compared
         identity = dataclasses.replace(identity, sizes=pipeline.identity.sizes)
     marks = {leaf: Mark(ended=mark.ended) for leaf, mark in first.marks.items() if mark.ended}
     return LoaderState(start, step, shard, identity, history, kept, marks)
@@ -221,7 +251,8 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
     """Group leftovers (unfinished work of earlier shards) into lists. One new shard gets all leftovers of a list.
 
-    Each list has the leftovers of one earlier shard: a zip, for example, needs all of its inputs on one shard.
+    Each list has the leftovers of one earlier shard: a zip, for example, needs all of its inputs on
+    one shard.
     """
     by_former: dict[tuple[Any, ...], list[Leftover]] = {}
     for rest in unfinished:
@@ -233,24 +264,33 @@ def _notes(pipeline: Pipeline, cursors: Sequence[Cursor]) -> tuple[JoinState, ..
     shards = pipeline.shard.shard_count
     try:
         return tuple(
-            join.rule.shared([cursor.notes[join.number] for cursor in cursors], shards) for join in pipeline.joins
+            join.rule.shared([cursor.notes[join.number] for cursor in cursors], shards)
+            for join in pipeline.joins
         )
     except JoinError as error:
         raise CheckpointError(str(error)) from None
 
 
 def _lineage_after(
-    pipeline: Pipeline, number: int, states: Sequence[LoaderState], cursors: Sequence[Cursor], skipped: SkippedSteps
+    pipeline: Pipeline,
+    number: int,
+    states: Sequence[LoaderState],
+    cursors: Sequence[Cursor],
+    skipped: SkippedSteps,
 ) -> ReshardHistory:
     leaf, stage = pipeline.leaves[number], pipeline.stage_on(number)
     before = states[0].history.shards[number]
     if leaf.plans_batches:
         return _dealt_after(leaf, before, states, cursors, number, skipped)
     order_shards = before.order_shards or (len(states) if has_own_orders(leaf.sampler) else 0)
-    total = len(everything(leaf.sampler, order_for(leaf.sampler, leaf.shard, order_shards), order_shards))
+    total = len(
+        everything(leaf.sampler, order_for(leaf.sampler, leaf.shard, order_shards), order_shards)
+    )
     unread = _unread(states, skipped, total) if pipeline.aligned else ()
     places = [(cursor.positions[number], cursor.skips[stage.number]) for cursor in cursors]
-    after = dataclasses.replace(before, order_shards=order_shards).followed_by(places, total, unread)
+    after = dataclasses.replace(before, order_shards=order_shards).followed_by(
+        places, total, unread
+    )
     return after.dealt_anew(leaf.lineage.blocks)
 
 
@@ -276,21 +316,27 @@ def _dealt_after(
         CheckpointError: steps are still to be skipped, or a batch is being split into its elements.
     """
     last = min(state.step for state in states)
-    if any(stop > last for _, stop in skipped.present) or any(any(cursor.skips) for cursor in cursors):
+    if any(stop > last for _, stop in skipped.present) or any(
+        any(cursor.skips) for cursor in cursors
+    ):
         raise CheckpointError(
-            "planned batches cannot change their number of shards while steps are still to be skipped, or "
-            "inside a batch that a FlatMap splits. Change the number of shards at a later step."
+            "planned batches cannot change their number of shards while steps are still to be "
+            "skipped, or inside a batch that a FlatMap splits. Change the number of shards at a "
+            "later step."
         )
     former: Any = leaf.sampler
     former = former.after(before.layers, ShardOptions(0, len(states)))
-    return ReshardHistory(ENDLESS, former.layers_after([cursor.positions[number] for cursor in cursors]))
+    return ReshardHistory(
+        ENDLESS, former.layers_after([cursor.positions[number] for cursor in cursors])
+    )
 
 
 def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
     """Return the states sorted by shard, after checking that they are all states of one run.
 
     Raises:
-        CheckpointError: states are missing, or are of different runs; or two different ones are of one shard.
+        CheckpointError: states are missing, or are of different runs; or two different ones are of
+            one shard.
     """
     if not states:
         raise CheckpointError(
@@ -303,16 +349,24 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
     for state in states:
         if by_shard[state.shard[0]] != state:
             raise CheckpointError(
-                f"two states are of shard {state.shard[0]}, but they differ. Pass one state for each shard."
+                f"two states are of shard {state.shard[0]}, but they differ. Pass one state for "
+                "each shard."
             )
         if (state.shard[1], state.history, state.identity.of_any_sizes) != expected:
             raise CheckpointError(
-                f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs, or only one of "
-                "them was saved after a change of the run. Pass states of one run, saved at the same step."
+                f"the states of shards {first.shard[0]} and {state.shard[0]} are of different "
+                "runs, or only one of them was saved after a change of the run. Pass states of one "
+                "run, saved at the same step."
             )
     if len(by_shard) < count:
-        missing = [shard for shard in range(min(count, len(by_shard) + 8)) if shard not in by_shard][:8]
-        more = "" if len(missing) == count - len(by_shard) else f" and others, {count - len(by_shard)} in all,"
+        missing = [
+            shard for shard in range(min(count, len(by_shard) + 8)) if shard not in by_shard
+        ][:8]
+        more = (
+            ""
+            if len(missing) == count - len(by_shard)
+            else f" and others, {count - len(by_shard)} in all,"
+        )
         raise CheckpointError(
             f"the states of shards {missing}{more} of {count} are missing. Call set_states(…) with "
             f"the states of all {count} shards. If all shards were at the same step, call "
@@ -324,8 +378,8 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
 def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None:
     if any(lineage.within_shard for lineage in state.history.shards):
         raise CheckpointError(
-            "the states resume a Grain run on several workers and shards, whose orders cannot be combined. "
-            "Keep the number of shards."
+            "the states resume a Grain run on several workers and shards, whose orders cannot be "
+            "combined. Keep the number of shards."
         )
     if strict and (changed := _changes(pipeline, state)):
         raise CheckpointError(of_another("the states belong", changed, REMEDY))
@@ -352,13 +406,14 @@ def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) ->
     units = {prod(state.identity.sizes) for state in going}
     unit = max(units)
     begins = {
-        state.cursor.positions[0] - (state.step - count_of(skipped.absorbed, state.step)) * unit for state in going
+        state.cursor.positions[0] - (state.step - count_of(skipped.absorbed, state.step)) * unit
+        for state in going
     }
     if len(begins) > 1 or len(units) > 1:
         raise CheckpointError(
-            "steps were skipped, and the batch size changed at another step in each shard, so a step "
-            "contains other records in each shard. Restore states that all shards saved at the same "
-            "step."
+            "steps were skipped, and the batch size changed at another step in each shard, so a "
+            "step contains other records in each shard. Restore states that all shards saved at "
+            "the same step."
         )
     last = min(going, key=lambda state: state.step)
     return skipped.positions((last.cursor.positions[0], last.step), unit)

@@ -1,7 +1,7 @@
 """Messages between the user's process and the executors: tasks, and the blocks that result from them.
 
-Tasks are plain numbers, so they can be sent to any worker and repeated. A block has the rows that one
-task returned, and the origin of each row.
+Tasks are plain numbers, so they can be sent to any worker and repeated. A block has the rows that
+one task returned, and the origin of each row.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ class Units(ABC):
         """Set the objects that count the elements. Called before the first element is made.
 
         Args:
-            sums: sums over all tasks of these operations. Each element without a report is added to them.
-            note: function that is called instead for an element with a report: a block (the rows of one
-                task) with a failure, times or warnings. Its arguments are the task of this element alone,
-                and the block.
+            sums: sums over all tasks of these operations. Each element without a report is added to
+                them.
+            note: function that is called instead for an element with a report: a block (the rows of
+                one task) with a failure, times or warnings. Its arguments are the task of this
+                element alone, and the block.
         """
         self._sums, self._note = sums, note
 
@@ -64,7 +65,9 @@ class Failure:
     __slots__ = ("_encoded", "_error")
 
     def __init__(self, error: Exception | None, encoded: bytes = b"") -> None:
-        self._error = error  # with notes that say where in the stream it happened; None: it is encoded
+        self._error = (
+            error  # with notes that say where in the stream it happened; None: it is encoded
+        )
         self._encoded = encoded
 
     @property
@@ -79,7 +82,8 @@ class Failure:
     def take(self) -> Exception:
         """Return the exception, and drop the reference to it. May be called only once.
 
-        Its traceback refers to frames that refer to this object. Without this, neither would be freed.
+        Its traceback refers to frames that refer to this object. Without this, neither would be
+        freed.
         """
         error = self.error
         self._error = None
@@ -103,15 +107,15 @@ class RowOrigins:
     """The origin of each row of a block (the rows of one task), stored by columns.
 
     Attributes:
-        inputs: for each row, the index in the task of the position or row that it was made of; for a
-            batch, the index of one of the positions or rows in the batch.
+        inputs: for each row, the index in the task of the position or row that it was made of; for
+            a batch, the index of one of the positions or rows in the batch.
         positions: global position of that input, or its tag (a number that names a record) in a
             pipeline with several sources; for joined streams, the index of the joined row.
         rows: for each row, its index among all rows made of the same position.
-        packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its window, and the row's
-            index in the window; otherwise empty.
-        open: True if the inputs that made the last row failed after it, so that more rows of them are
-            missing.
+        packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its
+            window, and the row's index in the window; otherwise empty.
+        open: True if the inputs that made the last row failed after it, so that more rows of them
+            are missing.
     """
 
     inputs: Ints = field(default_factory=_ints)
@@ -146,7 +150,9 @@ class RowOrigins:
 
     def part(self, start: int, stop: int) -> RowOrigins:
         """Return the origins of rows `[start, stop)`, without `open` and `packed_rows`."""
-        return RowOrigins(self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop])
+        return RowOrigins(
+            self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop]
+        )
 
     def some(self, numbers: Sequence[int]) -> RowOrigins:
         """Return the origins of the rows with these indices."""
@@ -204,14 +210,16 @@ class Block:
         waited: seconds in which the task waited for records that were read in advance.
         times: times of the task; None if it was not timed.
         seconds: seconds that the task took in another process; else 0.
-        nbytes: bytes of its rows (or of the records read for it, if more), if it was run in another process; else 0.
+        nbytes: bytes of its rows (or of the records read for it, if more), if it was run in another
+            process; else 0.
         rows: the transport's object that has the rows; None if they are in this object.
         here: the rows, if they are in this object; else empty.
-        parts: tasks to be run in place of this block's task, if it was divided instead of run; else empty.
+        parts: tasks to be run in place of this block's task, if it was divided instead of run; else
+            empty.
         kept: True if the rows will be returned a second time, so that the user gets copies.
         units: object that makes the rows one by one, if they are not made yet; else None.
-        moments: the times at which the task was submitted, its rows were asked for, and its rows were
-            received. A time is 0 until it is known.
+        moments: the times at which the task was submitted, its rows were asked for, and its rows
+            were received. A time is 0 until it is known.
     """
 
     count: int = 0
@@ -233,7 +241,11 @@ class Block:
 
     @classmethod
     def of(
-        cls, elements: Any, tags: RowOrigins | None = None, failure: Failure | None = None, skipped: Sequence[str] = ()
+        cls,
+        elements: Any,
+        tags: RowOrigins | None = None,
+        failure: Failure | None = None,
+        skipped: Sequence[str] = (),
     ) -> Block:
         """Return a block (the rows of one task) whose rows are `elements`; the other arguments are attributes of the block."""
         return cls(len(elements), tags, failure, skipped, here=elements)
@@ -247,8 +259,8 @@ class Block:
     def elements(self) -> Any:
         """The rows, after loading them into this object if a transport has them.
 
-        A list; or `StackedRows` (columns), if the rows are sent, or were sent, from another process. Loading may raise
-        WorkerCrashedError.
+        A list; or `StackedRows` (columns), if the rows are sent, or were sent, from another
+        process. Loading may raise WorkerCrashedError.
         """
         if self.rows is not None:
             self.here, self.rows = self.rows.load(), None
@@ -262,7 +274,8 @@ class Block:
     def columns(self) -> Any:
         """Return the rows as `StackedRows` (columns) whose memory may become a batch.
 
-        The result is None if the rows are in this object, if they are kept, or if they are not columns.
+        The result is None if the rows are in this object, if they are kept, or if they are not
+        columns.
         """
         return None if self.rows is None or self.kept else self.rows.columns()
 
@@ -283,10 +296,12 @@ class SpanTask(NamedTuple):
         stage: index of the stage.
         start: first local position.
         stop: end of the local positions, exclusive.
-        leaf: index in `Pipeline.every_leaf` of the source with its sampler: of this shard, or of a shard of an earlier
-            run, whose local positions these then are.
-        since: for a source without random access, an earlier position and the source's state there; else None.
-        only: for a task of one window, the index of the only element of the window to keep; None: all.
+        leaf: index in `Pipeline.every_leaf` of the source with its sampler: of this shard, or of a
+            shard of an earlier run, whose local positions these then are.
+        since: for a source without random access, an earlier position and the source's state there;
+            else None.
+        only: for a task of one window, the index of the only element of the window to keep; None:
+            all.
     """
 
     stage: int
@@ -319,10 +334,12 @@ class GroupTask(NamedTuple):
         rows: ranges of rows of blocks (the rows of one task each).
         order: `int32[n]` as bytes: indices of the rows, among all rows of `rows`, in the order to
             use; None: in order.
-        first: index of the first row among the rows that this shard (or `former`) gets from a join; 0 if they come from
-            no join.
-        former: number of the shard of an earlier run, from 1, whose rows these are; 0 for this shard.
-        only: for a task of one window, the index of the only element of the window to keep; None: all.
+        first: index of the first row among the rows that this shard (or `former`) gets from a join;
+            0 if they come from no join.
+        former: number of the shard of an earlier run, from 1, whose rows these are; 0 for this
+            shard.
+        only: for a task of one window, the index of the only element of the window to keep; None:
+            all.
     """
 
     stage: int

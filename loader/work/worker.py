@@ -52,16 +52,17 @@ class Worker:
     Args:
         pipeline: pipeline to run.
         allocate: function that returns the memory of batches. The default is a new `SlabPool`.
-        stacks_rows: True if rows may be stacked into columns, because they are sent to another process.
-        owns_globals: True if nothing else in this process uses the global random generators, so their states may
-            change.
+        stacks_rows: True if rows may be stacked into columns, because they are sent to another
+            process.
+        owns_globals: True if nothing else in this process uses the global random generators, so
+            their states may change.
         stopwatch: function that makes the stopwatch of a stage. None: nothing is timed.
-        run_throughs: shared readers of sources without random access, by the index of the stage. None: readers of its
-            own.
-        seeds_globals: True to seed the random generators, also generators that are attributes of operations, for each
-            element. They are restored after a task.
-        watches_globals: True to warn of operations that draw from global generators. False if other threads may draw,
-            too.
+        run_throughs: shared readers of sources without random access, by the index of the stage.
+            None: readers of its own.
+        seeds_globals: True to seed the random generators, also generators that are attributes of
+            operations, for each element. They are restored after a task.
+        watches_globals: True to warn of operations that draw from global generators. False if other
+            threads may draw, too.
     """
 
     def __init__(
@@ -77,24 +78,33 @@ class Worker:
     ) -> None:
         self._pipeline = self.pipeline = pipeline
         self._stopwatches = [] if stopwatch is None else [stopwatch() for _ in pipeline.stages]
-        # Tasks of each stage up to the next that is timed. A stopwatch would be memory that no cache holds, for each batch.
+        # Tasks of each stage up to the next that is timed. A stopwatch would be memory that no
+        # cache holds, for each batch.
         self._until_timed = [1 if self._stopwatches else sys.maxsize] * len(pipeline.stages)
         self._timing = False  # True while a timed task runs
         self._reading = 0.0  # seconds that this task spent on reading
         self._ahead = 0.0  # further seconds that reads ahead for this task took
         self._inputs = 0  # number of positions or rows of this task
-        self._stacks_rows = [stacks_rows and stage.makes_rows(pipeline.regrouped) for stage in pipeline.stages]
+        self._stacks_rows = [
+            stacks_rows and stage.makes_rows(pipeline.regrouped) for stage in pipeline.stages
+        ]
         self._readers = readers_of(pipeline)
         self._used: StepChain | None = None  # by the current task
         self._run_throughs = run_throughs_of(pipeline) if run_throughs is None else run_throughs
         self._allocate = allocate or SlabPool().allocate
         self._columns = ColumnReader.of(pipeline, self._allocate)
-        self._only_columns = self._columns is not None and pipeline.aligned and len(pipeline.operations) == 1
+        self._only_columns = (
+            self._columns is not None and pipeline.aligned and len(pipeline.operations) == 1
+        )
         self._notices = Notices()
         self._seeds_globals = seeds_globals
         self._held = generators_by_operation(pipeline.operations) if seeds_globals else {}
         self._owns_globals, self._torch = owns_globals, LateTorch()
-        self._to_watch = set(range(len(pipeline.stages))) if watches_globals and not seeds_globals else set[int]()
+        self._to_watch = (
+            set(range(len(pipeline.stages)))
+            if watches_globals and not seeds_globals
+            else set[int]()
+        )
         self._unwatched = set(self._to_watch)
         self._watch: tuple[int, DrawWatch, StepChain] | None = None  # of the current task
         self._chains = [self._chain(number) for number in range(len(pipeline.stages))]
@@ -104,15 +114,26 @@ class Worker:
 
     def _chain(self, stage: int, clock: OperationClock | DrawWatch | None = None) -> StepChain:
         tell, seeds = self._notices.tell, self._seeds_globals
-        chain = StepChain(self._pipeline, self._pipeline.stages[stage], self._allocate, tell, clock, seeds, self._held)
+        chain = StepChain(
+            self._pipeline,
+            self._pipeline.stages[stage],
+            self._allocate,
+            tell,
+            clock,
+            seeds,
+            self._held,
+        )
         if stage == 0 and self._columns is not None:
             chain.enter_after_batch(self._columns.batch_size)
         return chain
 
-    def run(self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: RecordsAhead | None = None) -> Block:
+    def run(
+        self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: RecordsAhead | None = None
+    ) -> Block:
         """Run a task and return a block with its rows. A failure is stored in the block, after the rows made before it.
 
-        `blocks` has the rows to which the task refers; `read_ahead` waits for records that were read in advance.
+        `blocks` has the rows to which the task refers; `read_ahead` waits for records that were
+        read in advance.
         """
         self.busy = perf_counter(), task, get_ident()
         try:
@@ -134,9 +155,9 @@ class Worker:
     def count_untimed(self, stage: int, most: int) -> int:
         """Return how many of the next tasks of a stage (operations that run in one task) the caller may make itself.
 
-        These tasks are neither timed nor watched for draws from global random generators. They count as
-        made: a second call returns only later tasks. The result is 0 if the next task is timed or
-        watched, or if random generators are seeded for each element.
+        These tasks are neither timed nor watched for draws from global random generators. They
+        count as made: a second call returns only later tasks. The result is 0 if the next task is
+        timed or watched, or if random generators are seeded for each element.
 
         Args:
             stage: index of the stage.
@@ -158,7 +179,9 @@ class Worker:
         self._end(stage, True)
         return apart(self._with_notices(failed), failed.failure)
 
-    def run_unit(self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element]) -> Block | None:
+    def run_unit(
+        self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element]
+    ) -> Block | None:
         """Make one element, and append it to `made`.
 
         Returns None; or a block that has no rows, but a failure, times or warnings.
@@ -177,7 +200,9 @@ class Worker:
             return apart(self._with_notices(failed), failed.failure)
         return self._with_notices(Block()) if self._notices.new or FROM_READERS.texts else None
 
-    def _make(self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element]) -> Block | None:
+    def _make(
+        self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element]
+    ) -> Block | None:
         read, failed = None if read_ahead is None else read_ahead(), True
         try:
             records, failure = self._records(task, read)
@@ -316,13 +341,21 @@ class Worker:
             return self._untimed(stage)
         if stage not in self._timed:
             operations = self._pipeline.stages[stage].operations
-            single = next((n for n, one in enumerate(operations) if one.takes is not None), len(operations))
+            single = next(
+                (n for n, one in enumerate(operations) if one.takes is not None), len(operations)
+            )
             clock = OperationClock(
-                len(operations), single, self._columns.batch_size if self._columns and not stage else 1
+                len(operations),
+                single,
+                self._columns.batch_size if self._columns and not stage else 1,
             )
             self._timed[stage] = self._chain(stage, clock), clock
         timed, clock = self._timed[stage]
-        return timed if self._stopwatches[stage].may_look(clock.calls(inputs)) else self._untimed(stage)
+        return (
+            timed
+            if self._stopwatches[stage].may_look(clock.calls(inputs))
+            else self._untimed(stage)
+        )
 
     def _untimed(self, stage: int) -> StepChain:
         """Return a stage's connected operations, untimed. The first ones for a stage detect draws from global generators."""
@@ -378,13 +411,19 @@ class Worker:
         leaf = self._pipeline.every_leaf[task.leaf]
         return without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
-    def _records(self, task: SpanTask, read: ReadRecords | None) -> tuple[Sequence[Any], Exception | None]:
+    def _records(
+        self, task: SpanTask, read: ReadRecords | None
+    ) -> tuple[Sequence[Any], Exception | None]:
         """Return the records (or column batches) of a task, and None; if reading fails, the records before, and the error.
 
         `read` has records that were read in advance; None if none were.
         """
         if read is not None and self._columns is None:
-            return self._readers[task.leaf].all_but_unread(task, read) if read.unread else (read.records, read.failure)
+            return (
+                self._readers[task.leaf].all_but_unread(task, read)
+                if read.unread
+                else (read.records, read.failure)
+            )
         reader = self._readers[task.leaf]
         try:
             if self._columns is not None:
@@ -395,5 +434,7 @@ class Worker:
         except Exception as error:
             # No variable keeps the failure, as its traceback leads to this frame.
             if self._columns is not None:
-                return self._columns.whole(reader, task, *reader.records_before_failure(task, error))
+                return self._columns.whole(
+                    reader, task, *reader.records_before_failure(task, error)
+                )
             return reader.records_before_failure(task, error)

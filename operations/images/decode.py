@@ -1,8 +1,9 @@
 """Decode the bytes of an image file to an array `[height, width, channels]`.
 
-JPEG files are decoded by libjpeg-turbo; most PNG, WebP, TIFF and PNM files by OpenCV; most others by Pillow.
-What one library cannot decode is decoded by another one, if it can. If a JPEG image will be made smaller, it is decoded at
-some eighths of its size. That takes less time, and still uses all pixels, except a few at the right and lower side.
+JPEG files are decoded by libjpeg-turbo; most PNG, WebP, TIFF and PNM files by OpenCV; most others
+by Pillow. What one library cannot decode is decoded by another one, if it can. If a JPEG image will
+be made smaller, it is decoded at some eighths of its size. That takes less time, and still uses all
+pixels, except a few at the right and lower side.
 """
 
 from __future__ import annotations
@@ -44,37 +45,46 @@ _PATHS, _BYTES = (str, os.PathLike), (bytes, bytearray, memoryview)
 class DecodeImage(OnImagesWithOpenCV, MapTransform):
     """Decode the bytes or the path of a JPEG, PNG or other image file to an array `[height, width, channels]`.
 
-    A list, tuple or array of these, i.e. the frames of a clip, becomes an array `[frames, height, width, channels]`.
+    A list, tuple or array of these, i.e. the frames of a clip, becomes an array `[frames, height,
+    width, channels]`.
 
-    Bytes are `bytes`, other bytes-like objects, or an array `uint8[size]`. A path is a string (also a URL in a store) or a
-    `pathlib.Path`. A dict of Hugging Face, `{"bytes": …, "path": …}`, is also an image. The thread that decodes a file also
-    reads it.
+    Bytes are `bytes`, other bytes-like objects, or an array `uint8[size]`. A path is a string (also
+    a URL in a store) or a `pathlib.Path`. A dict of Hugging Face, `{"bytes": …, "path": …}`, is
+    also an image. The thread that decodes a file also reads it.
 
     The channels are red, green, blue; opacity does not change them.
 
     Args:
-        size: (height, width) of all results, or one integer for both. JPEGs are decoded at a smaller scale if that
-            saves work. Default: the size of the image in the file.
-        channels: 3 (default: red, green, blue), 1 (grey) or 4 (with opacity), whatever the file has.
-        dtype: `np.uint8` (default); `np.uint16` (values of files with 16 bits; values of other files times 257); or
-            `np.float32`, 0 to 1.
-        key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
-        fast: True: decode JPEGs by faster arithmetic, up to 1.3 times as fast. Some values differ by a few steps, more at
-            colour edges. Default False: the values of libjpeg, as Pillow returns them.
-        max_pixels: maximum height × width, checked in the header before an image is decoded; with `frames="all"`, of all
-            frames together. Default 2^28 (16,384 × 16,384). It protects against small files that would fill the memory.
-            A file with a damaged header may be decoded without this check.
-        orientation: True (default): turn and mirror images as the header of a JPEG, PNG, WebP, AVIF or TIFF file says, like
-            Pillow's `ImageOps.exif_transpose`. `size` is the size after that. False: return them as they are stored.
-        palette: "colours" (default): replace palette indices by their colours. "indices": return the indices, for
-            masks of segmentation, as `uint8[height, width, 1]`; grey images give their values. Needs Pillow.
-        frames: "first" (default): the first frame of a GIF, TIFF, WebP or PNG file. "all": all of them, as an array
-            `[frames, height, width, channels]`, also if there is only one; colours have 8 bits. Needs Pillow.
+        size: (height, width) of all results, or one integer for both. JPEGs are decoded at a
+            smaller scale if that saves work. Default: the size of the image in the file.
+        channels: 3 (default: red, green, blue), 1 (grey) or 4 (with opacity), whatever the file
+            has.
+        dtype: `np.uint8` (default); `np.uint16` (values of files with 16 bits; values of other
+            files times 257); or `np.float32`, 0 to 1.
+        key: key of the image in elements that are dicts, default "image". Other elements are images
+            themselves.
+        fast: True: decode JPEGs by faster arithmetic, up to 1.3 times as fast. Some values differ
+            by a few steps, more at colour edges. Default False: the values of libjpeg, as Pillow
+            returns them.
+        max_pixels: maximum height × width, checked in the header before an image is decoded; with
+            `frames="all"`, of all frames together. Default 2^28 (16,384 × 16,384). It protects
+            against small files that would fill the memory. A file with a damaged header may be
+            decoded without this check.
+        orientation: True (default): turn and mirror images as the header of a JPEG, PNG, WebP, AVIF
+            or TIFF file says, like Pillow's `ImageOps.exif_transpose`. `size` is the size after
+            that. False: return them as they are stored.
+        palette: "colours" (default): replace palette indices by their colours. "indices": return
+            the indices, for masks of segmentation, as `uint8[height, width, 1]`; grey images give
+            their values. Needs Pillow.
+        frames: "first" (default): the first frame of a GIF, TIFF, WebP or PNG file. "all": all of
+            them, as an array `[frames, height, width, channels]`, also if there is only one;
+            colours have 8 bits. Needs Pillow.
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed; or Pillow, if it is needed.
         ValueError: an argument is out of range, or does not go with `palette="indices"`.
-        TypeError: `size` is neither an integer nor a pair of integers; or `channels` or `max_pixels` is not an integer.
+        TypeError: `size` is neither an integer nor a pair of integers; or `channels` or
+            `max_pixels` is not an integer.
 
     >>> import cv2
     >>> data = cv2.imencode(".png", np.zeros((4, 6, 3), np.uint8))[1].tobytes()
@@ -109,7 +119,12 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
             raise ValueError("channels=2 is not supported. Pass 1, 3 or 4.")
         self._key, self._fast = key, bool(fast)
         limit = whole_number("max_pixels", max_pixels, 1, None, "a number of pixels, such as 2**28")
-        given = {"max_pixels": limit, "orientation": bool(orientation), "palette": palette, "frames": frames}
+        given = {
+            "max_pixels": limit,
+            "orientation": bool(orientation),
+            "palette": palette,
+            "frames": frames,
+        }
         for name, values in {"palette": ("colours", "indices"), "frames": ("first", "all")}.items():
             if given[name] not in values:
                 raise ValueError(
@@ -118,17 +133,21 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
             if given[name] == values[1]:
                 check_pillow(f'{name}="{values[1]}"')
         if palette == "indices" and (channels, self._dtype, frames) != (3, "uint8", "first"):
-            raise ValueError('palette="indices" gives one channel of uint8. Leave out channels=, dtype= and frames=.')
+            raise ValueError(
+                'palette="indices" gives one channel of uint8. Leave out channels=, dtype= and frames=.'
+            )
         for name, value in given.items():
-            if value != getattr(type(self), f"_{name}"):  # else it is no part of the operation's identity
+            if value != getattr(
+                type(self), f"_{name}"
+            ):  # else it is no part of the operation's identity
                 setattr(self, f"_{name}", value)
 
     def map(self, element: Any) -> Any:
         """Return the element with its image decoded.
 
         Raises:
-            ImageError: the image cannot be decoded, is larger than `max_pixels`, or a dict has no such key; or the frames of a
-                clip have several shapes.
+            ImageError: the image cannot be decoded, is larger than `max_pixels`, or a dict has no
+                such key; or the frames of a clip have several shapes.
             SourceError: the file of a path cannot be read.
         """
         if isinstance(element, Mapping) and self._key not in element and _is_stored(element):
@@ -150,7 +169,8 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
                     "frame of each, or put each file into an element of its own. If heights or widths differ, also pass size=."
                 )
             raise ImageError(
-                f"the frames of a clip have the shapes {both}. Pass DecodeImage(size=…) to give all frames one shape."
+                f"the frames of a clip have the shapes {both}. Pass DecodeImage(size=…) to give "
+                "all frames one shape."
             )
         return np.stack(frames)
 
@@ -164,9 +184,15 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
             )
         if self._frames == "all":
             deep = self._dtype != "uint8"
-            use = partial(frames_of, channels=self._channels, deep=deep, max_pixels=self._max_pixels)
+            use = partial(
+                frames_of, channels=self._channels, deep=deep, max_pixels=self._max_pixels
+            )
             frames = self._by_pillow(data, use)
-            image = frames if self._size is None else np.stack([resized(frame, self._size) for frame in frames])
+            image = (
+                frames
+                if self._size is None
+                else np.stack([resized(frame, self._size) for frame in frames])
+            )
         elif self._palette == "indices":
             image = self._by_pillow(data, indices_of)
             image = image if self._size is None else resized(image, self._size, "nearest")
@@ -194,7 +220,10 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
         way = orientation_of(data) if self._orientation else 1
         is_jpeg = data.startswith(_JPEG)
         return turned(
-            self._jpeg(data, way) if is_jpeg else _by_opencv(data, self._channels, self._dtype != "uint8"), way
+            self._jpeg(data, way)
+            if is_jpeg
+            else _by_opencv(data, self._channels, self._dtype != "uint8"),
+            way,
         )
 
     def _by_pillow(self, data: bytes, use: Callable[[Any, bool], Images]) -> Images:
@@ -216,7 +245,8 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
             image: Image = simplejpeg.decode_jpeg(data, colours, self._fast, self._fast, **least)
         except ValueError as error:
             raise _undecodable(data, error) from error
-        # Libjpeg makes 26 of 201 rows at an eighth, the last one of which is of the image for an eighth only.
+        # Libjpeg makes 26 of 201 rows at an eighth, the last one of which is of the image for an
+        # eighth only.
         eighths = int(8 * min(image.shape[0] / rows, image.shape[1] / columns))
         return image[: max(1, rows * eighths // 8), : max(1, columns * eighths // 8)]
 
@@ -225,7 +255,8 @@ def _content_of(image: Any) -> bytes:
     """Return the bytes of an image file.
 
     Args:
-        image: bytes, a bytes-like object, an array `uint8[size]`, a path, or a dict with one of these.
+        image: bytes, a bytes-like object, an array `uint8[size]`, a path, or a dict with one of
+            these.
 
     Raises:
         ImageError: `image` is none of these.
@@ -239,18 +270,23 @@ def _content_of(image: Any) -> bytes:
     if isinstance(image, _PATHS):
         with closing(open_file(text_of(image))) as file:
             return bytes(file.read(0, file.size))
-    if isinstance(image, _BYTES) or (isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 1):
+    if isinstance(image, _BYTES) or (
+        isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 1
+    ):
         return bytes(image)
     raise ImageError(
-        f"DecodeImage takes the bytes or the path of an image file, not {type(image).__name__} {short_repr(image)}. If the "
-        "element is a dict, pass key=, the name of the key that contains the image."
+        f"DecodeImage takes the bytes or the path of an image file, not {type(image).__name__} "
+        f"{short_repr(image)}. If the element is a dict, pass key=, the name of the key that "
+        "contains the image."
     )
 
 
 def _is_stored(image: Mapping[Any, Any]) -> bool:
     """Return True if a dict is an image as Hugging Face stores it: its content, its path, or both."""
     keys = image.keys()
-    return keys <= {"bytes", "path"} and (image.get("bytes") is not None or image.get("path") is not None)
+    return keys <= {"bytes", "path"} and (
+        image.get("bytes") is not None or image.get("path") is not None
+    )
 
 
 def _is_for_pillow(data: bytes) -> bool:
@@ -285,7 +321,9 @@ def _name_of(dtype: npt.DTypeLike) -> str:
     except Exception:  # NumPy asks for the repr of what it does not know, which may fail
         name = ""
     if name not in _DTYPES:
-        raise ValueError(f"dtype={short_repr(dtype)} is not supported. Pass one of {', '.join(_DTYPES)}.")
+        raise ValueError(
+            f"dtype={short_repr(dtype)} is not supported. Pass one of {', '.join(_DTYPES)}."
+        )
     return name
 
 
@@ -298,7 +336,11 @@ def _by_opencv(data: bytes, channels: int, deep: bool) -> Image:
     # Of AVIF with opacity, OpenCV gives blue, green and red also where it is asked for RGB.
     colours = cv2.IMREAD_COLOR if is_avif else cv2.IMREAD_COLOR_RGB
     kind = {1: cv2.IMREAD_GRAYSCALE, 3: colours, 4: cv2.IMREAD_UNCHANGED}[channels]
-    flags = kind if channels == 4 else kind | cv2.IMREAD_IGNORE_ORIENTATION | (cv2.IMREAD_ANYDEPTH if deep else 0)
+    flags = (
+        kind
+        if channels == 4
+        else kind | cv2.IMREAD_IGNORE_ORIENTATION | (cv2.IMREAD_ANYDEPTH if deep else 0)
+    )
     image = _read(data if tiff is None else tiff.data, flags)
     if channels == 3 and is_avif:
         image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
@@ -332,7 +374,9 @@ def _with_opacity(data: bytes, tiff: PlainTiff, channels: int, deep: bool) -> Im
     if image.shape[2] == 4:
         image = straight(cv2.cvtColor(image, cv2.COLOR_BGRA2RGBA), tiff.extra)
     elif channels == 4 or tiff.extra == 1:
-        raise _undecodable(data, "a grey TIFF image with opacity, which OpenCV does not read; convert it to PNG")
+        raise _undecodable(
+            data, "a grey TIFF image with opacity, which OpenCV does not read; convert it to PNG"
+        )
     if not deep:
         image = _as_dtype(image, "uint8")
     codes = {
@@ -353,7 +397,9 @@ def _read(data: bytes, flags: int) -> Image:
     except cv2.error as error:
         raise _undecodable(data, error) from error
     if image is None:
-        raise _undecodable(data, "its format is unknown, its pixels need another dtype=, or it is damaged")
+        raise _undecodable(
+            data, "its format is unknown, its pixels need another dtype=, or it is damaged"
+        )
     return with_channels(image)
 
 
@@ -363,8 +409,8 @@ def _as_dtype(image: Image, dtype: str) -> Image:
     if image.dtype.name not in ("uint8", "uint16"):
         or_dtype = ", or pass dtype=np.float32" if image.dtype.name == "float32" else ""
         raise ImageError(
-            f"the image has dtype {image.dtype}, which DecodeImage cannot turn into {dtype}. Convert the file to 8 or 16 "
-            f"bits for each value{or_dtype}."
+            f"the image has dtype {image.dtype}, which DecodeImage cannot turn into {dtype}. "
+            f"Convert the file to 8 or 16 bits for each value{or_dtype}."
         )
     if dtype == "float32":
         return np.multiply(image, np.float32(1 / np.iinfo(image.dtype).max), dtype=np.float32)

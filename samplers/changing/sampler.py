@@ -1,6 +1,7 @@
 """The order of a source to which records are appended, or whose records are omitted, during a run.
 
-In: positions in the global order. Out: record keys. Omitted records have no positions, so shards stay equally long.
+In: positions in the global order. Out: record keys. Omitted records have no positions, so shards
+stay equally long.
 """
 
 from __future__ import annotations
@@ -31,18 +32,20 @@ MAX_BLOCK, MAX_EPOCHS = 16384, 32
 class ChangingSampler(VectorSampler):
     """The order of another sampler, in which records may be added and omitted at certain positions.
 
-    Before the position of a change, the earlier order is used. From the change on, the remaining records of the epoch keep
-    their order, without newly omitted keys. New records that are added to this epoch are shuffled together with its rest;
-    without a shuffle, and with `BlockShuffle`, they come after the rest. Later epochs contain each record
-    once, except omitted ones, in the order of all records.
+    Before the position of a change, the earlier order is used. From the change on, the remaining
+    records of the epoch keep their order, without newly omitted keys. New records that are added to
+    this epoch are shuffled together with its rest; without a shuffle, and with `BlockShuffle`, they
+    come after the rest. Later epochs contain each record once, except omitted ones, in the order of
+    all records.
 
     Memory: at most 16 bytes per omitted key. The fingerprint has a few integers per change.
 
     Args:
-        sampler: order of all records: an `IndexSampler`, or another sampler with `resized(records)` and
-            `places_of`.
+        sampler: order of all records: an `IndexSampler`, or another sampler with `resized(records)`
+            and `places_of`.
         omitted: keys that are never read.
-        generation: number of the source's generation (version of its files), which grows when records are appended.
+        generation: number of the source's generation (version of its files), which grows when
+            records are appended.
 
     Raises:
         EmptyStreamError: if all records are omitted.
@@ -59,7 +62,9 @@ class ChangingSampler(VectorSampler):
 
     shard_options: ShardOptions
 
-    def __init__(self, sampler: Any, omitted: OmittedKeys | None = None, generation: int = 0) -> None:
+    def __init__(
+        self, sampler: Any, omitted: OmittedKeys | None = None, generation: int = 0
+    ) -> None:
         self.sampler = _checked(sampler)
         self.omitted = omitted if omitted is not None else OmittedKeys()
         self.shard_options = sampler.shard_options
@@ -68,7 +73,9 @@ class ChangingSampler(VectorSampler):
 
     def _check_left(self) -> None:
         if self.omitted.below(self._records) == self._records:
-            raise EmptyStreamError(f"all {self._records} records of the source are omitted. Omit fewer records.")
+            raise EmptyStreamError(
+                f"all {self._records} records of the source are omitted. Omit fewer records."
+            )
 
     @property
     def _records(self) -> int:
@@ -78,7 +85,9 @@ class ChangingSampler(VectorSampler):
     def facts(self) -> OrderFacts:
         """Facts about the order for the loader."""
         facts = self.sampler.facts
-        few = MAX_EPOCHS * self.epoch_length if len(self.omitted) else ENDLESS  # each epoch has other omitted places
+        few = (
+            MAX_EPOCHS * self.epoch_length if len(self.omitted) else ENDLESS
+        )  # each epoch has other omitted places
         return OrderFacts(
             block_size=min(facts.block_size, few),
             most_at_once=few,
@@ -103,7 +112,9 @@ class ChangingSampler(VectorSampler):
     @property
     def num_epochs(self) -> int | None:
         """Number of epochs, counting an incomplete last one; None for an endless order."""
-        total = len(self.sampler.with_shard_options(NoSharding()))  # shards may leave out whole epochs at the end
+        total = len(
+            self.sampler.with_shard_options(NoSharding())
+        )  # shards may leave out whole epochs at the end
         return None if total >= ENDLESS else -(-total // self._records)
 
     @property
@@ -119,12 +130,15 @@ class ChangingSampler(VectorSampler):
     def generation_at(self, position: int) -> tuple[int, int] | None:
         """Return the source's generation (version of its files) at a position, and where the last change before began.
 
-        The second result is 0 if there was no change. None if the order never changed and its generation is 0.
+        The second result is 0 if there was no change. None if the order never changed and its
+        generation is 0.
         """
         if not self.history.changes and not self.generation:
             return None
         number = bisect_right(self._begins, position) - 1
-        generation = self.history.changes[number - 1].generation if number else self.history.generation
+        generation = (
+            self.history.changes[number - 1].generation if number else self.history.generation
+        )
         return generation, self._begins[number]
 
     @cached_property
@@ -132,16 +146,21 @@ class ChangingSampler(VectorSampler):
         """The order of all records, including omitted records; ValueError if the underlying sampler cannot change."""
         order = WholeOrder.of(rule_of(self.sampler, self.history.records))
         changes = self.history.changes
-        for change, before in zip(changes, (self.history.records, *(each.records for each in changes))):
+        for change, before in zip(
+            changes, (self.history.records, *(each.records for each in changes))
+        ):
             if change.records > before or change.joins:  # or these wait since an earlier change
-                order = order.followed_by(change.place, rule_of(self.sampler, change.records), change.joins)
+                order = order.followed_by(
+                    change.place, rule_of(self.sampler, change.records), change.joins
+                )
         return order
 
     @cached_property
     def _layers(self) -> list[LivingPlaces | None]:
         """Kept records, one entry for the start and one for each change; None if the omitted keys of an entry are unknown.
 
-        They are known only if they are the current ones, because the fingerprint has only a digest of the keys.
+        They are known only if they are the current ones, because the fingerprint has only a digest
+        of the keys.
         """
         begins = [
             (0, 0, self.history.omitted),
@@ -150,7 +169,9 @@ class ChangingSampler(VectorSampler):
         stops = [*(place for _, place, _ in begins[1:]), ENDLESS]
         known = {"": OmittedKeys(), self.omitted.digest: self.omitted}
         return [
-            LivingPlaces(self.order, known[digest], position, place, stop) if digest in known else None
+            LivingPlaces(self.order, known[digest], position, place, stop)
+            if digest in known
+            else None
             for (position, place, digest), stop in zip(begins, stops)
         ]
 
@@ -162,9 +183,10 @@ class ChangingSampler(VectorSampler):
         layer = self._layers[number]
         if layer is None:
             raise CheckpointError(
-                f"positions from {self._begins[number]:,} on were read with another omit= than now, and the state does not "
-                "contain the keys that were omitted then. Restore with the omit= of that run. Add keys to omit= only at a "
-                "checkpoint of all shards at one step, before the end, not while a Pack, window_shuffle or the like is filled."
+                f"positions from {self._begins[number]:,} on were read with another omit= than "
+                "now, and the state does not contain the keys that were omitted then. Restore with "
+                "the omit= of that run. Add keys to omit= only at a checkpoint of all shards at "
+                "one step, before the end, not while a Pack, window_shuffle or the like is filled."
             )
         return layer
 
@@ -174,7 +196,8 @@ class ChangingSampler(VectorSampler):
     def places(self, positions: Positions) -> Positions:
         """Return the places of positions, both `int64[n]`. Places also count the omitted records; positions do not.
 
-        Raises CheckpointError if a position was read while keys were omitted that the state does not have.
+        Raises CheckpointError if a position was read while keys were omitted that the state does
+        not have.
         """
         if len(self._begins) == 1:
             return self._layer(0).places(positions)
@@ -191,7 +214,8 @@ class ChangingSampler(VectorSampler):
     def place(self, position: int) -> int:
         """Return the place of a position: its index in the order that also counts omitted records.
 
-        At the start of an epoch, it is the place of the epoch's first record, even if this record is omitted.
+        At the start of an epoch, it is the place of the epoch's first record, even if this record
+        is omitted.
         """
         place = int(self.places(np.array([position], dtype=np.int64))[0])
         layer = self._layer_at(position)
@@ -262,12 +286,16 @@ class ChangingSampler(VectorSampler):
         The source then has `records` records; None: as many as now.
         """
         whole = self.sampler if records is None else self.sampler.resized(records)
-        return ChangingSampler(whole, self.omitted, generation).with_shard_options(self.shard_options)
+        return ChangingSampler(whole, self.omitted, generation).with_shard_options(
+            self.shard_options
+        )
 
     def over(self, epochs: int | None) -> ChangingSampler:
         """Return this order with `epochs` times as many epochs, and without its changes; endless for None."""
         order = self.sampler.over(epochs)
-        return ChangingSampler(order, self.omitted, self.generation).with_shard_options(self.shard_options)
+        return ChangingSampler(order, self.omitted, self.generation).with_shard_options(
+            self.shard_options
+        )
 
     @property
     def omitted_keys(self) -> NDArray[Any]:
@@ -277,7 +305,9 @@ class ChangingSampler(VectorSampler):
     def without(self, keys: Mapping[str, Positions]) -> ChangingSampler:
         """Return this order without its changes, omitting the records `keys[""]` in addition to those omitted already."""
         omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys[""]))
-        return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(self.shard_options)
+        return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(
+            self.shard_options
+        )
 
     def omits(self, record_keys: Positions) -> NDArray[np.bool_]:
         """Return `bool[n]`: True for each key `int64[n]` whose record is omitted."""
@@ -309,12 +339,15 @@ class ChangingSampler(VectorSampler):
             sampler: order of more records; None: the number of records does not change.
             omitted: keys that are not read from `position` on; None: the same as before.
             joins: True if new records are added to the current epoch.
-            generation: number of the source's generation (version of its files); None: the same as before.
-            place: index of the position in the order that also counts omitted records; None: it is computed.
+            generation: number of the source's generation (version of its files); None: the same as
+                before.
+            place: index of the position in the order that also counts omitted records; None: it is
+                computed.
 
         Raises:
             CheckpointError: if there are fewer records than before, or the place is unknown.
-            EmptyStreamError, ValueError: if all records are omitted, or the order of `sampler` cannot change.
+            EmptyStreamError, ValueError: if all records are omitted, or the order of `sampler`
+                cannot change.
         """
         last = self.history.last
         other = copy.copy(self)
@@ -323,8 +356,8 @@ class ChangingSampler(VectorSampler):
         records = other._records
         if records < last.records:
             raise CheckpointError(
-                f"the source has {records} records, but the run has read a source of {last.records}. Keep all "
-                "records in the source, and leave some out with omit=."
+                f"the source has {records} records, but the run has read a source of "
+                f"{last.records}. Keep all records in the source, and leave some out with omit=."
             )
         other._check_left()
         generation = last.generation if generation is None else generation
@@ -341,13 +374,15 @@ class ChangingSampler(VectorSampler):
     ) -> ChangingSampler:
         """Return the sampler that resumes a run in which fewer records existed, or other records were omitted.
 
-        It has the order of that run before `position`, and the records of this sampler from there on.
+        It has the order of that run before `position`, and the records of this sampler from there
+        on.
 
         Args:
             saved: the order of that run, which may be one without changes.
             position: first position that no shard has read.
-            place: index of this position in the order that also counts omitted records, from `place(position)` of that
-                run's sampler; None: it is computed. It must be given if that run omitted other keys.
+            place: index of this position in the order that also counts omitted records, from
+                `place(position)` of that run's sampler; None: it is computed. It must be given if
+                that run omitted other keys.
             joins: True if new records are added to the current epoch.
 
         Raises:
@@ -360,7 +395,12 @@ class ChangingSampler(VectorSampler):
         if position == 0 and not history.changes:
             return self
         return former.changed_at(
-            position, self.sampler, self.omitted, joins=joins, generation=self.history.generation, place=place
+            position,
+            self.sampler,
+            self.omitted,
+            joins=joins,
+            generation=self.history.generation,
+            place=place,
         )
 
     def has_other_records(self, history: RecordsHistory) -> bool:

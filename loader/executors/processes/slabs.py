@@ -5,10 +5,10 @@ user's process, `WorkerSlabs` maps each slab once, and `SlabRows` are rows on sl
 file descriptor that is sent with a message, so that no file is left behind. It is used again when
 the batch on it is no longer used.
 
-For an array that is already on one of the encoder's slabs, only its place is sent. Other plain arrays are
-copied, all of a block (the rows of one task) to one slab. Everything else (objects, strings, tiny
-arrays) is pickled into the bytes. The worker sends the descriptor of each slab to the user's
-process once, and does not write to a slab until the user's process has released it.
+For an array that is already on one of the encoder's slabs, only its place is sent. Other plain
+arrays are copied, all of a block (the rows of one task) to one slab. Everything else (objects,
+strings, tiny arrays) is pickled into the bytes. The worker sends the descriptor of each slab to the
+user's process once, and does not write to a slab until the user's process has released it.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def create_shared(size: int) -> int:
 def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]:
     """Map `size` bytes of shared memory, given by a descriptor, and return them as a writable array.
 
-    The memory stays mapped as long as the array exists; the descriptor may be closed. `fresh` is True if nothing was
-    written yet. If the memory is large, its pages are then made now, as large pages if the system has them.
-    Raises OSError if no memory is left.
+    The memory stays mapped as long as the array exists; the descriptor may be closed. `fresh` is
+    True if nothing was written yet. If the memory is large, its pages are then made now, as large
+    pages if the system has them. Raises OSError if no memory is left.
     """
     try:
         return _attach(descriptor, size, fresh)
@@ -91,8 +91,9 @@ def _attach(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
 def _no_memory(size: int, error: OSError) -> OSError:
     return OSError(
         error.errno,
-        f"no shared memory for a batch of {size:,} bytes ({error.strerror}); keep fewer batches, use smaller ones or "
-        "fewer workers, or raise the limit (ulimit -n for descriptors, ulimit -v or the container's memory for bytes).",
+        f"no shared memory for a batch of {size:,} bytes ({error.strerror}); keep fewer batches, "
+        "use smaller ones or fewer workers, or raise the limit (ulimit -n for descriptors, ulimit "
+        "-v or the container's memory for bytes).",
     )
 
 
@@ -171,7 +172,9 @@ class MappedSlab(Slab):
         super().__init__(memory, number)
         self.descriptor = descriptor
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # at exit the name may be gone
+    def __del__(
+        self, close: Callable[[int], None] = os.close
+    ) -> None:  # at exit the name may be gone
         if self.descriptor >= 0:
             close(self.descriptor)
 
@@ -204,7 +207,9 @@ class SlabRows:
         return None if isinstance(self._decoded, list) else self._decoded
 
     def _decode(self) -> list[Any] | StackedRows:
-        return decode(self.encoded, {name: memory for name, (_, memory) in self.leases.items()}.__getitem__)
+        return decode(
+            self.encoded, {name: memory for name, (_, memory) in self.leases.items()}.__getitem__
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the rows in encoded form, for another worker. The memory of their arrays is sent with the message."""
@@ -214,12 +219,14 @@ class SlabRows:
 class WorkerSlabs:
     """Slabs (pieces of shared memory) of one worker that the user's process has mapped.
 
-    It also has the names of the slabs of other workers that were sent to this worker. A lease (the right to use a
-    slab) may end in any thread at any moment; the slab is then added to the list `released`, which is sent to the
-    worker later.
+    It also has the names of the slabs of other workers that were sent to this worker. A lease (the
+    right to use a slab) may end in any thread at any moment; the slab is then added to the list
+    `released`, which is sent to the worker later.
     """
 
-    def __init__(self, worker: int, keep_descriptors: bool, note_bytes: Callable[[int], None]) -> None:
+    def __init__(
+        self, worker: int, keep_descriptors: bool, note_bytes: Callable[[int], None]
+    ) -> None:
         self.released: list[Slab] = []  # whose leases have ended
         self._worker = worker
         self._keep_descriptors = keep_descriptors
@@ -233,9 +240,15 @@ class WorkerSlabs:
 
         Slabs that this process does not know yet are mapped from `descriptors`.
         """
-        sizes = {number: size for _, _, lent in done.answers for number, size in lent} if done.introduced else {}
+        sizes = (
+            {number: size for _, _, lent in done.answers for number, size in lent}
+            if done.introduced
+            else {}
+        )
         for number, descriptor in zip(done.introduced, descriptors):
-            self._mapped[number] = slab = MappedSlab(attach_shared(descriptor, sizes[number]), number, descriptor)
+            self._mapped[number] = slab = MappedSlab(
+                attach_shared(descriptor, sizes[number]), number, descriptor
+            )
             self._note_bytes(sizes[number])
             if not self._keep_descriptors:
                 os.close(descriptor)
@@ -246,7 +259,8 @@ class WorkerSlabs:
         slabs = [self._mapped[number] for number, _ in lent]
         take_back = self.released.append
         return {
-            (self._worker, slab.number): (slab, np.asarray(Lease(slab, take_back, slab.interface))) for slab in slabs
+            (self._worker, slab.number): (slab, np.asarray(Lease(slab, take_back, slab.interface)))
+            for slab in slabs
         }
 
     def drop(self, numbers: Iterable[int] | None = None) -> list[SlabName]:
@@ -267,7 +281,12 @@ class WorkerSlabs:
 
     def show(self, rows: Iterable[Any]) -> dict[SlabName, MappedSlab]:
         """Return, by name, the slabs (pieces of memory) of rows that the worker will read and has not been sent yet."""
-        slabs = {name: slab for some in rows for name, (slab, _) in some.leases.items() if name not in self._shown}
+        slabs = {
+            name: slab
+            for some in rows
+            for name, (slab, _) in some.leases.items()
+            if name not in self._shown
+        }
         self._shown.update(slabs)
         return slabs
 
@@ -318,10 +337,16 @@ class Encoder:
     def _placed(self, elements: list[Any]) -> list[Any]:
         """Return the elements, with large arrays copied to slabs (pieces of shared memory)."""
         leaves, structure = flatten(elements, nodes=ROWS)
-        foreign = [index for index, leaf in enumerate(leaves) if _worth_a_place(leaf) and self._lease_of(leaf) is None]
+        foreign = [
+            index
+            for index, leaf in enumerate(leaves)
+            if _worth_a_place(leaf) and self._lease_of(leaf) is None
+        ]
         if not foreign:
             return elements
-        places = self._pool.allocate([ArraySpec(leaves[index].shape, leaves[index].dtype) for index in foreign])
+        places = self._pool.allocate(
+            [ArraySpec(leaves[index].shape, leaves[index].dtype) for index in foreign]
+        )
         for index, place in zip(foreign, places):
             place[...] = leaves[index]
             leaves[index] = place
@@ -329,7 +354,8 @@ class Encoder:
 
     def _placed_already(self, element: Any) -> bool:
         return any(
-            _worth_a_place(leaf) and self._lease_of(leaf) is not None for leaf in flatten(element, nodes=ROWS)[0]
+            _worth_a_place(leaf) and self._lease_of(leaf) is not None
+            for leaf in flatten(element, nodes=ROWS)[0]
         )
 
     def _lease_of(self, array: NDArray[Any]) -> Lease | None:
@@ -359,15 +385,20 @@ class _Pickler(Pickler):
         offset = value.__array_interface__["data"][0] - lease.__array_interface__["data"][0]
         named = dtype.isbuiltin != 2 and dtype.names is None and dtype.metadata is None
         strides = None if flags.c_contiguous else value.strides
-        self.places.append(((self.worker, slab), offset, value.shape, dtype.str, strides, flags.writeable))
+        self.places.append(
+            ((self.worker, slab), offset, value.shape, dtype.str, strides, flags.writeable)
+        )
         number = len(self.places) - 1
         return number if named else (number, dtype)
 
 
-def decode(rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]]) -> list[Any] | StackedRows:
+def decode(
+    rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]]
+) -> list[Any] | StackedRows:
     """Decode a result of `Encoder.encode` to a list of elements, or to columns if they were stacked.
 
-    The arrays are views of shared memory. `memory_of` returns the memory of a slab (a piece of memory), by its name.
+    The arrays are views of shared memory. `memory_of` returns the memory of a slab (a piece of
+    memory), by its name.
     """
     places, data = rows
     unpickler = _Unpickler(io.BytesIO(data))
@@ -382,7 +413,9 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, name: Any) -> NDArray[Any]:
         number, dtype = name if type(name) is tuple else (name, None)
         slab, offset, shape, kind, strides, writeable = self.places[number]
-        array: NDArray[Any] = np.ndarray(shape, dtype or kind, self.memory_of(slab), offset, strides)
+        array: NDArray[Any] = np.ndarray(
+            shape, dtype or kind, self.memory_of(slab), offset, strides
+        )
         if not writeable:
             array.flags.writeable = False
         return array

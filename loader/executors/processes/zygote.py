@@ -5,9 +5,10 @@ whatever reason. A worker receives `RunTasks` and `Returned` on its own channel 
 until the channel ends.
 
 The zygote has one thread, so that forking is safe. If unpickling the pipeline started other
-threads, or the system does not report threads, each worker is a fresh interpreter instead. When the user's
-process ends, the channel ends or the zygote's parent changes; the zygote then ends all workers and
-itself. If the zygote itself is killed, the kernel kills its workers, or a thread in each worker does (`_die_with`).
+threads, or the system does not report threads, each worker is a fresh interpreter instead. When the
+user's process ends, the channel ends or the zygote's parent changes; the zygote then ends all
+workers and itself. If the zygote itself is killed, the kernel kills its workers, or a thread in
+each worker does (`_die_with`).
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ class Zygote:
     def start(self) -> bool:
         """Receive the settings, and unpickle the pipeline unless each worker unpickles it. Return True if workers can be made.
 
-        Return False if the user's process has ended, or if unpickling failed; then the error is sent to the
-        user's process.
+        Return False if the user's process has ended, or if unpickling failed; then the error is
+        sent to the user's process.
         """
         received = self._channel.receive()
         if received is None or not isinstance(received[0], Start):
@@ -165,7 +166,9 @@ class Zygote:
     def _spawn_fresh(self, worker: int, descriptor: int) -> int:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         return start_interpreter(
-            ["worker", worker, descriptor, self._payload, os.getpid()], [descriptor, self._payload], environment
+            ["worker", worker, descriptor, self._payload, os.getpid()],
+            [descriptor, self._payload],
+            environment,
         )
 
     def _report_exits(self) -> None:
@@ -259,14 +262,22 @@ class WorkerProcess:
         pipeline: pipeline of the run.
     """
 
-    def __init__(self, number: int, channel: Channel, setup: WorkerSetup, pipeline: Pipeline) -> None:
+    def __init__(
+        self, number: int, channel: Channel, setup: WorkerSetup, pipeline: Pipeline
+    ) -> None:
         self._number = number
         self._channel = channel
         self._own = ExportedSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
         self._runner = TaskRunner(
-            number, setup, pipeline, self._allocate, self._encode, lambda hang: channel.send(Hangs(*hang)), True
+            number,
+            setup,
+            pipeline,
+            self._allocate,
+            self._encode,
+            lambda hang: channel.send(Hangs(*hang)),
+            True,
         )
         self._waiting: deque[tuple[RunTasks, list[int], RecordsAhead | None]] = deque()
         self._trouble: Exception | None = None  # in receiving
@@ -303,8 +314,8 @@ class WorkerProcess:
     def _take_message(self) -> bool:
         """Receive and handle a message. Return True if there was one, False at the channel's end.
 
-        Each message names slabs (pieces of shared memory) that are free again. If it also has tasks, reading of their
-        records begins.
+        Each message names slabs (pieces of shared memory) that are free again. If it also has
+        tasks, reading of their records begins.
         """
         received = self._channel.receive()
         if received is None:
@@ -329,13 +340,19 @@ class WorkerProcess:
         rows, leases = self._encoder.encode(elements)
         return (rows, leases), sum(len(lease.slab.memory) for lease in leases)
 
-    def _answer(self, message: RunTasks, descriptors: list[int], reading: RecordsAhead | None) -> None:
-        blocks = self._blocks(message, descriptors) if message.named or message.forgotten else NO_BLOCKS
+    def _answer(
+        self, message: RunTasks, descriptors: list[int], reading: RecordsAhead | None
+    ) -> None:
+        blocks = (
+            self._blocks(message, descriptors) if message.named or message.forgotten else NO_BLOCKS
+        )
         answers = []
         for task in message.tasks:
             header, (rows, leases) = self._runner.run(task, blocks, reading)
             self._own.lend(leases)
-            answers.append((header, rows, [(lease.slab.number, len(lease.slab.memory)) for lease in leases]))
+            answers.append(
+                (header, rows, [(lease.slab.number, len(lease.slab.memory)) for lease in leases])
+            )
         introduced = self._own.take_introduced()
         descriptors = [self._own.descriptor(slab) for slab in introduced]
         self._channel.send(Done(answers, introduced, self._own.take_dropped()), descriptors)

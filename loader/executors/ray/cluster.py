@@ -1,8 +1,8 @@
 """The Ray cluster: join or start it, describe its nodes, and notice when it is gone.
 
 In: an address, and the resources that a worker needs. Out: nodes, and the number of workers that
-have room. A `ClusterLostError` is raised if the head, or Ray's process on this machine, is gone; Ray itself
-would end the user's process a minute later.
+have room. A `ClusterLostError` is raised if the head, or Ray's process on this machine, is gone;
+Ray itself would end the user's process a minute later.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ GRACE_SECONDS = 1.5
 
 _STARTING = threading.Lock()
 
-_NODE_DIED = re.compile(r"its node has died\. Node Id: (\w+)|(?:its|actor's) node (?:has died|was terminated)")
+_NODE_DIED = re.compile(
+    r"its node has died\. Node Id: (\w+)|(?:its|actor's) node (?:has died|was terminated)"
+)
 
 
 def join(address: str | None, workers: int) -> None:
@@ -69,8 +71,8 @@ def join(address: str | None, workers: int) -> None:
             as there are CPUs.
 
     Raises:
-        ClusterNotFoundError: there is no cluster at the address; or this process has joined another one, and the
-            argument is "host:port".
+        ClusterNotFoundError: there is no cluster at the address; or this process has joined another
+            one, and the argument is "host:port".
     """
     with _STARTING:
         if not ray.is_initialized():
@@ -79,8 +81,9 @@ def join(address: str | None, workers: int) -> None:
     joined_one = ray.get_runtime_context().gcs_address
     if address is not None and ":" in address and address != joined_one:
         raise ClusterNotFoundError(
-            f"address={short_repr(address)} is not the address of the Ray cluster that this process already uses, "
-            f"{joined_one}. Leave address= out; or, to use another cluster, call ray.shutdown() first."
+            f"address={short_repr(address)} is not the address of the Ray cluster that this "
+            f"process already uses, {joined_one}. Leave address= out; or, to use another cluster, "
+            "call ray.shutdown() first."
         )
 
 
@@ -97,7 +100,9 @@ def _join(given: str | None, workers: int) -> None:
     try:
         ray.init(address=address, logging_level=WARNING)
     except ConnectionError as error:
-        raise ClusterNotFoundError(f"no Ray cluster was found at {where} ({shorten(error, 150)}). {remedy}") from error
+        raise ClusterNotFoundError(
+            f"no Ray cluster was found at {where} ({shorten(error, 150)}). {remedy}"
+        ) from error
 
 
 def _described(address: str, is_argument: bool) -> tuple[str, str]:
@@ -121,7 +126,9 @@ def start(**options: Any) -> None:
         False  # under `uv run`, it copies the folder and installs all packages anew
     )
     try:
-        with warnings.catch_warnings():  # JAX's: a fork is no danger where another program begins in it at once
+        with (
+            warnings.catch_warnings()
+        ):  # JAX's: a fork is no danger where another program begins in it at once
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
             ray.init(address="local", include_dashboard=False, logging_level=WARNING, **options)
     finally:
@@ -211,9 +218,10 @@ class Pings:
 class _Ping:
     """A request to one address, and whether it was answered.
 
-    `since` is the time from which the caller counts the silence of the address. Until a request is sent, it is the time
-    at which the first connection was begun; then it is the time at which the request was sent. So if this process pauses
-    before it sends the request, the pause does not count as silence of the address.
+    `since` is the time from which the caller counts the silence of the address. Until a request is
+    sent, it is the time at which the first connection was begun; then it is the time at which the
+    request was sent. So if this process pauses before it sends the request, the pause does not
+    count as silence of the address.
     """
 
     def __init__(self, address: str, now: float) -> None:
@@ -224,7 +232,9 @@ class _Ping:
     def _connect(self) -> None:
         self._said = False
         host, _, port = self._address.rpartition(":")
-        family, kind, protocol, _, where = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM
+        )[0]
         self._socket = socket.socket(family, kind, protocol)
         self._socket.setblocking(False)
         self._socket.connect_ex(where)
@@ -261,7 +271,9 @@ class Cluster:
         context = ray.get_runtime_context()
         self._head: str = context.gcs_address
         self.clock = time.time() - time.perf_counter()
-        self._addresses: dict[str, str] = {}  # of Ray's processes on nodes, "host:port", by the node's id
+        self._addresses: dict[
+            str, str
+        ] = {}  # of Ray's processes on nodes, "host:port", by the node's id
         self._here = ""
         self._looked, self._lost_since = float("-inf"), 0.0
         self._pings, self._needed_pings = Pings(SILENT_SECONDS), Pings(HEAD_SILENT_SECONDS)
@@ -271,8 +283,8 @@ class Cluster:
     def look(self) -> None:
         """Check, at most once a second, or twice while it cannot be reached, that the cluster exists.
 
-        Raises ClusterLostError if the head (the node that manages the cluster), or Ray's process on this machine, is
-        gone.
+        Raises ClusterLostError if the head (the node that manages the cluster), or Ray's process on
+        this machine, is gone.
         """
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
@@ -303,13 +315,18 @@ class Cluster:
         """
         if not ray.is_initialized():
             raise ClusterLostError(
-                "this process has left the Ray cluster that ran its workers, because ray.shutdown() was called. "
-                "Make a new iterator, iter(loader), and restore the state in it."
+                "this process has left the Ray cluster that ran its workers, because "
+                "ray.shutdown() was called. Make a new iterator, iter(loader), and restore the "
+                "state in it."
             )
 
     def _needed(self) -> list[tuple[str, str]]:
         needed = [(f"its head at {self._head}", self._head)]
-        return [*needed, (f"Ray's process on this machine, {self._here}", self._here)] if self._here else needed
+        return (
+            [*needed, (f"Ray's process on this machine, {self._here}", self._here)]
+            if self._here
+            else needed
+        )
 
     def _leave(self, lost: list[str]) -> NoReturn:
         with Uninterrupted():
@@ -317,9 +334,9 @@ class Cluster:
             leaving.start()
             leaving.join(LEAVE_SECONDS)  # Ray waits for a head that is there and does not answer
         raise ClusterLostError(
-            f"the Ray cluster is gone: {' and '.join(lost)} cannot be reached. get_state() still gives the "
-            "state of the last batch that you received. Save it, and resume in another cluster, or with "
-            "worker_count=0."
+            f"the Ray cluster is gone: {' and '.join(lost)} cannot be reached. get_state() still "
+            "gives the state of the last batch that you received. Save it, and resume in another "
+            "cluster, or with worker_count=0."
         )
 
     @staticmethod
@@ -336,7 +353,9 @@ class Cluster:
 
         Waits until the head node answers. Raises ClusterLostError if it is gone.
         """
-        return any(one["NodeID"] == node for one in self._nodes()) and answers(self._address_of(node))
+        return any(one["NodeID"] == node for one in self._nodes()) and answers(
+            self._address_of(node)
+        )
 
     def silent(self, nodes: Iterable[str]) -> list[str]:
         """Return those of the nodes (by id) that have not answered for 5 seconds. Does not wait for answers."""
@@ -371,7 +390,9 @@ class Cluster:
 
         Waits until the head node answers. Raises ClusterLostError if it is gone.
         """
-        return {one["NodeID"]: one["Resources"].get("object_store_memory", 0.0) for one in self._nodes()}
+        return {
+            one["NodeID"]: one["Resources"].get("object_store_memory", 0.0) for one in self._nodes()
+        }
 
     def _nodes(self) -> list[dict[str, Any]]:
         """Return Ray's descriptions of the living nodes, once the head node answers; raise ClusterLostError if it is gone."""
@@ -380,7 +401,10 @@ class Cluster:
 
 
 def _room(node: Mapping[str, float], needs: Mapping[str, float]) -> int:
-    return min((int(node.get(name, 0.0) // amount) for name, amount in needs.items() if amount > 0), default=1)
+    return min(
+        (int(node.get(name, 0.0) // amount) for name, amount in needs.items() if amount > 0),
+        default=1,
+    )
 
 
 def _address(node: Mapping[str, Any]) -> str:

@@ -58,7 +58,8 @@ class _Sent(NamedTuple):
 
     Attributes:
         headers: Ray's reference to the answer, which has a header for each task.
-        rows: Ray's references to the rows of each task; empty for the first message, which only starts the worker.
+        rows: Ray's references to the rows of each task; empty for the first message, which only
+            starts the worker.
         named: earlier rows that the tasks refer to.
     """
 
@@ -104,21 +105,31 @@ class RayTransport(Transport):
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions, worker: type) -> None:
         self.depth = 1 + options.worker_buffer_size
         ray_options = {"num_cpus": 1, **(options.ray_options or {})}
-        self._actors, self._needs = _described(worker, ray_options, max(self.depth, _calls(pipeline, options)))
+        self._actors, self._needs = _described(
+            worker, ray_options, max(self.depth, _calls(pipeline, options))
+        )
         join(options.address, options.workers)
         self._cluster = Cluster()
         self._grows = options.worker_count == "cluster"
         self.worker_count = self._cluster.room(self._needs) if self._grows else options.workers
-        self._events: list[Event] = [Store(node, size) for node, size in self._cluster.stores().items()]
+        self._events: list[Event] = [
+            Store(node, size) for node, size in self._cluster.stores().items()
+        ]
         if self._grows:
             self._events.append(Room(self.worker_count))
         self._remotes: dict[int, _Remote] = {}
-        self._killed: set[int] = set()  # workers that were at work then, and whose end is not known yet
+        self._killed: set[int] = (
+            set()
+        )  # workers that were at work then, and whose end is not known yet
         self._gone = {LOST}  # nodes, by their ids
         self._begun = self._resized = time.monotonic()
-        self._waited = False  # somebody, for an answer, since it was last asked how large the cluster is
+        self._waited = (
+            False  # somebody, for an answer, since it was last asked how large the cluster is
+        )
         with Uninterrupted():
-            self._finalizer = weakref.finalize(self, _close, self._remotes, self._cluster, os.getpid())
+            self._finalizer = weakref.finalize(
+                self, _close, self._remotes, self._cluster, os.getpid()
+            )
             OF_THIS_PROCESS.add(self)
         try:
             data, buffers = pickled((OptionsFirst(options), pipeline), "the pipeline")
@@ -130,13 +141,17 @@ class RayTransport(Transport):
 
     def start(self, worker: int) -> None:
         with Uninterrupted():
-            self._remotes[worker] = _Remote(worker, self._actors.remote(worker, list(sys.path), self._payload))
+            self._remotes[worker] = _Remote(
+                worker, self._actors.remote(worker, list(sys.path), self._payload)
+            )
 
     def kill(self, worker: int) -> None:
         remote = self._remotes.get(worker)
         if remote is None:
             return
-        if remote.node == LOST or not remote.messages:  # nothing that it answers would tell of its end
+        if (
+            remote.node == LOST or not remote.messages
+        ):  # nothing that it answers would tell of its end
             self._drop(remote)
         else:
             self._killed.add(worker)
@@ -150,7 +165,9 @@ class RayTransport(Transport):
         if remote is None:
             return
         tasks, count = message.tasks, len(message.tasks)
-        run = remote.run_one if count == 1 else remote.actor.run.options(num_returns=1 + count).remote
+        run = (
+            remote.run_one if count == 1 else remote.actor.run.options(num_returns=1 + count).remote
+        )
         named = [replaced(each, rows=None) for each in message.named]
         rows: list[RayRows] = [each.rows for each in message.named]  # type: ignore[misc]
         headers, *made = run(next(remote.turns), tasks, named, *(some.reference for some in rows))
@@ -162,7 +179,11 @@ class RayTransport(Transport):
         if waits or time.monotonic() - self._resized > LOOK_SECONDS:
             self._look_after_all()
         self._waited = self._waited or waits
-        waiting = {remote.messages[0].headers: remote for remote in self._remotes.values() if remote.messages}
+        waiting = {
+            remote.messages[0].headers: remote
+            for remote in self._remotes.values()
+            if remote.messages
+        }
         if waiting and not self._events:
             longest = LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS)
             arrived, _ = ray.wait(list(waiting), timeout=longest)
@@ -253,9 +274,15 @@ class RayTransport(Transport):
         self._events.append(Store(node, 0.0))
         if is_news:
             self._begun = time.monotonic()  # its workers look for another place
-        there = [one for one in self._remotes.values() if one.node == node != LOST or one.number in self._killed]
+        there = [
+            one
+            for one in self._remotes.values()
+            if one.node == node != LOST or one.number in self._killed
+        ]
         for_lost = [
-            one for one in self._remotes.values() if any(rows.lost for sent in one.messages for rows in sent.named)
+            one
+            for one in self._remotes.values()
+            if any(rows.lost for sent in one.messages for rows in sent.named)
         ]
         doomed = {*remotes, *there, *for_lost}
         for remote in doomed:
@@ -280,7 +307,9 @@ class RayTransport(Transport):
         for rows in sent.named:
             rows.node = LOST
         self._drop(remote)
-        self._events.append(Lost([remote.number], "rows were lost in the object store of the Ray cluster"))
+        self._events.append(
+            Lost([remote.number], "rows were lost in the object store of the Ray cluster")
+        )
 
     def _drop(self, remote: _Remote) -> None:
         self._killed.discard(remote.number)
@@ -311,14 +340,21 @@ class RayTransport(Transport):
 
     def _nodes(self) -> set[str]:
         """Return the ids of the nodes that have workers, or rows to which unanswered messages refer."""
-        rows = (some for remote in self._remotes.values() for sent in remote.messages for some in sent.named)
-        return {remote.node for remote in self._remotes.values()}.union(some.node for some in rows) - {LOST}
+        rows = (
+            some
+            for remote in self._remotes.values()
+            for sent in remote.messages
+            for some in sent.named
+        )
+        return {remote.node for remote in self._remotes.values()}.union(
+            some.node for some in rows
+        ) - {LOST}
 
     def _grow(self) -> None:
         """Report how many workers fit into the cluster.
 
-        If the program has waited for a result since the last report, ask the cluster's autoscaler for room for one
-        more.
+        If the program has waited for a result since the last report, ask the cluster's autoscaler
+        for room for one more.
         """
         room = self._cluster.room(self._needs)
         self._cluster.ask_for(room + self._waited, self._needs)
@@ -349,7 +385,9 @@ def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
     return min(1 + max(ahead), MAX_CALLS)
 
 
-def _described(worker: type, ray_options: Mapping[str, Any], concurrency: int) -> tuple[Any, dict[str, float]]:
+def _described(
+    worker: type, ray_options: Mapping[str, Any], concurrency: int
+) -> tuple[Any, dict[str, float]]:
     """Return the factory of the actors, and the resources that each actor needs.
 
     Ray checks most options here, before a cluster is joined or started.
@@ -363,11 +401,14 @@ def _described(worker: type, ray_options: Mapping[str, Any], concurrency: int) -
         ValueError: Ray does not know an option, or refuses its value.
     """
     try:
-        return ray.remote(worker).options(**ray_options, max_concurrency=concurrency), needs_of(ray_options)
+        return ray.remote(worker).options(**ray_options, max_concurrency=concurrency), needs_of(
+            ray_options
+        )
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"ray_options={short_repr(dict(ray_options))} are not accepted by Ray ({shorten(error, 150)}). "
-            "Pass arguments of its `.options()`, such as num_cpus, num_gpus, memory or resources."
+            f"ray_options={short_repr(dict(ray_options))} are not accepted by Ray "
+            f"({shorten(error, 150)}). Pass arguments of its `.options()`, such as num_cpus, "
+            "num_gpus, memory or resources."
         ) from error
 
 
@@ -375,7 +416,9 @@ def _description(error: RayError) -> str:
     """Return, in parentheses, what Ray's error says about the end of a worker."""
     text = str(error)
     _, found, detail = text.partition("Worker exit detail: ")
-    return f"(Ray says: {shorten(detail.partition(' Some common causes')[0] if found else text, 200)})"
+    return (
+        f"(Ray says: {shorten(detail.partition(' Some common causes')[0] if found else text, 200)})"
+    )
 
 
 def _close(remotes: dict[int, _Remote], cluster: Cluster, owner: int) -> None:

@@ -5,7 +5,8 @@ pieces of spans for the readers; the records of whole spans for workers.
 
 Readers are threads or coroutines. A span is cut into pieces, and each free reader takes the next
 piece of any span. How long a piece is depends on the source, see `ReadPace`: from one record to
-several spans. If a source is quick, the worker reads the records itself when it needs them (`read_pace`).
+several spans. If a source is quick, the worker reads the records itself when it needs them
+(`read_pace`).
 
 Records are not in a reference cycle: a piece refers to its span, and a span never to its pieces
 (`spans`).
@@ -60,14 +61,16 @@ class Reads:
 
     Args:
         readers: largest number of concurrent readers.
-        ahead: number of records whose reading may begin although no worker waits for them. A call that
-            reads many records may exceed it.
+        ahead: number of records whose reading may begin although no worker waits for them. A call
+            that reads many records may exceed it.
         most_bytes: largest number of bytes of these records. One call may exceed it.
-        begin: function that takes this queue and a number, and starts as many further readers. Each works until
-            `take` returns None.
+        begin: function that takes this queue and a number, and starts as many further readers. Each
+            works until `take` returns None.
     """
 
-    def __init__(self, readers: int, ahead: int, most_bytes: float, begin: Callable[[Reads, int], None]) -> None:
+    def __init__(
+        self, readers: int, ahead: int, most_bytes: float, begin: Callable[[Reads, int], None]
+    ) -> None:
         self._readers = readers
         self._ahead = ahead
         self._most_bytes = most_bytes
@@ -93,7 +96,8 @@ class Reads:
     def ask(self, reading: Reading) -> bool:
         """Move a span (consecutive positions) to the front of the queue, because a worker waits for its records.
 
-        Return True if the calling thread should read the records itself, by `work_here`; it then counts as a reader.
+        Return True if the calling thread should read the records itself, by `work_here`; it then
+        counts as a reader.
         """
         with self._lock:
             reading.asked = True
@@ -171,7 +175,9 @@ class Reads:
         each = first.pace.nbytes
         if each is None:
             pieces = max(MOST_UNKNOWN - self._under_way, 0)
-            unknown = min(room, pieces * first.pace.piece(first.count, first.count, self._waiting, room))
+            unknown = min(
+                room, pieces * first.pace.piece(first.count, first.count, self._waiting, room)
+            )
             return unknown, unknown
         left, each = self._most_bytes - self._bytes_ahead, max(each, 1.0)
         capacity = min(capacity, max(int(self._most_bytes / each), 1))
@@ -188,8 +194,14 @@ class Reads:
             length = self._next_piece(first)
             pieces = [self._begun(first, length)]
             left = length - pieces[0].length
-            while self._spans and (span := self._spans[0]).pace is first.pace and 0 < span.count <= 2 * left:
-                pieces.append(self._begun(span, span.count))  # whole, where there is room for half of it
+            while (
+                self._spans
+                and (span := self._spans[0]).pace is first.pace
+                and 0 < span.count <= 2 * left
+            ):
+                pieces.append(
+                    self._begun(span, span.count)
+                )  # whole, where there is room for half of it
                 left -= span.count
             return ReadCall(pieces)
 
@@ -217,7 +229,9 @@ class Reads:
             room = min(left + room, max(left, capacity))
         return first.pace.piece(first.count, left, self._waiting, room)
 
-    def done(self, call: ReadCall, records: Sequence[Any] | None, seconds: float, processor: float) -> None:
+    def done(
+        self, call: ReadCall, records: Sequence[Any] | None, seconds: float, processor: float
+    ) -> None:
         """Store the records of a finished call, and record its time.
 
         Args:
@@ -301,18 +315,27 @@ class ReadAhead:
         self._readers = readers_of(pipeline)
         leaves = {number: pipeline.every_leaf[number] for number in self._readers}
         calls = {number: reads_under_way(leaf, options) for number, leaf in leaves.items()}
-        facts = {number: leaf.source_facts for number, leaf in leaves.items() if calls[number]}  # of sources read ahead
+        facts = {
+            number: leaf.source_facts for number, leaf in leaves.items() if calls[number]
+        }  # of sources read ahead
         self._paces = {number: pace_of(each, calls[number]) for number, each in facts.items()}
         self._by_coroutines = {
-            number: each.read_in_loop for number, each in facts.items() if each.read_in_loop is not None
+            number: each.read_in_loop
+            for number, each in facts.items()
+            if each.read_in_loop is not None
         }
-        threads = max((calls[number] for number in facts if number not in self._by_coroutines), default=0)
+        threads = max(
+            (calls[number] for number in facts if number not in self._by_coroutines), default=0
+        )
         coroutines = max((calls[number] for number in self._by_coroutines), default=0)
         self._pool = Pool(threads, "headrace-read")
         ahead = min((keys_ahead(leaves[number], options) for number in facts), default=0)
-        most_bytes = sys.maxsize if options.prefetch_buffer_bytes is None else options.prefetch_buffer_bytes
+        most_bytes = (
+            sys.maxsize if options.prefetch_buffer_bytes is None else options.prefetch_buffer_bytes
+        )
         self._coroutines = _CoroutineReaders()
-        # The queues must not refer to this object: in a reference cycle, sources would stay open after a run.
+        # The queues must not refer to this object: in a reference cycle, sources would stay open
+        # after a run.
         self._on_threads = Reads(threads, ahead, most_bytes, partial(_begin_threads, self._pool))
         self._in_loop = Reads(coroutines, ahead, most_bytes, self._coroutines.begin)
 
@@ -337,7 +360,9 @@ class ReadAhead:
             raise_if_of_signal_handler(error)
             return None
         if number in self._by_coroutines:
-            return self._in_loop.add(Reading(self._in_loop, self._by_coroutines[number], keys, pace)).records
+            return self._in_loop.add(
+                Reading(self._in_loop, self._by_coroutines[number], keys, pace)
+            ).records
         reads, read = self._on_threads, reader.read
         here = pace.in_place(len(keys)) if self._in_place else 0
         if here == len(keys):
@@ -354,12 +379,18 @@ class ReadAhead:
         """
         if leaf not in self._paces:
             return True
-        return self._in_place and leaf not in self._by_coroutines and self._paces[leaf].is_in_place(count)
+        return (
+            self._in_place
+            and leaf not in self._by_coroutines
+            and self._paces[leaf].is_in_place(count)
+        )
 
     def bytes_of(self, task: Any) -> float:
         """Return an estimate of the bytes of a task's records; 0 if unknown, or if they are not read in advance."""
         pace = self._paces.get(task.leaf) if isinstance(task, SpanTask) else None
-        return 0.0 if pace is None or pace.nbytes is None else pace.nbytes * (task.stop - task.start)
+        return (
+            0.0 if pace is None or pace.nbytes is None else pace.nbytes * (task.stop - task.start)
+        )
 
     def oldest(self) -> OngoingRead | None:
         return self._on_threads.oldest()
@@ -385,7 +416,9 @@ class _CoroutineReaders:
 
     def begin(self, reads: Reads, count: int) -> None:
         if count:
-            from ....sources.asynchronous.event_loop import Coroutines  # asyncio takes 50 ms of a worker's start
+            from ....sources.asynchronous.event_loop import (
+                Coroutines,
+            )  # asyncio takes 50 ms of a worker's start
 
             self._coroutines = self._coroutines or Coroutines()
             self._coroutines.begin(reads.work_in_loop, count)

@@ -1,8 +1,8 @@
 """A chain: the operations of one stage (run in one task), connected so that each passes its results to the next.
 
-In: the records of a span (consecutive positions of a source), or the rows of a group. Out: a block, i.e. the rows
-that result, with their origins. To push an element means to call the first operation with it. One
-thread uses a chain. After a task fails, the chain is thrown away.
+In: the records of a span (consecutive positions of a source), or the rows of a group. Out: a block,
+i.e. the rows that result, with their origins. To push an element means to call the first operation
+with it. One thread uses a chain. After a task fails, the chain is thrown away.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from .seeded import seeded
 class StepChain:
     """The connected operations of one stage (operations that run in one task), which process the inputs of tasks.
 
-    Inputs are passed to the first operation one by one, each with its position; or, if the operations allow that
-    (`_may_push_all`), all in one call ("in bulk"). Two arguments prevent passing in bulk: a `clock`, which times
-    operations or detects their random draws; and `seeds_globals=True`, which seeds the global random generators for
-    each element.
+    Inputs are passed to the first operation one by one, each with its position; or, if the
+    operations allow that (`_may_push_all`), all in one call ("in bulk"). Two arguments prevent
+    passing in bulk: a `clock`, which times operations or detects their random draws; and
+    `seeds_globals=True`, which seeds the global random generators for each element.
     """
 
     def __init__(
@@ -55,17 +55,23 @@ class StepChain:
         self._pipeline = pipeline
         self._stage = stage
         self._leaf = leaf = pipeline.leaf_of(stage)
-        self._read = pipeline.leaf_number(stage)  # number, among every leaf, of that which is being read
+        self._read = pipeline.leaf_number(
+            stage
+        )  # number, among every leaf, of that which is being read
         self._context = Context(seed=leaf.sampler.seed or 0, allocate=allocate, notify=tell)
         self._clock = clock
-        self._steps: list[Step] = [self._keep if clock is None else clock.around(self._keep, len(stage.operations))]
+        self._steps: list[Step] = [
+            self._keep if clock is None else clock.around(self._keep, len(stage.operations))
+        ]
         for number, operation in reversed(list(enumerate(stage.operations, stage.first))):
             if pipeline.skips_errors and operation.takes is not None:
                 self._steps[0] = self._around_each(self._steps[0])
             step = operation.connect(self._steps[0], self._context, number)
             if seeds_globals and not operation.only_stacks:
                 step = seeded(step, self._context, number, held.get(number, ()))
-            self._steps.insert(0, step if clock is None else clock.around(step, number - stage.first))
+            self._steps.insert(
+                0, step if clock is None else clock.around(step, number - stage.first)
+            )
         self._hooks = self._context.take_hooks()
         self._faults = FaultFinder(pipeline, stage, self._context)
         self._below_join = pipeline.is_below_join(stage)
@@ -76,9 +82,15 @@ class StepChain:
         self._skipped: list[str] = []
         self._inputs: Inputs | None = None  # of the task that is being done
         self._place, self._inputs_per_unit, self._positions_per_input = 0, stage.unit, 1
-        self.functions: list[Callable[[Element], Any]] = []  # that are called with a batch of columns
-        in_place = stage.leaf is not None  # inputs are records, of which the plan knows the positions
-        self._fused = fused_at_front(stage.operations, stage.first, self._context if in_place else None)
+        self.functions: list[
+            Callable[[Element], Any]
+        ] = []  # that are called with a batch of columns
+        in_place = (
+            stage.leaf is not None
+        )  # inputs are records, of which the plan knows the positions
+        self._fused = fused_at_front(
+            stage.operations, stage.first, self._context if in_place else None
+        )
         self._take_all = self._hooks.take_all.get(stage.first + len(self._fused))
         self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
 
@@ -89,8 +101,9 @@ class StepChain:
     def _may_push_all(self) -> bool:
         """Return True if all inputs may be processed in one call.
 
-        That is so if all operations are fused (run in C), and rows have tags; or if the operation after the fused ones takes
-        all elements in one call, and no later operation needs a position.
+        That is so if all operations are fused (run in C), and rows have tags; or if the operation
+        after the fused ones takes all elements in one call, and no later operation needs a
+        position.
         """
         others = self._stage.operations[len(self._fused) :]
         if not others:
@@ -98,7 +111,11 @@ class StepChain:
         one_place = (
             self._stage.leaf is None or not self._tags_rows
         )  # a group makes one unit, which stands where it begins
-        return self._take_all is not None and one_place and not any(one.reads_position for one in others)
+        return (
+            self._take_all is not None
+            and one_place
+            and not any(one.reads_position for one in others)
+        )
 
     def enter_after_batch(self, batch_size: int) -> None:
         """From now on, take whole batches of `batch_size` records as inputs, and skip the first operation, which makes them."""
@@ -107,19 +124,25 @@ class StepChain:
         self._faults = FaultFinder(self._pipeline, self._stage, self._context, batch_size)
         self.functions = plain_at_front(self._stage.operations[1:])
 
-    def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
+    def run_span(
+        self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None
+    ) -> Block:
         """Process the records of a task; return a block (rows) with the results, or with the results before a failure.
 
         Args:
             span: the task, on consecutive positions.
             inputs: its records.
-            read_failure: exception that ended the reading; it becomes the failure of the block. None if all
-                records were read.
+            read_failure: exception that ended the reading; it becomes the failure of the block.
+                None if all records were read.
         """
         return self._run(self.inputs_of_span(span, inputs), read_failure)
 
     def run_unit(
-        self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None, made: list[Element]
+        self,
+        span: SpanTask,
+        inputs: Sequence[Any],
+        read_failure: Exception | None,
+        made: list[Element],
     ) -> Block | None:
         """Process the records of one element, and append the element to `made`.
 
@@ -143,17 +166,21 @@ class StepChain:
     def makes_one_of_each(self) -> bool:
         """True if an element can be made by only calling `functions` after the batch.
 
-        They are then all operations after the batch; each makes one element of one, none needs a position, and no times
-        are measured.
+        They are then all operations after the batch; each makes one element of one, none needs a
+        position, and no times are measured.
         """
-        alone = self._place + len(self.functions) == len(self._stage.operations) and self._stage.one_to_one
+        alone = (
+            self._place + len(self.functions) == len(self._stage.operations)
+            and self._stage.one_to_one
+        )
         return self._inputs_per_unit == 1 and alone and not self._tracks and self._clock is None
 
     def failed_at(self, called: int, error: Exception, inputs: Inputs) -> Block:
         """Return a block (the rows of one task) that ends with a failure at the last input that was taken.
 
         Args:
-            called: number of `functions` that had returned; -1 if the batch itself could not be made.
+            called: number of `functions` that had returned; -1 if the batch itself could not be
+                made.
             error: the failure.
             inputs: the inputs of the task.
         """
@@ -186,12 +213,16 @@ class StepChain:
             batch = map(
                 batch_of, [columns], [self._context.allocate], [order]
             )  # made when it is asked for: that may fail
-            return self._run(Inputs(batch, 1, len(tags), lambda: positions[:1], lambda: tags[:1], rows, 1))
+            return self._run(
+                Inputs(batch, 1, len(tags), lambda: positions[:1], lambda: tags[:1], rows, 1)
+            )
         elements = elements_of(parts)
         if order is not None:
             elements = list(map(elements.__getitem__, order.tolist()))
         count = len(elements)
-        return self._run(Inputs(iter(elements), count, count, lambda: positions, lambda: tags, rows, 0))
+        return self._run(
+            Inputs(iter(elements), count, count, lambda: positions, lambda: tags, rows, 0)
+        )
 
     def _name_of(self, inputs: Inputs, number: int) -> int:
         """Return the tag (number that names the record) of an input; -1 if its record is unknown, after a join."""
@@ -201,8 +232,12 @@ class StepChain:
         """Return the position of each row of a task, counted over all shards; for joined streams, the row's index there."""
         if self._stage.on_join:
             shard = self._pipeline.shard_of(task.former)
-            return (task.first + np.arange(len(tags), dtype=np.int64)) * shard.shard_count + shard.shard_index
-        positions: NDArray[np.int64] = tags if self._below_join else tags // len(self._pipeline.every_leaf)
+            return (
+                task.first + np.arange(len(tags), dtype=np.int64)
+            ) * shard.shard_count + shard.shard_index
+        positions: NDArray[np.int64] = (
+            tags if self._below_join else tags // len(self._pipeline.every_leaf)
+        )
         return positions
 
     def _tags_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -223,14 +258,18 @@ class StepChain:
             try:
                 step(element)
             except Exception as error:
-                ending = ends_stream(self._pipeline.skips_errors, error, lambda: self._faults.keys(self._inputs))
+                ending = ends_stream(
+                    self._pipeline.skips_errors, error, lambda: self._faults.keys(self._inputs)
+                )
                 if ending is error:
                     raise
                 if ending is not None:
                     raise ending  # noqa: B904 - it is the user's own
                 del self._elements[count:]
                 self._tags.cut(count)
-                self._skipped.append(describe_error(failed := self._faults.explained(error, self._inputs)))
+                self._skipped.append(
+                    describe_error(failed := self._faults.explained(error, self._inputs))
+                )
                 forget(failed)
                 self._context.fault = None
 
@@ -252,12 +291,18 @@ class StepChain:
             if read_failure is not None:
                 self._look_at_waiting()
                 return self._failed(read_failure, inputs.count // self._inputs_per_unit)
-            for finish in reversed(self._hooks.at_end):  # connected from the back, to be ended from the front
+            for finish in reversed(
+                self._hooks.at_end
+            ):  # connected from the back, to be ended from the front
                 finish()
             if self._clock is not None:
-                self._clock.end(inputs.made_of, lambda left: self._name_of(inputs, inputs.count - left - 1))
+                self._clock.end(
+                    inputs.made_of, lambda left: self._name_of(inputs, inputs.count - left - 1)
+                )
         except Exception as last:
-            raise_if_of_signal_handler(last)  # it came at any line, so rows and their origins need not match
+            raise_if_of_signal_handler(
+                last
+            )  # it came at any line, so rows and their origins need not match
             return self._failed_at_last(
                 last, inputs
             )  # no variable of this frame, which its traceback holds, keeps the error
@@ -265,7 +310,9 @@ class StepChain:
 
     def _failed_at_last(self, last: Exception, inputs: Inputs) -> Block:
         error = self._first_error(last)
-        return self._failed(self._faults.explained(error, inputs), inputs.last // self._inputs_per_unit)
+        return self._failed(
+            self._faults.explained(error, inputs), inputs.last // self._inputs_per_unit
+        )
 
     def place_now(self) -> str:
         """Return a text that says which input is being processed; "" if there is none. Other threads may call this."""
@@ -283,8 +330,8 @@ class StepChain:
     def _first_error(self, error: Exception) -> Exception:
         """Return the error that comes first in the order of elements.
 
-        That is the error of an earlier element, which waits to be copied into a batch and does not fit; if there
-        is none, `error`.
+        That is the error of an earlier element, which waits to be copied into a batch and does not
+        fit; if there is none, `error`.
         """
         fault, self._context.fault = self._context.fault, None
         try:
@@ -324,7 +371,9 @@ class StepChain:
 
         An operation's error is raised.
         """
-        passage = FusedMapFilter(self._fused, inputs.elements, inputs.count, lambda: self._places_of(inputs))
+        passage = FusedMapFilter(
+            self._fused, inputs.elements, inputs.count, lambda: self._places_of(inputs)
+        )
         try:
             if self._take_all is None:
                 self._keep_all(passage, inputs)
@@ -346,7 +395,10 @@ class StepChain:
 
     def _stand_at_first(self, inputs: Inputs) -> None:
         if self._tags is not None:
-            self._context.position, self._context.row = int(inputs.positions()[0]), next(iter(inputs.rows))
+            self._context.position, self._context.row = (
+                int(inputs.positions()[0]),
+                next(iter(inputs.rows)),
+            )
 
     def _batches_columns(self, parts: Parts) -> bool:
         """Return True if the stage's first operation is a plain `Batch` of a whole unit, and all rows are stacked columns.
@@ -370,9 +422,15 @@ class StepChain:
 
     def _block(self, failure: Failure | None = None) -> Block:
         if self._tags is not None and len(self._pipeline.every_leaf) > 1:
-            self._tags.positions = array("q", self._tags_of(np.array(self._tags.positions, dtype=np.int64)).tobytes())
+            self._tags.positions = array(
+                "q", self._tags_of(np.array(self._tags.positions, dtype=np.int64)).tobytes()
+            )
         block = Block.of(self._elements, self._tags, failure, self._skipped)
-        self._elements, self._tags, self._skipped = [], RowOrigins() if self._tags_rows else None, []
+        self._elements, self._tags, self._skipped = (
+            [],
+            RowOrigins() if self._tags_rows else None,
+            [],
+        )
         self._inputs = None
         return block
 
@@ -384,5 +442,7 @@ class StepChain:
             unit: index of the failing output in the task.
         """
         if self._tags is not None:
-            self._tags.open = bool(self._elements) and self._tags.inputs[-1] // self._stage.unit == unit
+            self._tags.open = (
+                bool(self._elements) and self._tags.inputs[-1] // self._stage.unit == unit
+            )
         return self._block(Failure(error))
