@@ -1,4 +1,7 @@
-"""The packages: this folder as `headrace`, and every folder in it that holds modules. All else is in pyproject.toml."""
+"""The packages: this folder as `headrace`, and every folder in it that holds modules.
+
+All else is in pyproject.toml.
+"""
 
 from setuptools import find_packages, setup
 

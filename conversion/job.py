@@ -36,7 +36,9 @@ def check_names(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class InputPart:
-    """Records `[start, stop)` of one input file or of a source. If `stop` is None, the part ends with the file.
+    """Records `[start, stop)` of one input file or of a source.
+
+    If `stop` is None, the part ends with the file.
 
     Attributes:
         name: name of the file or source.

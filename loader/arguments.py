@@ -1,4 +1,7 @@
-"""Check the arguments of a loader. Arguments of other libraries are refused, with what to write instead."""
+"""Check the arguments of a loader.
+
+Arguments of other libraries are refused, with what to write instead.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,9 @@ def refuse(
 
 
 def as_list(name: str, operations: Any) -> Sequence[Any]:
-    """Return `operations` if they are a list or a tuple. `name` is the argument's name, for the error message.
+    """Return `operations` if they are a list or a tuple.
+
+    `name` is the argument's name, for the error message.
 
     Raises:
         TypeError: if they are neither a list nor a tuple.

@@ -1,4 +1,7 @@
-"""The loader describes a stream: source, sampler, operations. It has no open file or thread; `iter(loader)` runs it."""
+"""The loader describes a stream: source, sampler, operations.
+
+It has no open file or thread; `iter(loader)` runs it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ if TYPE_CHECKING:
 
 
 class LoaderMethods(Remarks):
-    """All methods of a `DataLoader` except `__len__`. Loaders under Grain's names, which have no length, derive from it."""
+    """All methods of a `DataLoader` except `__len__`.
+
+    Loaders under Grain's names, which have no length, derive from it.
+    """
 
     _description: LoaderDescription
     _asked_as = "DataLoader"

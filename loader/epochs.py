@@ -63,7 +63,9 @@ class Epochs(Resumable, Generic[Kind]):
         return self._open_loader(self.loader_of(number))
 
     def __next__(self) -> Kind:
-        """Return the iterator of the next epoch. After a restore, it has the rest of the restored epoch.
+        """Return the iterator of the next epoch.
+
+        After a restore, it has the rest of the restored epoch.
 
         Raises:
             StopIteration: if all epochs were returned.
@@ -99,9 +101,9 @@ class Epochs(Resumable, Generic[Kind]):
         return self._number + self._batches.ended
 
     def start_prefetch(self) -> None:
-        """Start the work for the current epoch now, in the background. Does nothing after the last epoch.
+        """Start the work for the current epoch now, in the background.
 
-        Before that, raises ClosedError after `close`.
+        Does nothing after the last epoch. Before that, raises ClosedError after `close`.
         """
         if self._count is None or self._number < self._count:
             self._batches.start_prefetch()
@@ -238,7 +240,9 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
 
 def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
-    """Return the pipeline of one epoch. A growing source has the records that exist when the epoch begins.
+    """Return the pipeline of one epoch.
+
+    A growing source has the records that exist when the epoch begins.
 
     Args:
         pipeline: pipeline of all epochs.
@@ -271,7 +275,9 @@ def epochs_of(loader: Any, count: int | None) -> Epochs[Any] | None:
 
 
 def fed_epochs(description: Any, count: int | None) -> Epochs[Any]:
-    """Return the epochs of the loader that a feeder reads. Each epoch is read by a feeder of its own.
+    """Return the epochs of the loader that a feeder reads.
+
+    Each epoch is read by a feeder of its own.
 
     Args:
         description: the feeder's description, a dataclass with the loader in its field `source`.

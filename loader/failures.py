@@ -18,7 +18,9 @@ It returns "skip" or "raise".
 
 @dataclass(frozen=True)
 class Asked:
-    """The user's function that decides about each failing record. It counts as true, like `skips_errors=True`.
+    """The user's function that decides about each failing record.
+
+    It counts as true, like `skips_errors=True`.
 
     Attributes:
         function: the function, called with an exception and a list of record keys.
@@ -31,7 +33,10 @@ class Asked:
 
 
 Skips: TypeAlias = bool | Asked
-"""True: failing records are skipped. False: every failure ends the stream. `Asked`: the user's function decides."""
+"""True: failing records are skipped. False: every failure ends the stream.
+
+`Asked`: the user's function decides.
+"""
 
 
 def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -> Exception | None:

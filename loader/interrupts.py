@@ -118,10 +118,10 @@ class Uninterrupted:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
-    """Wait until `condition()` is True, and return True. Return False if that takes more than `seconds`.
+    """Wait until `condition()` is True, and return True.
 
-    Also return False if the main thread waits here inside an `Uninterrupted` section, and an
-    interrupt such as Ctrl-C was delayed by the section.
+    Return False if that takes more than `seconds`. Also return False if the main thread waits here
+    inside an `Uninterrupted` section, and an interrupt such as Ctrl-C was delayed by the section.
     """
     until, (pause, longest) = time.monotonic() + seconds, _PAUSES
     while not condition():

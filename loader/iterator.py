@@ -94,7 +94,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._index = 0  # … and its place there
 
     def __next__(self) -> Any:
-        """Return the next element, e.g. a batch. Raises StopIteration at the end, and ClosedError after `close`."""
+        """Return the next element, e.g. a batch.
+
+        Raises StopIteration at the end, and ClosedError after `close`.
+        """
         if self._changes.waiting and (change := self._changes.next_at(self._step)) is not None:
             if change.has_effect(self.here()):
                 self._make(change)
@@ -149,9 +152,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return self._skipped.count
 
     def stats(self) -> IteratorStats:
-        """Return how the time since the start or the last `set_state` was spent. `print` it for a table.
+        """Return how the time since the start or the last `set_state` was spent.
 
-        Any thread may call this.
+        `print` it for a table. Any thread may call this.
 
         >>> import headrace
         >>> iterator = iter(headrace.load(range(8), batch_size=2, num_epochs=1))
@@ -189,7 +192,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def execution(self) -> ExecutionOptions:
-        """The execution options. A tool may set other ones: this ends the workers; the next element starts new ones."""
+        """The execution options.
+
+        A tool may set other ones: this ends the workers; the next element starts new ones.
+        """
         return self._execution
 
     @execution.setter
@@ -204,7 +210,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def host_iterator(self) -> DataLoaderIterator:
-        """The iterator that makes the elements: itself. A device feeder returns the iterator that it reads from."""
+        """The iterator that makes the elements: itself.
+
+        A device feeder returns the iterator that it reads from.
+        """
         return self
 
     @property
@@ -213,7 +222,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return self._execution.workers if found is None else found
 
     def start_prefetch(self) -> None:
-        """Start workers and reading now instead of at the first `next`. Raises ClosedError after `close`."""
+        """Start workers and reading now instead of at the first `next`.
+
+        Raises ClosedError after `close`.
+        """
         if self._running.elements is None:
             self._begin()
 
@@ -274,7 +286,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._go_to(parsed(states), strict, of_all_shards=True, equal_steps=equal_steps)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Move to the position of a result of `state_dict`. Raises CheckpointError if it does not fit this loader."""
+        """Move to the position of a result of `state_dict`.
+
+        Raises CheckpointError if it does not fit this loader.
+        """
         self._go_to([LoaderState.from_dict(state)])
 
     def close(self) -> None:
@@ -343,7 +358,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return self.here().describe(self._worker_count)
 
     def go_back(self, mark: StreamPosition) -> None:
-        """Move to `mark`, an earlier position of this iterator. Values that do not depend on the position are kept."""
+        """Move to `mark`, an earlier position of this iterator.
+
+        Values that do not depend on the position are kept.
+        """
         keeper, skipped, changes = self._keeper, self._skipped, self._changes
         self._loaders = changes.back_at(mark.step, self._loaders)
         self._go_to([mark.state], strict=False)

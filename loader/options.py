@@ -105,7 +105,10 @@ def as_read_options(options: Any) -> ReadOptions:
 
 
 INSIDE_A_TASK: ContextVar[bool] = ContextVar("headrace_inside_a_task", default=False)
-"""True inside a task. A loader that is iterated there runs in the same thread, without workers of its own."""
+"""True inside a task.
+
+A loader that is iterated there runs in the same thread, without workers of its own.
+"""
 
 
 def _most_by_default() -> int:
@@ -115,12 +118,12 @@ def _most_by_default() -> int:
 
 @dataclass(frozen=True)
 class Auto:
-    """Number of workers that is found while the stream runs, for `worker_count`. "auto" means `Auto()`.
+    """Number of workers that is found while the stream runs, for `worker_count`.
 
-    The search begins with no worker, or with one. More are tried as long as the stream gets faster
-    and your loop has to wait; then longer buffers are tried. The search ends after about 30
-    seconds, not counting pauses such as compilation, or later if workers start slowly or a task
-    takes long. The stream is the same with any number of workers.
+    "auto" means `Auto()`. The search begins with no worker, or with one. More are tried as long as
+    the stream gets faster and your loop has to wait; then longer buffers are tried. The search ends
+    after about 30 seconds, not counting pauses such as compilation, or later if workers start
+    slowly or a task takes long. The stream is the same with any number of workers.
 
     Attributes:
         most: maximum number of workers. The default is four for each CPU, but at most 32, or one
@@ -154,7 +157,9 @@ class Auto:
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """Options of workers and reading ahead. The stream does not depend on them, unless operations use global generators.
+    """Options of workers and reading ahead.
+
+    The stream does not depend on them, unless operations use global generators.
 
     Attributes:
         worker_count: 0: work in the calling thread, and read ahead on threads. Other numbers: work

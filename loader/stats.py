@@ -15,13 +15,23 @@ from .timing.times import TaskEvent, WorkerEvent
 from .timing.workers import WorkerStats
 
 LITTLE = 0.05
-"""Share of the loop's time. If the loop waits for a smaller share, faster batches would not help."""
+"""Share of the loop's time.
+
+If the loop waits for a smaller share, faster batches would not help.
+"""
 
 MUCH = 0.5
-"""Share of the workers' time. If waiting for records that are read ahead takes a larger share, the advice names reading."""
+"""Share of the workers' time.
+
+If waiting for records that are read ahead takes a larger share, the advice names reading.
+"""
 
 AHEAD = 1.2
-"""Factor. Reads are counted as done ahead if they take this many times the seconds for which workers wait for them."""
+"""Factor.
+
+Reads are counted as done ahead if they take this many times the seconds for which workers wait for
+them.
+"""
 
 NAME = 27
 """Largest number of characters of a name in a table."""
@@ -251,7 +261,10 @@ def _rows(stages: Sequence[StageStats]) -> list[tuple[str, float, float]]:
 
 
 def stage_names(pipeline: Any) -> list[StageNames]:
-    """Return the names of a pipeline's stages, for a `Snapshot`. A stage is the operations that run in one task."""
+    """Return the names of a pipeline's stages, for a `Snapshot`.
+
+    A stage is the operations that run in one task.
+    """
     return [
         StageNames(
             stage.first,

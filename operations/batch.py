@@ -177,7 +177,10 @@ class BatchStep:
         self._limit = 1  # the first row is copied at once: only now is its place known
 
     def push(self, element: Element) -> None:
-        """Add one element to the batch; if it is full, push it. The element's place is in the context."""
+        """Add one element to the batch; if it is full, push it.
+
+        The element's place is in the context.
+        """
         waiting = self._waiting
         waiting.append(element)
         if len(waiting) == self._limit:
@@ -196,7 +199,10 @@ class BatchStep:
             more = self._take_large(elements) if alone else self._take_together(elements)
 
     def _take_large(self, elements: Iterator[Element]) -> bool:
-        """Copy elements one by one, because they are large. Return True if the iterator may have more elements."""
+        """Copy elements one by one, because they are large.
+
+        Return True if the iterator may have more elements.
+        """
         for element in elements:
             self._waiting.append(element)
             del element  # so that the next one can have its memory, which is in the caches
@@ -254,7 +260,10 @@ class BatchStep:
         context.seed, context.position, context.row = last
 
     def finish(self) -> None:
-        """Push the last batch, if it has elements. With `drop_remainder`, a batch that is not full is dropped."""
+        """Push the last batch, if it has elements.
+
+        With `drop_remainder`, a batch that is not full is dropped.
+        """
         if self._waiting:
             self._copy()
         if self._count and not self._drops:
@@ -263,7 +272,9 @@ class BatchStep:
 
 
 class Gather:
-    """Collector of elements for a user's `batch_fn`. It has the methods of `Stack`, which stacks elements instead.
+    """Collector of elements for a user's `batch_fn`.
+
+    It has the methods of `Stack`, which stacks elements instead.
 
     Args:
         size: number of rows of a batch.

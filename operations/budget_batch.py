@@ -27,11 +27,12 @@ STREAM_WINDOW = 4096
 
 
 class BudgetBatch(Operation):
-    """Batches of records of similar length, in a few shapes. Rows times padded length is at most `max_tokens`.
+    """Batches of records of similar length, in a few shapes.
 
-    Records are dicts of arrays whose first axes count tokens and may differ in length. The length
-    of a record is the length of its longest array, not counting `meta_features`. A record that is a
-    single array is batched as `{"tokens": array}`. A batch is a dict:
+    Rows times padded length is at most `max_tokens`. Records are dicts of arrays whose first axes
+    count tokens and may differ in length. The length of a record is the length of its longest
+    array, not counting `meta_features`. A record that is a single array is batched as `{"tokens":
+    array}`. A batch is a dict:
 
     * for each leaf an array `[rows, length, …]`, padded at the end; `rows · length` is at most
       `max_tokens`;
@@ -308,7 +309,10 @@ class BudgetStep:
         self._first = (0, 0, 0)
 
     def push(self, element: Element) -> None:
-        """Add one record to the window; if it is full, push its batches. The record's place is in the context."""
+        """Add one record to the window; if it is full, push its batches.
+
+        The record's place is in the context.
+        """
         if not self._waiting:
             self._first = self._context.seed, self._context.position, self._context.row
         self._waiting.append(element)

@@ -29,7 +29,10 @@ class ChainMethods(Generic[ChainT]):
 
     @abstractmethod
     def _then(self, operation: Operation) -> ChainT:
-        """Return this dataset with `operation` added at its end. The operation already has its seed."""
+        """Return this dataset with `operation` added at its end.
+
+        The operation already has its seed.
+        """
 
     @abstractmethod
     def _seed_for(self, method: str, seed: int | None) -> int:

@@ -22,7 +22,10 @@ from .protocol import ArraySpec, Notify
 PYTHON_NUMBERS = (bool, int, float, complex)
 TEXTS = (str, bytes)
 NUMBERS = "biufc"
-"""Kinds of NumPy dtypes that are numbers. Batches with several of these dtypes are reported to the user."""
+"""Kinds of NumPy dtypes that are numbers.
+
+Batches with several of these dtypes are reported to the user.
+"""
 
 UNMADE = (GeneratorType, CoroutineType, AsyncGeneratorType)
 """Types of values that have no content yet: results of a function with `yield`, or of an `async` function."""
@@ -134,7 +137,10 @@ class Column:
         return True
 
     def put_one(self, row: int, leaf: Any) -> bool:
-        """Copy a leaf into a row if it has the type, shape and dtype of the first one. Return True if it was copied."""
+        """Copy a leaf into a row if it has the type, shape and dtype of the first one.
+
+        Return True if it was copied.
+        """
         if not self.many_at_once or self.array.dtype != self.spec.dtype:
             return False
         try:
@@ -208,7 +214,10 @@ class Column:
         )
 
     def finish(self, rows: int) -> NDArray[Any]:
-        """Return the first `rows` rows of the column's array. The column keeps no reference to them."""
+        """Return the first `rows` rows of the column's array.
+
+        The column keeps no reference to them.
+        """
         array, self.array, self._joined = self.array, _NOTHING, _NOTHING
         return array if rows == len(array) else array[:rows]
 
@@ -217,7 +226,9 @@ _NOTHING: NDArray[Any] = np.empty(0)
 
 
 def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
-    """Return a leaf as an array. Strings, bytes and other objects become a 0-d array of dtype object.
+    """Return a leaf as an array.
+
+    Strings, bytes and other objects become a 0-d array of dtype object.
 
     Args:
         leaf: the leaf.
@@ -255,7 +266,10 @@ def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
 
 
 def _common(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any] | None:
-    """Return the dtype that holds values of both dtypes; None if there is none. Numbers do not become strings or objects."""
+    """Return the dtype that holds values of both dtypes; None if there is none.
+
+    Numbers do not become strings or objects.
+    """
     try:
         common = np.result_type(one, other)
     except TypeError:
@@ -290,7 +304,9 @@ def _promotion(name: str, one: np.dtype[Any], other: np.dtype[Any], common: np.d
 
 
 def common_dtype(name: str, arrays: Sequence[NDArray[Any]], notify: Notify) -> np.dtype[Any]:
-    """Return the dtype of a batch of arrays of unequal length. Empty arrays count only if all are empty.
+    """Return the dtype of a batch of arrays of unequal length.
+
+    Empty arrays count only if all are empty.
 
     Args:
         name: name of the leaf, for messages.

@@ -123,9 +123,10 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
 
 
 def is_transform_class(transform: Any) -> bool:
-    """Return True if `transform` is a class of transforms. It was then passed in place of an instance.
+    """Return True if `transform` is a class of transforms.
 
-    Classes that are used as functions, such as `str` or datasets, give False.
+    It was then passed in place of an instance. Classes that are used as functions, such as `str` or
+    datasets, give False.
     """
     if not isinstance(transform, type):
         return False

@@ -14,7 +14,10 @@ from ..errors import BatchMemoryError
 from .protocol import Allocate, ArraySpec
 
 _NO_MEMORY = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EINVAL)
-"""Error codes of the system for sizes that it cannot provide. Codes for a lack of file descriptors are left out."""
+"""Error codes of the system for sizes that it cannot provide.
+
+Codes for a lack of file descriptors are left out.
+"""
 
 
 def allocated(

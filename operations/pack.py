@@ -289,9 +289,10 @@ class PackStep:
         self._first = (0, 0, 0)
 
     def push(self, element: Element) -> None:
-        """Add one element to the window. If the window is then full, pack it, and push its rows to the next step.
+        """Add one element to the window.
 
-        The element's place (seed, position, row) is read from the context that all steps share.
+        If the window is then full, pack it, and push its rows to the next step. The element's place
+        (seed, position, row) is read from the context that all steps share.
         """
         if not self._waiting:
             self._begin()

@@ -126,7 +126,9 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         return batch
 
     def _targets(self, columns: Sequence[_Column]) -> dict[str, int]:
-        """Return the length to which each leaf is padded, by its name. Leaves that are not padded are missing.
+        """Return the length to which each leaf is padded, by its name.
+
+        Leaves that are not padded are missing.
 
         Raises:
             BatchError: a leaf is longer than `length`, `length` has a key that the elements do not

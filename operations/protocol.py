@@ -57,11 +57,17 @@ derives one from an earlier call of the dataset's `seed()`.
 """
 
 Allocate = Callable[[Sequence[ArraySpec]], list[NDArray[Any]]]
-"""Type of a function that returns the arrays of one batch, uninitialised. They may lie in one piece of memory."""
+"""Type of a function that returns the arrays of one batch, uninitialised.
+
+They may lie in one piece of memory.
+"""
 
 
 Notify = Callable[[str, str], None]
-"""Type of a function that reports a message to the user. It takes the name of a leaf, and the message."""
+"""Type of a function that reports a message to the user.
+
+It takes the name of a leaf, and the message.
+"""
 
 
 def notify_nobody(leaf: str, text: str) -> None:
@@ -87,7 +93,9 @@ def notifying(notify: Notify) -> Iterator[None]:
 
 
 class KeptNotices:
-    """Messages of threads that read ahead, at most one for each leaf. A worker of this process takes them later.
+    """Messages of threads that read ahead, at most one for each leaf.
+
+    A worker of this process takes them later.
 
     >>> kept = KeptNotices()
     >>> kept.notify("x", "text"), kept.take(), kept.take()
@@ -171,7 +179,10 @@ class Context:
     fault: Fault | None = None
 
     def take_hooks(self) -> Hooks:
-        """Return the registered functions and forget them. Otherwise, context and steps would be in a reference cycle."""
+        """Return the registered functions and forget them.
+
+        Otherwise, context and steps would be in a reference cycle.
+        """
         hooks = Hooks(self.take_all, self.at_end, self.at_failure)
         self.take_all, self.at_end, self.at_failure = {}, [], []
         return hooks
@@ -198,10 +209,11 @@ class Hooks(NamedTuple):
 
 
 class Operation:
-    """Base class of all operations. Attributes describe how an operation treats elements. Users mostly subclass transforms.
+    """Base class of all operations. Attributes describe how an operation treats elements.
 
-    A subclass defines `connect`, and overrides attributes whose defaults do not fit.
-    docs/how-to/operation-members.md explains each. "Pushed" means passed to the next operation.
+    Users mostly subclass transforms. A subclass defines `connect`, and overrides attributes whose
+    defaults do not fit. docs/how-to/operation-members.md explains each. "Pushed" means passed to
+    the next operation.
 
     Attributes:
         takes: number of elements that are collected and treated together, as a batch or window;

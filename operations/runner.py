@@ -12,9 +12,10 @@ from .protocol import Context, Operation
 
 
 class Runner:
-    """Applies operations to elements, outside the engine. Several threads may call it at the same time.
+    """Applies operations to elements, outside the engine.
 
-    Connected steps of the operations are kept for later calls.
+    Several threads may call it at the same time. Connected steps of the operations are kept for
+    later calls.
 
     Args:
         operations: the operations, in order.

@@ -99,7 +99,10 @@ class WindowShuffle(Operation):
 
 
 class WindowShuffleMethods(ChainMethods[ChainT]):
-    """Method `window_shuffle` of a stream. A `MapDataset` has its own, which changes the order of indices."""
+    """Method `window_shuffle` of a stream.
+
+    A `MapDataset` has its own, which changes the order of indices.
+    """
 
     def window_shuffle(self, window_size: int, seed: int | None = None) -> ChainT:
         """Shuffle elements within windows of consecutive elements. Windows stay in their order.

@@ -32,7 +32,9 @@ CHUNK_BYTES = 256 << 10
 
 
 class Stack:
-    """Memory of the batch that is being filled. The layout (a column for each leaf) is kept for the next batches.
+    """Memory of the batch that is being filled.
+
+    The layout (a column for each leaf) is kept for the next batches.
 
     Args:
         size: number of rows.
@@ -82,7 +84,10 @@ class Stack:
             self._begin(elements)
 
     def _begin(self, elements: Sequence[Element]) -> None:
-        """Begin a batch with these elements; the first one may need another layout. BatchError if they cannot be stacked."""
+        """Begin a batch with these elements; the first one may need another layout.
+
+        BatchError if they cannot be stacked.
+        """
         self.row = 0
         first = elements[0]
         leaves, structure = flatten(first)
@@ -233,7 +238,10 @@ class Layout:
         )
 
     def put_one(self, row: int, element: Any) -> bool:
-        """Copy one element into a row, if it has the structure, types and shapes of the batch. Return True if it was copied."""
+        """Copy one element into a row, if it has the structure, types and shapes of the batch.
+
+        Return True if it was copied.
+        """
         if not self._alike:
             return False
         if self._is_leaf:

@@ -25,7 +25,9 @@ WORD = (1 << 64) - 1
 
 
 class MapTransform(FunctionOperation):
-    """Replace each element by `function(element)`; without a function, override `map`. TypeError if it is not callable.
+    """Replace each element by `function(element)`; without a function, override `map`.
+
+    TypeError if it is not callable.
 
     >>> MapTransform(lambda record: record * 2).map(21)
     42
@@ -46,7 +48,10 @@ class MapTransform(FunctionOperation):
 
     @property
     def plain_function(self) -> Callable[[Element], Any] | None:
-        """The function, unless a subclass overrides `connect`; then None. TypeError if there is no function."""
+        """The function, unless a subclass overrides `connect`; then None.
+
+        TypeError if there is no function.
+        """
         return self.function if type(self).connect is MapTransform.connect else None
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -119,7 +124,9 @@ class RandomMapTransform(FunctionOperation):
 
 
 class KeyedRandomMap(Operation):
-    """Random map that has its own seed and number. Its random numbers depend on (seed, position, row, number).
+    """Random map that has its own seed and number.
+
+    Its random numbers depend on (seed, position, row, number).
 
     Args:
         transform: the map.
@@ -204,7 +211,9 @@ class MapWithIndexTransform(FunctionOperation):
 
 
 class Filter(FunctionOperation):
-    """Keep elements for which `function(element)` is true, drop others; or override `filter`. TypeError if not callable.
+    """Keep elements for which `function(element)` is true, drop others; or override `filter`.
+
+    TypeError if not callable.
 
     >>> Filter(lambda element: element % 2 == 0).filter(3)
     False
@@ -221,7 +230,10 @@ class Filter(FunctionOperation):
 
     @property
     def plain_function(self) -> Callable[[Element], Any] | None:
-        """The function, unless a subclass overrides `connect`; then None. TypeError if there is no function."""
+        """The function, unless a subclass overrides `connect`; then None.
+
+        TypeError if there is no function.
+        """
         return self.function if type(self).connect is Filter.connect else None
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -339,11 +351,11 @@ class TransformMethods(ChainMethods[ChainT]):
     def map_with_index(
         self, transform: MapWithIndexTransform | Callable[[int, Any], Any]
     ) -> ChainT:
-        """Apply a function of an index and the element. In a `MapDataset`, the index is the requested one.
+        """Apply a function of an index and the element.
 
-        In a stream it is the index that the element had in the `MapDataset`, even if elements
-        before it were dropped. For a batch, it is the index of its first record; for results of a
-        flat map, the index of the record.
+        In a `MapDataset`, the index is the requested one. In a stream it is the index that the
+        element had in the `MapDataset`, even if elements before it were dropped. For a batch, it is
+        the index of its first record; for results of a flat map, the index of the record.
 
         `transform` is a function `(index, element)` or a `MapWithIndexTransform`; otherwise
         TypeError.
@@ -358,9 +370,10 @@ class TransformMethods(ChainMethods[ChainT]):
         return self.then(as_kind(MapWithIndexTransform, transform))
 
     def filter(self, transform: Filter | Callable[[Any], bool]) -> ChainT:
-        """Keep the elements for which a function, or a `Filter`, returns True. TypeError for other objects.
+        """Keep the elements for which a function, or a `Filter`, returns True.
 
-        A `MapDataset` keeps its length: an index whose element is dropped has None.
+        TypeError for other objects. A `MapDataset` keeps its length: an index whose element is
+        dropped has None.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(5).filter(lambda x: x % 2)

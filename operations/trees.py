@@ -25,9 +25,9 @@ Structure = optree.PyTreeSpec
 def flatten(
     tree: Any, is_leaf: Callable[[Any], bool] | None = None, nodes: Nodes | None = None
 ) -> tuple[list[Any], Structure]:
-    """Return the leaves of a tree, and the structure that rebuilds it. None is part of the structure, not a leaf.
+    """Return the leaves of a tree, and the structure that rebuilds it.
 
-    A mapping that is not a dict is rebuilt as a dict.
+    None is part of the structure, not a leaf. A mapping that is not a dict is rebuilt as a dict.
 
     Args:
         tree: the tree.
@@ -124,7 +124,10 @@ class Nodes:
     node_of: Callable[[Any], Node | None]
 
     def register(self, leaves: Iterable[Any]) -> bool:
-        """Find leaves that are in fact nodes, and register their classes with optree. Return True if there were any."""
+        """Find leaves that are in fact nodes, and register their classes with optree.
+
+        Return True if there were any.
+        """
         found = {type(leaf): node for leaf in leaves if (node := self.node_of(leaf)) is not None}
         for kind, (to_children, from_children, entry) in found.items():
             with contextlib.suppress(
@@ -241,7 +244,10 @@ NODES = Nodes("headrace", node_of)
 """Nodes of batches."""
 
 ROWS = Nodes("headrace rows", _if_dataclass)
-"""Nodes of rows that are sent between processes. Only dataclasses: other objects are pickled, and keep their class."""
+"""Nodes of rows that are sent between processes.
+
+Only dataclasses: other objects are pickled, and keep their class.
+"""
 
 NAMESPACE = NODES.namespace
 

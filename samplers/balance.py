@@ -321,9 +321,9 @@ def checked(balance: Any) -> Balance:
 
 
 class Blocks(NamedTuple):
-    """Equal blocks of positions, from position `first` on. Records are divided anew among the shards in each block.
+    """Equal blocks of positions, from position `first` on.
 
-    Checkpoints save these three numbers.
+    Records are divided anew among the shards in each block. Checkpoints save these three numbers.
 
     Attributes:
         shards: number of shards.

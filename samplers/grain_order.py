@@ -82,7 +82,10 @@ class GrainOrder:
         return (epoch * length + place) * self.shard.shard_count + self.shard.shard_index
 
     def places_of(self, keys: Positions, epoch: int) -> Positions:
-        """Return the index within an epoch at which each record is read: `int64[n] -> int64[n]`. For a single shard only."""
+        """Return the index within an epoch at which each record is read: `int64[n] -> int64[n]`.
+
+        For a single shard only.
+        """
         return (
             keys
             if self.seed is None

@@ -110,5 +110,8 @@ def of_part(changes: Iterable[OrderChange], key: str) -> Changes:
 
 
 def by_part(changes: Iterable[OrderChange]) -> Changes:
-    """Sort changes by the name of their part; changes without a part come first. The sort is stable."""
+    """Sort changes by the name of their part; changes without a part come first.
+
+    The sort is stable.
+    """
     return tuple(sorted(changes, key=lambda change: (change.part is not None, change.part or "")))

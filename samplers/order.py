@@ -49,7 +49,10 @@ class UnreadOrder:
 
     @property
     def is_possible(self) -> bool:
-        """True if no shard has delivered more positions than it has. If False, the state is damaged."""
+        """True if no shard has delivered more positions than it has.
+
+        If False, the state is damaged.
+        """
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)
         return bool((reached[:rest] <= whole + 1).all() and (reached[rest:] <= whole).all())

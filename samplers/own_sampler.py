@@ -90,7 +90,10 @@ class ScalarSampler(VectorSampler):
         return OrderFacts(block_size=1)
 
     def for_source(self, records: int, part: str | None = None) -> Self:
-        """Return this order for a source. An epoch of an endless sampler then has `records` positions."""
+        """Return this order for a source.
+
+        An epoch of an endless sampler then has `records` positions.
+        """
         other = copy.copy(self)
         other.epoch_length = min(self._length, records) if self._length >= ENDLESS else self._length
         return other

@@ -285,7 +285,9 @@ class VectorSampler:
         return self
 
     def as_it_was(self, saved: SavedOrder, length: int) -> VectorSampler | None:
-        """Return the order of a saved run, without the changes of the current program. None if the state has only a digest.
+        """Return the order of a saved run, without the changes of the current program.
+
+        None if the state has only a digest.
 
         Args:
             saved: the order of that run.
@@ -298,7 +300,10 @@ class VectorSampler:
 
     @property
     def parts(self) -> Mapping[str, VectorSampler]:
-        """The order of each part of a mix, by name. For an order that is not a mix: `{"": self}`."""
+        """The order of each part of a mix, by name.
+
+        For an order that is not a mix: `{"": self}`.
+        """
         return {"": self}
 
     def with_parts(self, parts: Mapping[str, VectorSampler]) -> VectorSampler:
@@ -361,7 +366,10 @@ class VectorSampler:
         return None
 
     def over(self, epochs: int | None) -> VectorSampler | None:
-        """Return this order repeated `epochs` times; endless for None. Return None if it cannot be repeated."""
+        """Return this order repeated `epochs` times; endless for None.
+
+        Return None if it cannot be repeated.
+        """
         return None
 
     @property

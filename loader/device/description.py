@@ -1,4 +1,6 @@
-"""The description of a device feeder: its source, its sharding and its buffers. `iter()` makes the feeder that runs.
+"""The description of a device feeder: its source, its sharding and its buffers.
+
+`iter()` makes the feeder that runs.
 
 In: a loader, an iterator or any iterable, and a sharding. Out: feeders. The function `to_device` is
 also a method of each class that assigns it to one of its attributes.
@@ -37,13 +39,13 @@ if TYPE_CHECKING:
 
 
 class DeviceLoader(FeederOptions):
-    """A stream of batches on devices, made by `loader.to_device(…)` and `headrace.device_put(…)`. Immutable.
+    """A stream of batches on devices, made by `loader.to_device(…)` and `headrace.device_put(…)`.
 
-    If the source can be iterated several times, each `iter()` is an independent run from the start.
-    Over an iterator, only one feeder can run at a time, and each feeder continues where the
-    iterator is. If the iterator has a state, the next feeder continues after the last batch that
-    the user received from the earlier feeder. Otherwise, the batches that the earlier feeder had
-    read ahead are lost.
+    Immutable. If the source can be iterated several times, each `iter()` is an independent run from
+    the start. Over an iterator, only one feeder can run at a time, and each feeder continues where
+    the iterator is. If the iterator has a state, the next feeder continues after the last batch
+    that the user received from the earlier feeder. Otherwise, the batches that the earlier feeder
+    had read ahead are lost.
 
     Without x64, jax has no 64-bit integers. The first value that does not fit into 32 bits causes a
     warning.

@@ -140,7 +140,10 @@ class Feeder(StreamPositionAPI):
         return self._watch.stats(None if (host := self.host_iterator) is None else host.stats())
 
     def snapshot(self) -> Snapshot:
-        """Return counts and times of your steps, and of the loader's work. It costs less than `stats()`."""
+        """Return counts and times of your steps, and of the loader's work.
+
+        It costs less than `stats()`.
+        """
         host = self.host_iterator
         return self._watch.snapshot(None if host is None else host.snapshot())
 
@@ -269,7 +272,10 @@ class Feeder(StreamPositionAPI):
         return run
 
     def _new_run(self) -> Run:
-        """Make a run that starts where the iterator is from which the feeder reads. It does not refer to the feeder."""
+        """Make a run that starts where the iterator is from which the feeder reads.
+
+        It does not refer to the feeder.
+        """
         own, upstream, agreement = self._description, self._upstream, self._agreements.next()
         stepper = Stepper(own, upstream, self._transfer, agreement)
         intake = Intake(
@@ -342,7 +348,10 @@ class Feeder(StreamPositionAPI):
             warn(message)
 
     def _leave_run(self) -> None:
-        """Tell the threads of the current run to end, without waiting for them. Does nothing without a run."""
+        """Tell the threads of the current run to end, without waiting for them.
+
+        Does nothing without a run.
+        """
         if self._run is not None:
             self._left = self._run
             self._run = None

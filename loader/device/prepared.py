@@ -22,10 +22,11 @@ from ...operations.trees import Structure
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Facts about all batches with the same structure, shapes and dtypes. A leaf is an array or number of the batch.
+    """Facts about all batches with the same structure, shapes and dtypes.
 
-    The leaves in `going` are put on devices; in a feeder without devices, they are the arrays and
-    numbers that can be filled up with rows. All others are passed on as they are.
+    A leaf is an array or number of the batch. The leaves in `going` are put on devices; in a feeder
+    without devices, they are the arrays and numbers that can be filled up with rows. All others are
+    passed on as they are.
 
     Attributes:
         structure: structure of the batch.
@@ -56,7 +57,10 @@ class Arrangement:
 
     @cached_property
     def described(self) -> str:
-        """Description of the leaves in `going`, without the number of rows. It must be equal on all hosts."""
+        """Description of the leaves in `going`, without the number of rows.
+
+        It must be equal on all hosts.
+        """
         return "; ".join(self._described(number, *self.kinds[number]) for number in self.going)
 
     def _described(self, number: int, shape: tuple[int, ...], dtype: Any) -> str:
@@ -130,7 +134,9 @@ class Prepared:
 
 
 class Placement(Protocol):
-    """The last step of a feeder: puts batches where the user wants them. Only the feeder's transfer thread calls it.
+    """The last step of a feeder: puts batches where the user wants them.
+
+    Only the feeder's transfer thread calls it.
 
     Attributes:
         warning: a warning for the user's thread, or None.
@@ -153,7 +159,10 @@ class Placement(Protocol):
 
 
 def describe_leaf(name: str) -> str:
-    """Return the text with which messages name a leaf (array) of a batch. The name is empty if the batch is a single array."""
+    """Return the text with which messages name a leaf (array) of a batch.
+
+    The name is empty if the batch is a single array.
+    """
     return f"the batch's leaf {shorten(name)}" if name else "the batch"
 
 

@@ -100,11 +100,11 @@ class Failed:
 
 
 class HandOver:
-    """A queue of at most `limit` items from one thread to one other thread. Any thread may close it.
+    """A queue of at most `limit` items from one thread to one other thread.
 
-    The receiver first gets an item without removing it, and removes it at the end, by `del
-    items[0]` and `taken += 1`. These two statements call no function, so no signal handler runs
-    between them. If an interrupt comes before them, the item is still in the queue.
+    Any thread may close it. The receiver first gets an item without removing it, and removes it at
+    the end, by `del items[0]` and `taken += 1`. These two statements call no function, so no signal
+    handler runs between them. If an interrupt comes before them, the item is still in the queue.
 
     A thread waits in `SimpleQueue.get`. It is woken ("rung") by a `put`, which may be called from
     anywhere, also from finalizers during garbage collection.

@@ -139,12 +139,18 @@ class Run:
         self.ready.close()
 
     def abandon(self) -> None:
-        """Stop the run, but do not close or move back the iterator that it reads. Called when the interpreter ends."""
+        """Stop the run, but do not close or move back the iterator that it reads.
+
+        Called when the interpreter ends.
+        """
         self._abandoned = True
         self.stop()
 
     def join(self, seconds: float = math.inf) -> bool:
-        """Wait for the transfer thread, and up to `seconds` for the reader thread. Return True if that has ended."""
+        """Wait for the transfer thread, and up to `seconds` for the reader thread.
+
+        Return True if that has ended.
+        """
         wait_until(lambda: not self._transferrer.is_alive())
         return wait_until(lambda: not self._reader.is_alive(), seconds)
 

@@ -113,10 +113,10 @@ STAYS = Stays()
 
 
 def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep: bool) -> list[Any]:
-    """Return the sharding of each leaf (array) of a batch. A sharding in the tree applies to all leaves below it.
+    """Return the sharding of each leaf (array) of a batch.
 
-    If a leaf has fewer axes than a `PartitionSpec` has entries, only the first entries are used. A
-    number is put on every device.
+    A sharding in the tree applies to all leaves below it. If a leaf has fewer axes than a
+    `PartitionSpec` has entries, only the first entries are used. A number is put on every device.
 
     Args:
         shardings: a sharding or a tree of them.

@@ -164,7 +164,10 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
 
 
 class Watch:
-    """Collects the times of a feeder's batches. The user's thread adds them; any thread may ask for the sums."""
+    """Collects the times of a feeder's batches.
+
+    The user's thread adds them; any thread may ask for the sums.
+    """
 
     def __init__(self) -> None:
         self._steps = 0

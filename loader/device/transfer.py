@@ -140,7 +140,10 @@ class Transfer:
         )
 
     def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:
-        """Transfer a batch. Return it on its devices, and its mask; the mask is None if nothing is filled up, or without rows.
+        """Transfer a batch.
+
+        Return it on its devices, and its mask; the mask is None if nothing is filled up, or without
+        rows.
 
         Args:
             prepared: the batch.
@@ -249,7 +252,9 @@ def is_supported(dtype: Any) -> bool:
 
 
 def to_devices(leaves: Sequence[Any], shardings: Sequence[Any], pinned_host: bool) -> list[Any]:
-    """Transfer arrays to their devices, and wait until that is done. Return the arrays on the devices.
+    """Transfer arrays to their devices, and wait until that is done.
+
+    Return the arrays on the devices.
 
     Args:
         leaves: the arrays.

@@ -37,5 +37,8 @@ NAMESPACE = _NODES.namespace
 
 
 def flatten(batch: Any) -> tuple[list[Any], Structure]:
-    """Return the leaves of a batch, and the structure from which it can be rebuilt. None belongs to the structure."""
+    """Return the leaves of a batch, and the structure from which it can be rebuilt.
+
+    None belongs to the structure.
+    """
     return flatten_as(batch, nodes=_NODES)

@@ -92,7 +92,9 @@ class Upstream:
         return OtherMark(self.iterator, self.goes_back) if host is None else host.here()
 
     def read(self) -> Any:
-        """Return the next batch. If the user has made changes (`feeder.change`), the iterator gets them first.
+        """Return the next batch.
+
+        If the user has made changes (`feeder.change`), the iterator gets them first.
 
         Raises:
             StopIteration: at the end.
@@ -107,7 +109,10 @@ class Upstream:
             self.loader("change").take_up(self._new_changes.pop(0))
 
     def add(self, change: Change) -> None:
-        """Add a change, which the iterator makes before its next batch. A change of a mix replaces later changes of the mix."""
+        """Add a change, which the iterator makes before its next batch.
+
+        A change of a mix replaces later changes of the mix.
+        """
         self._new_changes = [
             *(each for each in self._new_changes if not change.replaces(each)),
             change,
@@ -206,9 +211,10 @@ class Upstream:
             close()
 
     def way_out(self) -> None:
-        """Close the iterator, or move it back to the user's position. Called at the end of the reader thread.
+        """Close the iterator, or move it back to the user's position.
 
-        Does nothing if the feeder is still in use and made the iterator itself.
+        Called at the end of the reader thread. Does nothing if the feeder is still in use and made
+        the iterator itself.
         """
         if self.gone or not self.owned:
             with contextlib.suppress(Exception):  # another caller of `leave` gets the same error
@@ -254,9 +260,10 @@ class _LastBatch(NamedTuple):
 
 
 def _last_batch(pipeline: Pipeline) -> _LastBatch | None:
-    """Return facts about the last `Batch` of a pipeline. None if there is none, or if it does not decide the number of rows.
+    """Return facts about the last `Batch` of a pipeline.
 
-    It does not if a later operation splits or regroups batches, or if streams are joined after it.
+    None if there is none, or if it does not decide the number of rows. It does not if a later
+    operation splits or regroups batches, or if streams are joined after it.
     """
     if pipeline.top.stage is None:
         return None

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 # Chosen.
 LEAST_PAUSE, MOST_PAUSE = 0.02, 5.0
-"""Smallest and largest seconds between two checks. Within these, they are a tenth of the time until a task is reported."""
+"""Smallest and largest seconds between two checks.
+
+Within these, they are a tenth of the time until a task is reported.
+"""
 
 # Chosen: the thread has nothing more to do when it is asked to end.
 CLOSE_SECONDS = 1.0

@@ -43,7 +43,10 @@ INLINE_UNITS = 8
 
 # Chosen.
 WAITING_SHARE = 0.1
-"""Share of a worker's time. If it waits for records for more than this share, records of more tasks are read in advance."""
+"""Share of a worker's time.
+
+If it waits for records for more than this share, records of more tasks are read in advance.
+"""
 
 # Chosen: if enough reads are running, a task that did not wait does not show that fewer would do.
 STILL_WAITING = 0.98

@@ -1,4 +1,6 @@
-"""Decide which worker does which job, and what happens to the jobs of a worker that ended. No process, clock or I/O.
+"""Decide which worker does which job, and what happens to the jobs of a worker that ended.
+
+No process, clock or I/O.
 
 In: jobs and events, each with the time. Out: actions, which the caller carries out in order.
 
@@ -122,7 +124,9 @@ _LOAD = attrgetter("load")
 
 
 class WorkerPool(Generic[J]):
-    """Assigns jobs to at most `worker_count` workers. Arguments named `now` are the current time in seconds.
+    """Assigns jobs to at most `worker_count` workers.
+
+    Arguments named `now` are the current time in seconds.
 
     Args:
         worker_count: largest number of workers.
@@ -231,7 +235,10 @@ class WorkerPool(Generic[J]):
         return sum(worker.ready for worker in self._workers.values())
 
     def assign(self, jobs: Sequence[J], now: float) -> list[Action[J]]:
-        """Assign new jobs, all to one worker in one message, once one has room. Return the actions that follow now."""
+        """Assign new jobs, all to one worker in one message, once one has room.
+
+        Return the actions that follow now.
+        """
         actions = self.spawn_missing() if len(self._workers) < self._worker_count else []
         insort(self._waiting, jobs, key=lambda jobs: jobs[0].number)
         return actions + self.give_waiting(now)
@@ -281,7 +288,10 @@ class WorkerPool(Generic[J]):
         return worker
 
     def take_back(self, worker: int, jobs: Sequence[J]) -> None:
-        """Remove jobs from a worker, because the message with them was not sent. The caller assigns them a second time."""
+        """Remove jobs from a worker, because the message with them was not sent.
+
+        The caller assigns them a second time.
+        """
         holder = self._workers[worker]
         holder.messages -= 1
         for job in jobs:
@@ -398,7 +408,10 @@ class WorkerPool(Generic[J]):
         return gone
 
     def _assign_again(self, jobs: Iterable[J], now: float) -> list[Action[J]]:
-        """Assign undropped jobs that workers had, each alone; and waiting jobs. Return the actions that send them."""
+        """Assign undropped jobs that workers had, each alone; and waiting jobs.
+
+        Return the actions that send them.
+        """
         for job in [job for job in jobs if not job.dropped]:
             insort(self._waiting, [job], key=lambda jobs: jobs[0].number)
         return [*self.spawn_missing(), *self.give_waiting(now)] if self._waiting else []

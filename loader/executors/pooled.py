@@ -42,7 +42,10 @@ _NO_WORKERS = "Look at the output above, and whether memory ran out; or pass wor
 
 # Chosen: about the time that it takes to start other workers.
 LONG_SECONDS = 1.0
-"""Seconds that workers may need to finish unwanted tasks. Workers that need more are ended instead."""
+"""Seconds that workers may need to finish unwanted tasks.
+
+Workers that need more are ended instead.
+"""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -91,7 +94,9 @@ class RowsWithTask:
     again: PooledHandle | None = None  # the task, while it is run again
 
     def are_lost(self) -> bool:
-        """Return True if the rows are lost. If the task was run a second time, its new rows replace the old ones first.
+        """Return True if the rows are lost.
+
+        If the task was run a second time, its new rows replace the old ones first.
 
         Raises the error of the second run if it failed, or WorkerCrashedError if it made no rows.
         """
@@ -122,7 +127,10 @@ class RowsWithTask:
 
 
 class PooledExecutor(Executor):
-    """Runs tasks with workers, to which a transport carries messages. Starts and failures of workers are reported."""
+    """Runs tasks with workers, to which a transport carries messages.
+
+    Starts and failures of workers are reported.
+    """
 
     elsewhere = True
 
@@ -238,7 +246,10 @@ class PooledExecutor(Executor):
         return window
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle | DoneHandle:
-        """Submit a task on rows of `blocks`. Such tasks are collected until they fill a message, or a result is awaited."""
+        """Submit a task on rows of `blocks`.
+
+        Such tasks are collected until they fill a message, or a result is awaited.
+        """
         if (
             task.stage in self._at_hand.stages
             and (made := self._at_hand.handle(task, blocks)) is not None
@@ -279,7 +290,9 @@ class PooledExecutor(Executor):
     # The loop: event → pool → actions → transport
 
     def handle_events(self, wait: bool) -> None:
-        """Handle all events of the transport so far. With `wait`, first wait for an event, or until a task exceeds its timeout.
+        """Handle all events of the transport so far.
+
+        With `wait`, first wait for an event, or until a task exceeds its timeout.
 
         Raises WorkerCrashedError if workers end again and again; and exceptions of the transport,
         after closing the executor.

@@ -14,7 +14,10 @@ from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 
 
 class Handle(Protocol):
-    """The result of one task, which may still have to be made. Its methods are called on the thread that uses the executor."""
+    """The result of one task, which may still have to be made.
+
+    Its methods are called on the thread that uses the executor.
+    """
 
     def ready(self) -> bool:
         """Return True if `result` would return without waiting or working.

@@ -1,4 +1,6 @@
-"""Run tasks in a worker outside the user's process, and encode their results. Used by all transports.
+"""Run tasks in a worker outside the user's process, and encode their results.
+
+Used by all transports.
 
 In: tasks. Out: headers, and rows in the form that the transport sends. A row that cannot be pickled
 counts as a failure of the operation that made it.
@@ -149,7 +151,10 @@ class TaskRunner(Generic[T]):
         self.reads_ahead = self._ahead.helps
 
     def begin(self, tasks: Sequence[Task]) -> RecordsAhead | None:
-        """Begin to read the records of a message's first task. Return a function that waits for them; None if not possible."""
+        """Begin to read the records of a message's first task.
+
+        Return a function that waits for them; None if not possible.
+        """
         return self._ahead.begin(tasks[0]) if self.reads_ahead else None
 
     def run(

@@ -102,7 +102,10 @@ class Pool:
         return call
 
     def resize(self, count: int) -> None:
-        """Set the largest number of threads. Surplus threads end after the calls submitted so far."""
+        """Set the largest number of threads.
+
+        Surplus threads end after the calls submitted so far.
+        """
         over = max(len(self._threads) - self._let_go - count, 0)
         self._count = count
         self._let_go += over
@@ -126,7 +129,10 @@ class Pool:
             self._count = len(self._threads) - self._let_go
 
     def close(self) -> None:
-        """Stop the threads after their current calls. Calls that have not begun fail. May be called twice."""
+        """Stop the threads after their current calls. Calls that have not begun fail.
+
+        May be called twice.
+        """
         _end(self._calls, self._threads)
 
 

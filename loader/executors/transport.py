@@ -22,7 +22,10 @@ from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
 
 
 class StoredRows(Protocol):
-    """Rows of one task, wherever the transport stores them. They are kept as long as this object exists."""
+    """Rows of one task, wherever the transport stores them.
+
+    They are kept as long as this object exists.
+    """
 
     @property
     def lost(self) -> bool:
@@ -134,7 +137,9 @@ def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Bloc
 
 
 class Ready(NamedTuple):
-    """Event: a worker has started up, and its `worker_init_fn` was called. Comes at most once for each started worker.
+    """Event: a worker has started up, and its `worker_init_fn` was called.
+
+    Comes at most once for each started worker.
 
     Attributes:
         worker: number of the worker.
@@ -157,10 +162,11 @@ class Answered(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Event: a worker has ended. It is the worker's last event, after all of its answers that were not lost.
+    """Event: a worker has ended.
 
-    Comes once for each worker that ends, also after `kill`. It may not come for a worker that was
-    idle when it was killed.
+    It is the worker's last event, after all of its answers that were not lost. Comes once for each
+    worker that ends, also after `kill`. It may not come for a worker that was idle when it was
+    killed.
 
     Attributes:
         worker: number of the worker.
@@ -211,7 +217,9 @@ class Silent(NamedTuple):
 
 
 class AllEnded(NamedTuple):
-    """Event: the process that makes workers has ended, and all workers with it. The loop then calls `restart` or `close`.
+    """Event: the process that makes workers has ended, and all workers with it.
+
+    The loop then calls `restart` or `close`.
 
     Attributes:
         how: end of a sentence that begins with "the process that makes the workers".
@@ -236,10 +244,10 @@ class Lost(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Event: the number of workers for which the cluster has room. It comes at every check, also if it has not changed.
+    """Event: the number of workers for which the cluster has room.
 
-    If the number has changed, the loop starts workers, or kills surplus ones that have not started
-    up.
+    It comes at every check, also if it has not changed. If the number has changed, the loop starts
+    workers, or kills surplus ones that have not started up.
 
     Attributes:
         workers: the number.
@@ -249,7 +257,9 @@ class Room(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Event: the capacity of a store for rows is known, or has changed. As long as no store is known, rows are not limited.
+    """Event: the capacity of a store for rows is known, or has changed.
+
+    As long as no store is known, rows are not limited.
 
     Attributes:
         name: identifies the store.
@@ -272,14 +282,20 @@ class Spawn(NamedTuple):
 
 
 class Give(NamedTuple, Generic[J]):
-    """Action: send `jobs` to a worker, in one message. If the worker has ended, do nothing, because `Ended` follows."""
+    """Action: send `jobs` to a worker, in one message.
+
+    If the worker has ended, do nothing, because `Ended` follows.
+    """
 
     worker: int
     jobs: Sequence[J]
 
 
 class Kill(NamedTuple):
-    """Action: kill the worker with this number. The event `Ended` follows, or may not if the worker was idle."""
+    """Action: kill the worker with this number.
+
+    The event `Ended` follows, or may not if the worker was idle.
+    """
 
     worker: int
 
@@ -298,7 +314,10 @@ class Divide(NamedTuple, Generic[J]):
 
 
 class GiveUp(NamedTuple, Generic[J]):
-    """Action: let the job fail, because workers ended during it. `reason` says how the last worker ended."""
+    """Action: let the job fail, because workers ended during it.
+
+    `reason` says how the last worker ended.
+    """
 
     job: J
     reason: str
@@ -345,11 +364,12 @@ class Transport(Protocol):
     may_lose_rows: bool
 
     def start(self, worker: int) -> None:
-        """Start a worker. Its number is new: 0, 1, 2 … over the life of the transport, also after `restart`.
+        """Start a worker.
 
-        Called `worker_count` times at the beginning, then after `Ended`, `AllEnded`, `Lost` or
-        `Room`, or if the loop wants more workers. Returns at once; `poll` later returns `Ready` for
-        it, or `Ended` if it cannot start.
+        Its number is new: 0, 1, 2 … over the life of the transport, also after `restart`. Called
+        `worker_count` times at the beginning, then after `Ended`, `AllEnded`, `Lost` or `Room`, or
+        if the loop wants more workers. Returns at once; `poll` later returns `Ready` for it, or
+        `Ended` if it cannot start.
         """
 
     def send(self, worker: int, message: Message) -> None:
@@ -363,13 +383,13 @@ class Transport(Protocol):
         """
 
     def poll(self, seconds: float | None) -> Sequence[Event]:
-        """Return the events since the last call, in order. Answers of a worker come in the order of its messages.
+        """Return the events since the last call, in order.
 
-        Called while a result has not arrived. `seconds` is 0 if the caller does not want to
-        wait; otherwise the seconds until the first task exceeds its timeout, or None without a
-        timeout. May return earlier without events. Before it waits, it tells workers which memory
-        was released. An event is never returned twice, and is lost only by an interrupt, which ends
-        the run.
+        Answers of a worker come in the order of its messages. Called while a result has not
+        arrived. `seconds` is 0 if the caller does not want to wait; otherwise the seconds until the
+        first task exceeds its timeout, or None without a timeout. May return earlier without
+        events. Before it waits, it tells workers which memory was released. An event is never
+        returned twice, and is lost only by an interrupt, which ends the run.
 
         Raises:
             Exception: the run cannot continue: the pipeline cannot be unpickled, or the cluster is

@@ -29,7 +29,9 @@ from .stages import Stage, runs_of
 
 
 def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
-    """Return the pipeline of a tree of sources, operations and joins. The rows of its top node are the elements.
+    """Return the pipeline of a tree of sources, operations and joins.
+
+    The rows of its top node are the elements.
 
     Args:
         tree: node at the top of the tree.

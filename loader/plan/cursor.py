@@ -1,4 +1,7 @@
-"""The place from which a stream continues, as plain numbers: a cursor. Checkpoints store it, and runs start from it."""
+"""The place from which a stream continues, as plain numbers: a cursor.
+
+Checkpoints store it, and runs start from it.
+"""
 
 from __future__ import annotations
 

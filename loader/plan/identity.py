@@ -47,7 +47,10 @@ class Identity:
 
     @cached_property
     def json(self) -> str:
-        """This identity as JSON text for a state. Text of 16,384 or more characters is compressed: {"packed": …}."""
+        """This identity as JSON text for a state.
+
+        Text of 16,384 or more characters is compressed: {"packed": …}.
+        """
         text = json_text({name: value for name, value in vars(self).items() if value})
         if len(text) < PACKED_FROM:
             return text
@@ -89,7 +92,10 @@ class Identity:
 
     @property
     def every_order(self) -> list[Values]:
-        """The fingerprints of the orders of all sources. The order of a mix is followed by the orders of its parts."""
+        """The fingerprints of the orders of all sources.
+
+        The order of a mix is followed by the orders of its parts.
+        """
         return [each for order in self.orders for each in (order, *parts_in(order).values())]
 
     @property

@@ -88,7 +88,10 @@ class ReshardHistory:
 
     @property
     def is_possible(self) -> bool:
-        """True if no run in the history has read more positions than it had. False shows a damaged state."""
+        """True if no run in the history has read more positions than it had.
+
+        False shows a damaged state.
+        """
         return all(layer and order.is_possible for layer, order in zip(self.layers, self.orders))
 
     @property
@@ -312,7 +315,10 @@ def _order(layer: Layer, total: int) -> UnreadOrder | Without:
 
 
 def _of_orders(orders: Sequence[UnreadOrder | Without]) -> ReshardHistory:
-    """Return the history that consists of these layers. The objects map indices of unread positions to positions."""
+    """Return the history that consists of these layers.
+
+    The objects map indices of unread positions to positions.
+    """
     before = (orders[0].total, *(order.length for order in orders))
     grown = tuple((number, order.total - before[number]) for number, order in enumerate(orders))
     layers = tuple(

@@ -1,4 +1,6 @@
-"""The pipeline that a loader runs: leaves, stages (operations that run in one task each) and joins. Immutable.
+"""The pipeline that a loader runs: leaves, stages (operations that run in one task each) and joins.
+
+Immutable.
 
 In: the leaves, stages and joins that `compile` has numbered. Out: facts for the modules that run
 them.

@@ -56,10 +56,11 @@ class InTurn(JoinPolicy):
 
 @dataclass(frozen=True)
 class Interleaved(JoinPolicy):
-    """Rule of interleave: one row of each open input in turn. If an input ends, the next one is opened in its place.
+    """Rule of interleave: one row of each open input in turn.
 
-    Its state: the number of rows so far, the place (among the open inputs) of the input whose turn
-    it is, the index of the next input to be opened, and the indices of the open inputs.
+    If an input ends, the next one is opened in its place. Its state: the number of rows so far, the
+    place (among the open inputs) of the input whose turn it is, the index of the next input to be
+    opened, and the indices of the open inputs.
 
     Attributes:
         inputs: number of inputs.

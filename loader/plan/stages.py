@@ -29,13 +29,17 @@ MIN_SPAN, MAX_SPAN = 32, 1024
 """Smallest and largest number of positions for which a task of single records is planned; it may have fewer."""
 
 MAX_PARTS = 32
-"""Largest number of pieces into which a task is divided if its worker died from it. Each piece is tried alone.
+"""Largest number of pieces into which a task is divided if its worker died from it.
 
-A piece from which a worker dies is divided, too, until the failing record is found.
+Each piece is tried alone. A piece from which a worker dies is divided, too, until the failing
+record is found.
 """
 
 COLUMN_UNITS, COLUMN_BYTES = 8, 2 << 20
-"""Largest number of batches, and of bytes, that a task reads as columns. A larger batch is still read in one task."""
+"""Largest number of batches, and of bytes, that a task reads as columns.
+
+A larger batch is still read in one task.
+"""
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,10 @@ class Stage:
         return unit_of(self.operations[: number - self.first])
 
     def useful(self, inputs: int) -> int:
-        """Return how many of the `inputs` inputs of a stream are used. A batch may drop the last ones as its remainder."""
+        """Return how many of the `inputs` inputs of a stream are used.
+
+        A batch may drop the last ones as its remainder.
+        """
         count, unit, useful = inputs, 1, inputs
         for operation in self.operations:
             whole, rest = divmod(count, operation.takes or 1)

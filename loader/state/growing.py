@@ -66,7 +66,9 @@ class WaitNotice:
 
 
 class OrderChangedError(Exception):
-    """Raised if appended records change the order of a run at a position. The iterator catches it, and switches the order.
+    """Raised if appended records change the order of a run at a position.
+
+    The iterator catches it, and switches the order.
 
     Attributes:
         position: first global position (counted over all shards) with the new order.
@@ -151,7 +153,9 @@ def lookouts_of(
 
 
 class Lookout:
-    """Checks a growing source for appended records at certain positions. Between two checks, the order cannot change.
+    """Checks a growing source for appended records at certain positions.
+
+    Between two checks, the order cannot change.
 
     Args:
         pipeline: pipeline of the run.

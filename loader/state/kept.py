@@ -1,4 +1,6 @@
-"""The values that a run keeps in its states besides its place in the stream. Other files pass them on as one object.
+"""The values that a run keeps in its states besides its place in the stream.
+
+Other files pass them on as one object.
 
 In: values that the loader or the user sets. Out: their entries in the JSON of a state, and back;
 the values of all shards as one; and the values in words.

@@ -81,11 +81,12 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
 def set_apart(
     former: Pipeline, states: Sequence[LoaderState], length: int, run: Run
 ) -> list[LoaderState]:
-    """Return states that can continue in a changed order. Half delivered windows that need the earlier order become leftovers.
+    """Return states that can continue in a changed order.
 
-    Half delivered windows have the same records in both orders, and stay as they are, with two
-    exceptions, which become leftovers: windows of rows (results of earlier operations), and a
-    window that the end of the earlier order cut short.
+    Half delivered windows that need the earlier order become leftovers. Half delivered windows have
+    the same records in both orders, and stay as they are, with two exceptions, which become
+    leftovers: windows of rows (results of earlier operations), and a window that the end of the
+    earlier order cut short.
 
     Args:
         former: pipeline with the earlier order.

@@ -64,7 +64,10 @@ class StreamPosition(NamedTuple):
 
     @property
     def is_at_end(self) -> bool:
-        """True if this shard has read all of its positions. False if that is not known, as after a `Filter`."""
+        """True if this shard has read all of its positions.
+
+        False if that is not known, as after a `Filter`.
+        """
         return self.pipeline.aligned and self.cursor.positions[0] >= self.pipeline.leaf.total
 
     @property
@@ -211,7 +214,10 @@ class Resumable(ClosedAtExit):
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as a dict of plain JSON values. PyTorch's loaders and checkpoints call this method."""
+        """Return the state as a dict of plain JSON values.
+
+        PyTorch's loaders and checkpoints call this method.
+        """
         state = self.get_state()
         return state if isinstance(state, dict) else dict(json.loads(state))
 
@@ -224,11 +230,17 @@ class Resumable(ClosedAtExit):
         self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
 
     async def save(self, directory: Any) -> Awaitable[None]:
-        """Take the current state, and return an awaitable that writes it to a folder. Orbax calls this method."""
+        """Take the current state, and return an awaitable that writes it to a folder.
+
+        Orbax calls this method.
+        """
         return write_later(directory, self.get_state())
 
     async def load(self, directory: Any) -> Awaitable[None]:
-        """Return an awaitable that restores the position from a folder and begins to prefetch. Orbax calls this method."""
+        """Return an awaitable that restores the position from a folder and begins to prefetch.
+
+        Orbax calls this method.
+        """
         return restore_later(directory, self)
 
 
@@ -294,10 +306,10 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
 
     @property
     def step(self) -> int:
-        """Number of the next element of this shard, from 0. Earlier runs, and elements left out by `skip()`, count too.
+        """Number of the next element of this shard, from 0.
 
-        After `set_states` with another number of shards, it continues from the largest step of the
-        former shards.
+        Earlier runs, and elements left out by `skip()`, count too. After `set_states` with another
+        number of shards, it continues from the largest step of the former shards.
         """
         return self.here().step
 

@@ -29,7 +29,10 @@ from ..plan.pipeline import Pipeline
 from .schema import LoaderState
 
 MOST_CHECKED = 1 << 22
-"""Largest number of positions checked for one shard. If shards have read that much more or less than others, resuming fails."""
+"""Largest number of positions checked for one shard.
+
+If shards have read that much more or less than others, resuming fails.
+"""
 
 
 def changes_of(state: LoaderState) -> int:

@@ -93,7 +93,9 @@ def resume(
 
 
 def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[LoaderState]:
-    """Make the states of all shards of a run from the state of one shard. All shards must have been at the same step.
+    """Make the states of all shards of a run from the state of one shard.
+
+    All shards must have been at the same step.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
@@ -249,10 +251,10 @@ def merge_shard_states(
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
-    """Group leftovers (unfinished work of earlier shards) into lists. One new shard gets all leftovers of a list.
+    """Group leftovers (unfinished work of earlier shards) into lists.
 
-    Each list has the leftovers of one earlier shard: a zip, for example, needs all of its inputs on
-    one shard.
+    One new shard gets all leftovers of a list. Each list has the leftovers of one earlier shard: a
+    zip, for example, needs all of its inputs on one shard.
     """
     by_former: dict[tuple[Any, ...], list[Leftover]] = {}
     for rest in unfinished:

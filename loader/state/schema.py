@@ -85,10 +85,10 @@ class LoaderState:
         )
 
     def to_json(self) -> bytes:
-        """Return the state as UTF-8 JSON with sorted keys, without empty entries. Equal states give equal bytes.
+        """Return the state as UTF-8 JSON with sorted keys, without empty entries.
 
-        It is fast enough to be called at every step, because the text of values that do not change
-        during a run is cached.
+        Equal states give equal bytes. It is fast enough to be called at every step, because the
+        text of values that do not change during a run is cached.
         """
         cursor, shard = self.cursor, self.shard
         positions, skips = (
@@ -224,7 +224,9 @@ NAMES = sorted(
 
 
 def sealed(content: bytes) -> bytes:
-    """Return a state with its checksum in front. The checksum detects damage, but does not protect against intended changes.
+    """Return a state with its checksum in front.
+
+    The checksum detects damage, but does not protect against intended changes.
 
     Args:
         content: the state as JSON with sorted keys and without spaces.

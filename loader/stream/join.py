@@ -51,7 +51,10 @@ class Input:
     _runs: deque[RowsOf] = field(default_factory=deque)
 
     def has(self, count: int, wait: bool) -> bool:
-        """Return True if `count` rows, or all that remain, have arrived. With `wait`, wait until they have."""
+        """Return True if `count` rows, or all that remain, have arrived.
+
+        With `wait`, wait until they have.
+        """
         if self._pull is None:
             self._pull = self.open(self.cursor)
         while self.at_hand < count and self.ended is None:

@@ -58,7 +58,10 @@ class Table(NamedTuple):
 
 
 def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
-    """Merge tables of records into one, sorted by row. Each table comes with the new index of each of its rows."""
+    """Merge tables of records into one, sorted by row.
+
+    Each table comes with the new index of each of its rows.
+    """
     tables = [replaced(table, of=places[table.of]) for places, table in parts]
     if len(tables) == 1:
         return tables[0]
@@ -130,7 +133,10 @@ class Provenance:
         return self.leaf is None and self.columns is not None and not self.stage.groups
 
     def _after_row_of_input(self, row: int) -> Cursor:
-        """Return the cursor after a row that was made of one earlier row. It does not depend on how many a task takes."""
+        """Return the cursor after a row that was made of one earlier row.
+
+        It does not depend on how many a task takes.
+        """
         assert self.columns is not None, "it was asked before"
         inputs = self.columns.inputs
         number = self.first + inputs[row]

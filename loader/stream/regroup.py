@@ -92,7 +92,10 @@ class Regroup(Pull[Request]):
         return self._group()
 
     def _with_room(self, run: Rows) -> Rows | StreamEnd:
-        """Check that there is memory for a batch of rows like the first row of `run`. Return `run`, or a failure if not."""
+        """Check that there is memory for a batch of rows like the first row of `run`.
+
+        Return `run`, or a failure if not.
+        """
         batch = self.stage.operations[0]
         rows = (
             min(batch.takes or 1, _rows_to_come(self.pipeline, self.stage, self.start))

@@ -43,9 +43,9 @@ class Pull(Protocol[T]):
         return
 
     def next(self, wait: bool) -> T | StreamEnd | None:
-        """Return the next item; None if there is none yet and `wait` is False. With `wait`, wait for it.
+        """Return the next item; None if there is none yet and `wait` is False.
 
-        After the last item, every call returns a `StreamEnd`.
+        With `wait`, wait for it. After the last item, every call returns a `StreamEnd`.
         """
 
 

@@ -24,7 +24,10 @@ Element = tuple[Any, Any, int]
 
 # Of all iterators, a generator is the one that notices when two threads use it.
 Elements = Generator[Element, None, bool]
-"""Generator of elements, which returns True after the last one. Python ends it without that if an interrupt comes inside."""
+"""Generator of elements, which returns True after the last one.
+
+Python ends it without that if an interrupt comes inside.
+"""
 
 
 class RunHandle:
@@ -106,7 +109,10 @@ class RunHandle:
         return changed
 
     def _end(self, next_observer: Observer | None = None) -> None:
-        """End the run. The reference to each part is dropped only after the part is closed, because closing may be interrupted.
+        """End the run.
+
+        The reference to each part is dropped only after the part is closed, because closing may be
+        interrupted.
 
         Raises:
             InUseError: if another thread uses the iterator.

@@ -168,7 +168,10 @@ class StageOutput:
             self._notices.warn(block.notices)
 
     def _give(self, rows: Rows | StreamEnd) -> None:
-        """Pass on rows, or the end of the rows. If earlier rows wait (in `_held`), pass these on first."""
+        """Pass on rows, or the end of the rows.
+
+        If earlier rows wait (in `_held`), pass these on first.
+        """
         if self._held is not None:
             self._hold(None)
         self._found.append(rows)

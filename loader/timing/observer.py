@@ -178,7 +178,10 @@ class SharedBytes:
 
 
 class Observer:
-    """Counts and times of one iterator, since its start or a restored state. Its thread writes; any thread may read."""
+    """Counts and times of one iterator, since its start or a restored state.
+
+    Its thread writes; any thread may read.
+    """
 
     def __init__(self) -> None:
         self.waits = Waits()

@@ -37,7 +37,9 @@ class Quantiles(NamedTuple):
 
 
 def quantiles_of(seconds: ArrayLike) -> Quantiles:
-    """Return the quantiles of times; all are 0 if there are none. A quantile is one of the times, not a mean of two.
+    """Return the quantiles of times; all are 0 if there are none.
+
+    A quantile is one of the times, not a mean of two.
 
     >>> quantiles_of([0.1] * 98 + [0.5, 2.0])
     Quantiles(p50=0.1, p95=0.1, p99=0.5, longest=2.0, number=100)

@@ -29,7 +29,9 @@ class SlowestCall(NamedTuple):
 
 
 class OperationTimes(NamedTuple):
-    """Times of each operation in one task. Measured for some tasks only, because measuring takes time itself.
+    """Times of each operation in one task.
+
+    Measured for some tasks only, because measuring takes time itself.
 
     Attributes:
         inputs: number of inputs that passed the operations in this time.

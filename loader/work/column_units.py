@@ -102,5 +102,8 @@ class ColumnUnits(Units):
         return SpanTask(stage, first + start, min(first + start + self.starts.step, stop), leaf)
 
     def place_now(self) -> str:
-        """Return, for messages, the place of the first record of the batch that is being made. Other threads may call this."""
+        """Return, for messages, the place of the first record of the batch that is being made.
+
+        Other threads may call this.
+        """
         return self._chain.place_in(self._inputs)

@@ -110,10 +110,11 @@ def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
 
 
 def explained(error: Exception, where: str, who: str) -> Exception:
-    """Return an exception with a note "`who` failed `where`". Its traceback begins with the user's first frame.
+    """Return an exception with a note "`who` failed `where`".
 
-    For a StopIteration, which would silently end the stream, a StopIterationError is returned
-    instead; also for the RuntimeError that Python raises in its place if a generator raised it.
+    Its traceback begins with the user's first frame. For a StopIteration, which would silently end
+    the stream, a StopIterationError is returned instead; also for the RuntimeError that Python
+    raises in its place if a generator raised it.
 
     Args:
         error: the exception.

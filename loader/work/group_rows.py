@@ -40,7 +40,10 @@ def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.i
 
 
 def elements_of(parts: Parts) -> list[Element]:
-    """Return the rows of a group as a list. They are given as ranges of rows of blocks (the rows of one task each)."""
+    """Return the rows of a group as a list.
+
+    They are given as ranges of rows of blocks (the rows of one task each).
+    """
     elements: list[Element] = []
     for block, start, stop in parts:
         rows = block.elements

@@ -94,9 +94,10 @@ class KeyBlocks:
         return keys if self._check is None else self._check(keys)
 
     def _announced(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """Return `start` and the keys of positions from there to `stop` or further. The source is told these keys in advance.
+        """Return `start` and the keys of positions from there to `stop` or further.
 
-        The keys of the next block are computed, and the source is told them, too.
+        The source is told these keys in advance. The keys of the next block are computed, and the
+        source is told them, too.
         """
         (first, keys), (second, coming) = self._block, self._coming
         if first <= start < first + len(keys) == second and stop <= second + len(coming):
@@ -134,11 +135,17 @@ class Reader:
         self._keys.expect(task.stop - task.start)
 
     def keys(self, span: SpanTask) -> NDArray[np.int64]:
-        """Return the record keys of a task's positions. Raises RecordKeyError, or an exception of the sampler."""
+        """Return the record keys of a task's positions.
+
+        Raises RecordKeyError, or an exception of the sampler.
+        """
         return self._keys.of(span.start, span.stop)
 
     def records(self, span: SpanTask) -> Sequence[Any]:
-        """Return the records of a task, read in one call of the source. Exceptions of source and sampler are raised."""
+        """Return the records of a task, read in one call of the source.
+
+        Exceptions of source and sampler are raised.
+        """
         return self.read(self.keys(span))
 
     def all_but_unread(
@@ -228,9 +235,10 @@ class Gathering(NamedTuple):
 
 
 class ColumnReader:
-    """Makes batches directly from the columns of a source. They equal the batches that a plain `Batch` makes of rows.
+    """Makes batches directly from the columns of a source.
 
-    It replaces the reading of records and the first operation.
+    They equal the batches that a plain `Batch` makes of rows. It replaces the reading of records
+    and the first operation.
 
     Args:
         columns: tree of arrays, with the rows along the first axis.

@@ -68,14 +68,20 @@ class SequentialReader:
         return found, None
 
     def close(self) -> None:
-        """Drop the iterator. If the source has workers of its own, which must be stopped, close the iterator first."""
+        """Drop the iterator.
+
+        If the source has workers of its own, which must be stopped, close the iterator first.
+        """
         close = getattr(self._iterator, "close", None)
         self._iterator, self._position = None, -1
         if close is not None and self._leaf.source.has_workers:
             close()
 
     def _place(self) -> AbstractContextManager[None]:
-        """Return a context manager for reading. If the source has no workers, loaders inside it run in this thread."""
+        """Return a context manager for reading.
+
+        If the source has no workers, loaders inside it run in this thread.
+        """
         return nullcontext() if self._leaf.source.has_workers else _here()
 
     def _go_to(self, task: SpanTask) -> None:
@@ -95,10 +101,10 @@ class SequentialReader:
             passed.clear()
 
     def _next(self, found: list[Any]) -> bool:
-        """Append this shard's next element to `found`. Return True if there was one, False at the end.
+        """Append this shard's next element to `found`.
 
-        The source gives the elements of all shards in turn: of `shard_count` consecutive elements,
-        this shard takes one.
+        Return True if there was one, False at the end. The source gives the elements of all shards
+        in turn: of `shard_count` consecutive elements, this shard takes one.
         """
         shard = self._leaf.shard
         taken: list[Any] = []

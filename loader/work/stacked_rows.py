@@ -19,7 +19,10 @@ from ...operations.stacking import Layout
 from ...operations.trees import ROWS, flatten
 
 PYTHON = {bool: "bool", int: "int", float: "float", complex: "complex"}
-"""Names of the Python types of a row's values that are not arrays. When rows are restored, values get these types."""
+"""Names of the Python types of a row's values that are not arrays.
+
+When rows are restored, values get these types.
+"""
 
 
 @dataclass(slots=True)
@@ -43,7 +46,10 @@ class StackedRows:
         return StackedRows([column[rows] for column in self.columns], self.kinds, self.example)
 
     def elements(self, start: int, stop: int) -> Iterator[Element]:
-        """Yield the rows `[start, stop)` in their original form. Their arrays are views of the columns."""
+        """Yield the rows `[start, stop)` in their original form.
+
+        Their arrays are views of the columns.
+        """
         _, structure = flatten(self.example, nodes=ROWS)
         leaves = [
             column[start:stop].tolist() if kind in PYTHON.values() else column[start:stop]
@@ -127,7 +133,10 @@ class RowStack:
         return True
 
     def finish(self) -> StackedRows | list[Element]:
-        """Return all rows, as columns if possible, else as a list. Afterwards, their memory belongs to the caller."""
+        """Return all rows, as columns if possible, else as a list.
+
+        Afterwards, their memory belongs to the caller.
+        """
         if self._list is not None or self._layout is None:
             return self._list or []
         return StackedRows(self._layout.finish_columns(self._count), self._kinds, self._example)

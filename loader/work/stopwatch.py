@@ -50,7 +50,10 @@ FIRST_LOOKS = 1e-3
 """Seconds that the timing of operations may take directly after the first task of a worker."""
 
 SAMPLES = 16
-"""Number of records of a task whose bytes are counted. The other records are assumed to have the same size."""
+"""Number of records of a task whose bytes are counted.
+
+The other records are assumed to have the same size.
+"""
 
 # Measured with `mnist`: to time each of its batches, of 0.4 ms, took 2 %.
 TIMED_SECONDS, MOST_UNTIMED = 8e-3, 100
@@ -159,9 +162,10 @@ class Stopwatch:
 
 
 class EachTask(Stopwatch):
-    """Stopwatch that times every task. Unlike `Stopwatch`, it may spend 5 % of the time on timing operations, not 0.1 %.
+    """Stopwatch that times every task.
 
-    For tools that examine short runs.
+    Unlike `Stopwatch`, it may spend 5 % of the time on timing operations, not 0.1 %. For tools that
+    examine short runs.
     """
 
     share = LOOKS_SHARE_CLOSELY

@@ -28,7 +28,10 @@ class Located(Protocol):
     """Something that knows which record it works on."""
 
     def place_now(self) -> str:
-        """Return a text that names this record; "" if it is unknown. Other threads may call this."""
+        """Return a text that names this record; "" if it is unknown.
+
+        Other threads may call this.
+        """
         ...
 
 
@@ -56,7 +59,10 @@ class Units(ABC):
 
     @abstractmethod
     def make(self) -> Failure | None:
-        """Make the next element, append it to `made`, and count it. Return None, or the failure if it could not be made."""
+        """Make the next element, append it to `made`, and count it.
+
+        Return None, or the failure if it could not be made.
+        """
 
 
 class Failure:
@@ -174,7 +180,10 @@ class RowOrigins:
 
 
 def _from_bytes(inputs: bytes, positions: bytes, rows: list[int], is_open: bool) -> RowOrigins:
-    """Decode `RowOrigins` from `inputs` and `positions` as bytes. If `rows` is empty, all row indices are 0."""
+    """Decode `RowOrigins` from `inputs` and `positions` as bytes.
+
+    If `rows` is empty, all row indices are 0.
+    """
     numbers = array("q", inputs)
     return RowOrigins(numbers, array("q", positions), rows or [0] * len(numbers), is_open)
 

@@ -1,4 +1,6 @@
-"""Tasks of several batches, each of which is made only when the caller asks for it. Used in the calling thread.
+"""Tasks of several batches, each of which is made only when the caller asks for it.
+
+Used in the calling thread.
 
 In: a task of several batches. Out: its batches, one by one. So the
 cost of a task is shared by its batches. Each batch is made in the memory that the batch before it
@@ -19,7 +21,10 @@ class MakesUnits(Protocol):
     """Interface of an executor that makes the elements of a task one by one, each when the caller asks for it."""
 
     def begin(self, task: SpanTask) -> RecordsAhead | None:
-        """Begin to read a task's records. Return a function that waits for them; None if they are not read in advance."""
+        """Begin to read a task's records.
+
+        Return a function that waits for them; None if they are not read in advance.
+        """
 
     def reads_in_place(self, task: SpanTask) -> bool:
         """Return True if the calling thread should read a task's records itself: it is very quick, or never ahead."""
@@ -88,10 +93,10 @@ class InlineUnits(Units):
         return SpanTask(stage, start, min(start + self._unit, self._task.stop), leaf)
 
     def _reading_of(self, task: SpanTask) -> RecordsAhead | None:
-        """Begin to read the records of one element. Return a function that waits for them; None if not read in advance.
+        """Begin to read the records of one element.
 
-        If reader threads are used, the first call begins to read the records of all elements of the
-        task.
+        Return a function that waits for them; None if not read in advance. If reader threads are
+        used, the first call begins to read the records of all elements of the task.
         """
         if not self._begun:
             if self._executor.reads_in_place(task):

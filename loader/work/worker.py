@@ -130,10 +130,10 @@ class Worker:
     def run(
         self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: RecordsAhead | None = None
     ) -> Block:
-        """Run a task and return a block with its rows. A failure is stored in the block, after the rows made before it.
+        """Run a task and return a block with its rows.
 
-        `blocks` has the rows to which the task refers; `read_ahead` waits for records that were
-        read in advance.
+        A failure is stored in the block, after the rows made before it. `blocks` has the rows to
+        which the task refers; `read_ahead` waits for records that were read in advance.
         """
         self.busy = perf_counter(), task, get_ident()
         try:
@@ -215,7 +215,10 @@ class Worker:
         return block
 
     def place_now(self) -> str:
-        """Return a text that says on which record operations work; "" if it is unknown. Other threads may call this."""
+        """Return a text that says on which record operations work; "" if it is unknown.
+
+        Other threads may call this.
+        """
         used = self.units or self._used
         return "" if used is None else used.place_now()
 
@@ -332,7 +335,10 @@ class Worker:
         self._used = None
 
     def _chain_for(self, stage: int, inputs: int) -> StepChain:
-        """Return a stage's connected operations for a task. For some tasks, they also measure the time of each operation."""
+        """Return a stage's connected operations for a task.
+
+        For some tasks, they also measure the time of each operation.
+        """
         self._used = chain = self._chosen_chain(stage, inputs)
         return chain
 
@@ -358,7 +364,10 @@ class Worker:
         )
 
     def _untimed(self, stage: int) -> StepChain:
-        """Return a stage's connected operations, untimed. The first ones for a stage detect draws from global generators."""
+        """Return a stage's connected operations, untimed.
+
+        The first ones for a stage detect draws from global generators.
+        """
         if stage not in self._unwatched:
             return self._chains[stage]
         self._unwatched.discard(stage)

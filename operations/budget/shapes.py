@@ -21,7 +21,10 @@ MOST_SHAPES = 64
 
 # The choice among so many takes 30 ms.
 CANDIDATES = 1024
-"""Maximum number of lengths among which padded lengths are chosen. More lengths are thinned out evenly by tokens."""
+"""Maximum number of lengths among which padded lengths are chosen.
+
+More lengths are thinned out evenly by tokens.
+"""
 
 COUNTED = 1 << 20
 """Lengths are counted in a table if none exceeds the larger of this number and the number of lengths; else they are sorted."""
@@ -108,10 +111,10 @@ class BatchShapes:
 
 
 def chosen_lengths(lengths: Ints, count: int) -> tuple[int, ...]:
-    """Return at most `count` padded lengths with which the records need the least memory. The longest record fits.
+    """Return at most `count` padded lengths with which the records need the least memory.
 
-    The choice is optimal among the lengths that occur (if there are more than 1,024, among 1,024 of
-    them). A padded length costs itself times the number of its records.
+    The longest record fits. The choice is optimal among the lengths that occur (if there are more
+    than 1,024, among 1,024 of them). A padded length costs itself times the number of its records.
 
     Args:
         lengths: `int64[records]`.

@@ -78,7 +78,10 @@ class BudgetWindows:
         return len(self.counts)
 
     def sizes(self, windows: Ints) -> Ints:
-        """Return the number of slots in each of these windows. A slot is the place of one record."""
+        """Return the number of slots in each of these windows.
+
+        A slot is the place of one record.
+        """
         return self.starts[windows + 1] - self.starts[windows]
 
     def steps_on(self, shards: int) -> WindowSteps:

@@ -14,10 +14,10 @@ from .random import bounds, probability_of, random_piece
 
 
 class RandomErasing(OnImages, RandomMapTransform):
-    """Replace a random rectangle of an image by one value or by noise. All frames of a clip lose the same rectangle.
+    """Replace a random rectangle of an image by one value or by noise.
 
-    Zhong et al., "Random Erasing Data Augmentation", AAAI 2020. If ten random rectangles in a row
-    do not fit into the image, nothing is erased.
+    All frames of a clip lose the same rectangle. Zhong et al., "Random Erasing Data Augmentation",
+    AAAI 2020. If ten random rectangles in a row do not fit into the image, nothing is erased.
 
     Args:
         probability: probability that a rectangle is erased, default 0.5.

@@ -1,7 +1,7 @@
-"""Import the libraries for images: simplejpeg (libjpeg-turbo) and OpenCV. Both release Python's lock.
+"""Import the libraries for images: simplejpeg (libjpeg-turbo) and OpenCV.
 
-They are imported with the first image, OpenCV also when an operation that uses it is unpickled. So
-code that only describes a pipeline does not import them.
+Both release Python's lock. They are imported with the first image, OpenCV also when an operation
+that uses it is unpickled. So code that only describes a pipeline does not import them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ class OnImages:
 
 
 class OnImagesWithOpenCV(OnImages):
-    """Base class of operations that use OpenCV. Unpickling imports it, so that it is imported before workers are forked."""
+    """Base class of operations that use OpenCV.
+
+    Unpickling imports it, so that it is imported before workers are forked.
+    """
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         check_libraries(type(self).__name__)  # the machine may be another one than the program's

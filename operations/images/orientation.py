@@ -18,7 +18,10 @@ _EXIF = b"Exif\0\0"
 _JPEG_EXIF, _JPEG_SCAN = 0xE1, 0xDA
 
 _SELDOM = b"tiff:Orientation", b"Raw profile type exif"
-"""Texts in a file whose orientation is in XMP data, or in a PNG that ImageMagick wrote. Pillow reads these, and AVIF."""
+"""Texts in a file whose orientation is in XMP data, or in a PNG that ImageMagick wrote.
+
+Pillow reads these, and AVIF.
+"""
 
 _TURNS: dict[int, Callable[[Image], Image]] = {
     2: lambda image: image[:, ::-1],
@@ -60,7 +63,10 @@ def orientation_of(data: bytes) -> int:
 
 
 def _exif_of(data: bytes, parts: Sequence[bytes]) -> bytes | None:
-    """Return the EXIF data of a JPEG, PNG or WebP file; None if there is none. `parts`: segments of a JPEG."""
+    """Return the EXIF data of a JPEG, PNG or WebP file; None if there is none.
+
+    `parts`: segments of a JPEG.
+    """
     if data.startswith(b"\xff\xd8"):
         return next((part[len(_EXIF) :] for part in parts if part.startswith(_EXIF)), None)
     if data.startswith(b"\x89PNG\r\n\x1a\n"):

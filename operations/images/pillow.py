@@ -21,7 +21,10 @@ _ORIENTATION = 274
 
 
 def check_pillow(argument: str) -> None:
-    """Raise MissingExtraError if Pillow is not installed. `argument` is the argument of `DecodeImage` that needs it."""
+    """Raise MissingExtraError if Pillow is not installed.
+
+    `argument` is the argument of `DecodeImage` that needs it.
+    """
     if find_spec("PIL") is None:
         raise MissingExtraError(
             f'DecodeImage({argument}) needs pillow: pip install "headrace[images]"'
@@ -149,7 +152,9 @@ def pixels_of(image: Any, turns: bool, channels: int) -> Image:
 
 
 def opened(data: bytes, use: Callable[[Any, bool], Images], turns: bool, max_pixels: int) -> Images:
-    """Return `use(image, turns)` for the Pillow image of a file. Only its header has been read before `use`.
+    """Return `use(image, turns)` for the Pillow image of a file.
+
+    Only its header has been read before `use`.
 
     Args:
         data: bytes of the file.

@@ -172,7 +172,10 @@ def rotate(image: Image, value: float, fill: Any) -> Image:
 
 
 def sharpness(image: Image, factor: float) -> Image:
-    """Return the image with its differences from a smoothed image multiplied by `factor`. Pixels at the sides are kept."""
+    """Return the image with its differences from a smoothed image multiplied by `factor`.
+
+    Pixels at the sides are kept.
+    """
     kernel = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13
     smooth = with_channels(opencv().filter2D(image, -1, kernel))
     smooth[[0, -1]], smooth[:, [0, -1]] = image[[0, -1]], image[:, [0, -1]]

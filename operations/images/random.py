@@ -132,7 +132,9 @@ def _centred_piece(
 
 
 class RandomFlip(OnImagesWithOpenCV, RandomMapTransform):
-    """Flip images at random. Either all frames of a clip, `[frames, height, width, channels]`, are flipped, or none.
+    """Flip images at random.
+
+    Either all frames of a clip, `[frames, height, width, channels]`, are flipped, or none.
 
     Args:
         horizontal: probability that left and right are exchanged, default 0.5.

@@ -132,7 +132,9 @@ def fill(
 def _put(
     parts: list[Array], token: Array, where: NDArray[np.bool_], last: bool
 ) -> NDArray[np.bool_]:
-    """Insert a token into some parts, in place. Return `where`, which is also the number of tokens inserted into each part.
+    """Insert a token into some parts, in place.
+
+    Return `where`, which is also the number of tokens inserted into each part.
 
     Args:
         parts: tokens of each piece.

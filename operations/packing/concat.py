@@ -10,10 +10,10 @@ from .pieces import Ints, Pieces
 
 
 def concat_then_split(lengths: Ints, capacity: Ints, most: int | None, bos: Ints) -> Pieces:
-    """Return pieces of documents that follow each other. A row ends when some leaf of a document does not fit, or at `most`.
+    """Return pieces of documents that follow each other.
 
-    The rest of this document begins the next row. A piece is only made if it has a token besides an
-    inserted first token.
+    A row ends when some leaf of a document does not fit, or at `most`. The rest of this document
+    begins the next row. A piece is only made if it has a token besides an inserted first token.
 
     Args:
         lengths: `int64[documents, leaves]`; each document has at least one token.

@@ -1,6 +1,7 @@
-"""Choose a row with enough space for each piece of a document. Only documents longer than a row are split.
+"""Choose a row with enough space for each piece of a document.
 
-A piece fits into a row if there is space for it in all leaves.
+Only documents longer than a row are split. A piece fits into a row if there is space for it in all
+leaves.
 """
 
 from __future__ import annotations
@@ -202,7 +203,9 @@ class Bins:
             self.put(order, _fullest)
 
     def _put_by_space(self, order: Ints) -> None:
-        """Place pieces as `put_tightly` does, but faster. Called only if documents have a single packed leaf (array).
+        """Place pieces as `put_tightly` does, but faster.
+
+        Called only if documents have a single packed leaf (array).
 
         Args:
             order: indices of the pieces, in the order in which they are placed.
@@ -255,5 +258,8 @@ class Bins:
         self._rows[order] = taken
 
     def rows(self) -> Ints:
-        """Return the row of each piece, `int64[pieces]`. Rows are numbered by the index of the piece put into each first."""
+        """Return the row of each piece, `int64[pieces]`.
+
+        Rows are numbered by the index of the piece put into each first.
+        """
         return np.argsort(np.argsort(self._openers))[self._rows]

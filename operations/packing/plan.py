@@ -17,7 +17,10 @@ from .rules import Rules
 
 # About 40 MB.
 KEPT_DOCUMENTS = 1 << 20
-"""Maximum number of documents whose pieces are kept in memory. If there are more, all are dropped."""
+"""Maximum number of documents whose pieces are kept in memory.
+
+If there are more, all are dropped.
+"""
 
 
 class WindowTable(NamedTuple):
@@ -72,7 +75,10 @@ class PackPlan:
 
     @property
     def rows(self) -> int:
-        """Number of rows. The first access packs all windows: one to three seconds for a million documents."""
+        """Number of rows.
+
+        The first access packs all windows: one to three seconds for a million documents.
+        """
         return int(self._windows.rows[-1])
 
     def costs(self, cost: Cost | None = None) -> NDArray[np.float64]:

@@ -69,7 +69,9 @@ class Rules:
         return np.flatnonzero((lengths > room).any(axis=1))
 
     def pieces(self, lengths: Ints, rows: Ints | None = None) -> Pieces:
-        """Return the pieces of documents with these lengths, by rows. Documents without a token are in no row.
+        """Return the pieces of documents with these lengths, by rows.
+
+        Documents without a token are in no row.
 
         Args:
             lengths: `int64[documents, leaves]`.

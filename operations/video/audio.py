@@ -182,7 +182,10 @@ class DecodeAudio(MapTransform):
 
 
 def _frames_of(container: Any, stream: Any, name: str) -> Iterator[Any]:
-    """Yield the decoded frames from the present place on. VideoError names the file and the time of damage."""
+    """Yield the decoded frames from the present place on.
+
+    VideoError names the file and the time of damage.
+    """
     end: float | None = None
     try:
         for packet in container.demux(stream):

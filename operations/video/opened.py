@@ -189,7 +189,10 @@ class OpenVideo:
         return frame
 
     def _following(self, stamp: int) -> Any:
-        """Decode frames from the current place on. Return the one with a time stamp, or None if it does not come."""
+        """Decode frames from the current place on.
+
+        Return the one with a time stamp, or None if it does not come.
+        """
         for frame in self._left:
             self._at = frame.pts if frame.pts is not None else self._at
             if self._at == stamp:
@@ -239,7 +242,10 @@ class _Local(threading.local):
 
 
 class OpenVideos:
-    """The videos that each thread keeps open, at most `limit` of them. It may be pickled; the copy has none open."""
+    """The videos that each thread keeps open, at most `limit` of them.
+
+    It may be pickled; the copy has none open.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit, self._local = limit, _Local()

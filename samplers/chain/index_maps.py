@@ -32,9 +32,10 @@ Change = Literal["shuffles", "cuts", "freezes"]
 
 
 class IndexMap:
-    """Base of index maps. Each converts an index of a reordered dataset to an index of the dataset below it.
+    """Base of index maps.
 
-    Maps are dataclasses.
+    Each converts an index of a reordered dataset to an index of the dataset below it. Maps are
+    dataclasses.
     """
 
     fingerprint_name: ClassVar[str] = ""
@@ -69,7 +70,10 @@ class IndexMap:
 
     @property
     def selections(self) -> Sequence[Any]:
-        """Plain attributes of a user's selection map; else (). States keep them to notice that the map has changed."""
+        """Plain attributes of a user's selection map; else ().
+
+        States keep them to notice that the map has changed.
+        """
         return ()
 
     def many(self, indices: Indices) -> Indices:

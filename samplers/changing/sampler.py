@@ -194,7 +194,9 @@ class ChangingSampler(VectorSampler):
         return self._layer(bisect_right(self._begins, position) - 1)
 
     def places(self, positions: Positions) -> Positions:
-        """Return the places of positions, both `int64[n]`. Places also count the omitted records; positions do not.
+        """Return the places of positions, both `int64[n]`.
+
+        Places also count the omitted records; positions do not.
 
         Raises CheckpointError if a position was read while keys were omitted that the state does
         not have.
@@ -270,7 +272,10 @@ class ChangingSampler(VectorSampler):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order before its first change, as JSON values. `changes` has all changes."""
+        """The values that determine the order before its first change, as JSON values.
+
+        `changes` has all changes.
+        """
         return {**self.sampler.fingerprint, **self.history.begin_values}
 
     def by_epochs(self) -> VectorSampler | None:

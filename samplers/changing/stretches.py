@@ -74,7 +74,10 @@ class OrderStretch(Protocol):
 
     @property
     def start(self) -> int:
-        """First place of the stretch (consecutive places with one rule). A place is an index in the whole order."""
+        """First place of the stretch (consecutive places with one rule).
+
+        A place is an index in the whole order.
+        """
         ...
 
     @property

@@ -42,7 +42,9 @@ def saved_length(saved: SavedOrder) -> int:
 
 
 def saved_order(saved: SavedOrder) -> MixOrder:
-    """Return the order in which an earlier run drew the parts of its mix. A part is not drawn after its end.
+    """Return the order in which an earlier run drew the parts of its mix.
+
+    A part is not drawn after its end.
 
     Raises:
         CheckpointError: if the weights or the ends of parts in the checkpoint are damaged.
@@ -75,7 +77,9 @@ def ends_of(
     leaving: Container[str],
     since: int,
 ) -> tuple[MixOrder, int, tuple[tuple[str, int], ...]]:
-    """Apply the ends of parts to the order of a mix. After its end a part is no longer drawn, or the mix ends.
+    """Apply the ends of parts to the order of a mix.
+
+    After its end a part is no longer drawn, or the mix ends.
 
     Args:
         order: the order of parts that never end.

@@ -95,7 +95,10 @@ class MixLooks:
         return {name: here and self.index(name, position or 0) > 0 for name, here in ends.items()}
 
     def advance(self) -> None:
-        """Set `position` to the next position at which the run checks parts for more records. It must not be None."""
+        """Set `position` to the next position at which the run checks parts for more records.
+
+        It must not be None.
+        """
         position = self.position
         assert position is not None, "there is none after the last one"
         self._begin = position + 1

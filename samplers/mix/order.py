@@ -37,13 +37,14 @@ MANY, MOST = 4096, 1 << 16
 
 @dataclass(frozen=True)
 class MixOrder:
-    """The order of a mix of parts, by weights that may change. A stage is a range of positions with constant weights.
+    """The order of a mix of parts, by weights that may change.
 
-    At every position, the number of elements drawn from a part is close to its share, i.e. the sum
-    of its weights over all positions before. The difference is at most 0.5 for two parts, at most 1
-    for equal weights and for most others, and never more than 1.4 while the weights stay the same.
-    After a strong change of many weights at once, it may for a while be larger by one or two.
-    Differences of several stages do not add up.
+    A stage is a range of positions with constant weights. At every position, the number of elements
+    drawn from a part is close to its share, i.e. the sum of its weights over all positions before.
+    The difference is at most 0.5 for two parts, at most 1 for equal weights and for most others,
+    and never more than 1.4 while the weights stay the same. After a strong change of many weights
+    at once, it may for a while be larger by one or two. Differences of several stages do not add
+    up.
 
     Attributes:
         names: names of the parts, including parts that are no longer drawn. The index of a part is

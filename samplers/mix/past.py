@@ -170,7 +170,10 @@ class MixPast(VectorSampler):
         self._own_changes = (*kept, OrderChange(position, values))
 
     def _add_weights(self, position: int, weights: Mapping[str, float]) -> None:
-        """Record other weights from a position on. They replace all changes of weights at this position or later."""
+        """Record other weights from a position on.
+
+        They replace all changes of weights at this position or later.
+        """
         kept = [
             change for change in self._own_changes if change.position < position or is_whole(change)
         ]

@@ -206,7 +206,10 @@ class MixSampler(MixPast):
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that the user's program describes, as JSON values. `changes` has what differed during the run."""
+        """The values that the user's program describes, as JSON values.
+
+        `changes` has what differed during the run.
+        """
         return {
             "kind": "MixSampler",
             "seed": self.seed,

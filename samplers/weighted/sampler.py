@@ -129,7 +129,10 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values. `changes` has the weights of earlier positions."""
+        """The values that determine the order, as JSON values.
+
+        `changes` has the weights of earlier positions.
+        """
         return {
             "kind": "WeightedSampler",
             "records": self.num_records,

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class HostLoader:
-    """A stream with the same number of batches on all hosts, made by `loader.across_hosts(…)`. Immutable.
+    """A stream with the same number of batches on all hosts, made by `loader.across_hosts(…)`.
 
-    Each `iter()` is an independent run from the start, and all hosts must begin their runs in the
-    same order.
+    Immutable. Each `iter()` is an independent run from the start, and all hosts must begin their
+    runs in the same order.
 
     Attributes:
         source: a `DataLoader` or a dataset.

@@ -37,7 +37,10 @@ BEAT_SECONDS = 1.0
 """Seconds between two signs of life of a process."""
 
 DEAD_SECONDS = 60.0
-"""Seconds without a sign of life after which a process counts as dead. More than a slow file system needs."""
+"""Seconds without a sign of life after which a process counts as dead.
+
+More than a slow file system needs.
+"""
 
 MEET_SECONDS = 300.0
 """Seconds for which a process waits for the others to begin, as `jax.distributed.initialize` does."""
@@ -97,7 +100,10 @@ class FolderStore:
         shutil.rmtree(self._path(folder), ignore_errors=True)
 
     def count(self, key: str) -> int:
-        """Add one to the number of a key, and return it. If two processes call this at once, both may count both."""
+        """Add one to the number of a key, and return it.
+
+        If two processes call this at once, both may count both.
+        """
         _write(self._path(key) / secrets.token_hex(8), "")
         return len(_files(self._path(key)))
 
@@ -259,7 +265,10 @@ class Meeting:
                 self._say_hello()
 
     def leave(self) -> None:
-        """Leave the meeting: give no more signs of life. The last process removes the folder of the run."""
+        """Leave the meeting: give no more signs of life.
+
+        The last process removes the folder of the run.
+        """
         atexit.unregister(self.leave)
         self._leaves.set()
         if self._thread is not None:
@@ -276,7 +285,10 @@ _MEETINGS: dict[tuple[str, int, tuple[int, ...]], Meeting] = {}
 
 
 def folder_store(folder: str | os.PathLike[str], me: int, processes: Sequence[int]) -> FolderStore:
-    """Return a store in a folder. All stores of this process in the same folder belong to one meeting."""
+    """Return a store in a folder.
+
+    All stores of this process in the same folder belong to one meeting.
+    """
     key = (os.path.realpath(os.fspath(folder)), me, tuple(processes))
     return FolderStore(_MEETINGS.setdefault(key, Meeting(Path(key[0]), me, processes)))
 

@@ -18,9 +18,9 @@ WAIT_MS = 200
 
 
 class MessageStore(Protocol):
-    """Texts by key, which all processes of a run can read and set. The parts of a key are separated by "/".
+    """Texts by key, which all processes of a run can read and set.
 
-    Only the transfer thread of a run calls it.
+    The parts of a key are separated by "/". Only the transfer thread of a run calls it.
 
     Attributes:
         is_open: True after `open` has returned True.
@@ -33,7 +33,10 @@ class MessageStore(Protocol):
     def is_open(self) -> bool: ...
 
     def open(self, stopped: Callable[[], bool]) -> bool:
-        """Wait until all processes use the store. Return False if `stopped()` became True before."""
+        """Wait until all processes use the store.
+
+        Return False if `stopped()` became True before.
+        """
 
     def set(self, key: str, value: str) -> None:
         """Set the text of a key, which no process has set before."""
@@ -55,7 +58,10 @@ class MessageStore(Protocol):
 
 
 class KeyValueStore:
-    """The key-value store of jax's coordination service. Raises `HostsError` if jax runs without that service."""
+    """The key-value store of jax's coordination service.
+
+    Raises `HostsError` if jax runs without that service.
+    """
 
     is_open = True
     most_certain: float = math.inf  # JAX has a service of its own by which processes end together

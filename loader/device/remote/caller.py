@@ -69,7 +69,10 @@ class Caller:
         return AskedBatch(self._expected, leaves, answer)
 
     def take(self, step: int, layout: int, rows: int) -> list[Any]:
-        """Return the leaves of a batch that was asked for. The next batch is expected to be like this one."""
+        """Return the leaves of a batch that was asked for.
+
+        The next batch is expected to be like this one.
+        """
         self._expected = layout, rows
         key = self._keys.setdefault(self._expected, len(self._keys))
         leaves: list[Any] = self._loader.take(self._call(step, layout, rows, key=key))
@@ -129,7 +132,10 @@ class Caller:
             )
 
     def end(self) -> Any:
-        """Close the loader. The result is an array for `last_stats`, which is there when that is done."""
+        """Close the loader.
+
+        The result is an array for `last_stats`, which is there when that is done.
+        """
         return self._loader.end(self._call())
 
     def _call(self, *numbers: int, key: int = 0) -> Any:

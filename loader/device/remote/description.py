@@ -1,4 +1,6 @@
-"""The description of a loader on many hosts that one process controls. `iter()` makes the iterator that runs.
+"""The description of a loader on many hosts that one process controls.
+
+`iter()` makes the iterator that runs.
 
 In: a function that makes the loader of a host, and a sharding. Out: iterators.
 """
@@ -16,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class RemoteLoader(RemoteOptions):
-    """A stream of global batches, whose rows are loaded on the hosts of their devices. Immutable. Experimental.
+    """A stream of global batches, whose rows are loaded on the hosts of their devices. Immutable.
 
-    One process controls devices of many hosts, as on Pathways, where `jax.process_index()` is 0
-    everywhere. A loader runs on each host, by `jax.experimental.colocated_python`; records never
-    pass through the controlling process.
+    Experimental. One process controls devices of many hosts, as on Pathways, where
+    `jax.process_index()` is 0 everywhere. A loader runs on each host, by
+    `jax.experimental.colocated_python`; records never pass through the controlling process.
 
     Attributes:
         make_loader: function that takes `ShardOptions`, and returns a loader or a dataset, whose

@@ -128,7 +128,10 @@ class HostSide:
             )
 
     def restore(self, text: Any) -> Any:
-        """Restore the states of all shards, in a JSON text. The result is an `Answer`, `FAILED` after an error of a state."""
+        """Restore the states of all shards, in a JSON text.
+
+        The result is an `Answer`, `FAILED` after an error of a state.
+        """
         if self._failure is not None:
             return _on(text, _in_words(Answer(BATCH)))  # each step tells the failure
         try:

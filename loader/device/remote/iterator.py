@@ -36,7 +36,9 @@ from .texts import last_stats
 
 
 class RemoteIterator(StreamPositionAPI):
-    """One pass over the stream of a `RemoteLoader`. Its state is one small tree of all hosts, after the last batch received.
+    """One pass over the stream of a `RemoteLoader`.
+
+    Its state is one small tree of all hosts, after the last batch received.
 
     Attributes:
         mask: `bool[rows]` on the same sharding, False for rows of the last batch that were filled
@@ -98,7 +100,10 @@ class RemoteIterator(StreamPositionAPI):
         return batch
 
     def start_prefetch(self) -> None:
-        """Start to load on the hosts now, instead of at the first `next`. Raises ClosedError after `close`."""
+        """Start to load on the hosts now, instead of at the first `next`.
+
+        Raises ClosedError after `close`.
+        """
         self._check_open()
         if not self._ended:
             self._ask_ahead()
@@ -158,7 +163,10 @@ class RemoteIterator(StreamPositionAPI):
         return RemoteStats.of(self._watch.stats(None), [LoaderOfHost(*each) for each in told])
 
     def snapshot(self) -> Snapshot:
-        """Return counts and times of your steps. No host is asked, so records, bytes and stages are not counted."""
+        """Return counts and times of your steps.
+
+        No host is asked, so records, bytes and stages are not counted.
+        """
         return self._watch.snapshot(None)
 
     @property
@@ -167,7 +175,10 @@ class RemoteIterator(StreamPositionAPI):
         return self._former_steps + self._taken
 
     def get_state(self) -> bytes:
-        """Return the state of all hosts after the last batch received, as JSON bytes. Raises ClosedError after `close`."""
+        """Return the state of all hosts after the last batch received, as JSON bytes.
+
+        Raises ClosedError after `close`.
+        """
         if self._closed:
             raise ClosedError(
                 "this iterator was closed, and its hosts have forgotten their states. Save them "
@@ -225,7 +236,10 @@ class RemoteIterator(StreamPositionAPI):
             )
 
     def here(self) -> Any:
-        """Return the user's position, for tools. Hosts are asked for its values, which takes a few milliseconds each."""
+        """Return the user's position, for tools.
+
+        Hosts are asked for its values, which takes a few milliseconds each.
+        """
         return RemotePosition(self.step, self._ask, self._own.on_uneven == "drop")
 
     @property

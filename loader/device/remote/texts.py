@@ -20,7 +20,10 @@ PART_BYTES = 1 << 12
 """Size of the arrays in which texts come, with eight bytes for the length of the whole text."""
 
 LAST_BYTES = 1 << 16
-"""Size of the array in which the statistics come at the end, in one call. They usually have some thousand bytes."""
+"""Size of the array in which the statistics come at the end, in one call.
+
+They usually have some thousand bytes.
+"""
 
 RECENT = 100
 """Largest number of waits in the statistics that are sent."""
@@ -47,7 +50,10 @@ def bytes_of(read: Callable[[int], Any]) -> bytes:
 
 
 def stats_as_bytes(stats: Any) -> bytes:
-    """Return the name of this machine and the statistics of a loader, as bytes. Single tasks and events are left out."""
+    """Return the name of this machine and the statistics of a loader, as bytes.
+
+    Single tasks and events are left out.
+    """
     short = dataclasses.replace(
         stats, tasks=(), worker_events=(), last_waits=stats.last_waits[-RECENT:]
     )

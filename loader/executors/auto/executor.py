@@ -35,10 +35,16 @@ from .tuner import HereOrWorkers, Measurement, Tuner
 # All chosen so that the search ends within 30 seconds, as the documentation promises.
 
 TUNING_SECONDS = 24.0
-"""Seconds after which no further setting is tried. The last measurement may take some seconds more."""
+"""Seconds after which no further setting is tried.
+
+The last measurement may take some seconds more.
+"""
 
 WARM_SECONDS = 0.4
-"""Seconds after a change before anything is measured. Meanwhile batches of the earlier setting are delivered."""
+"""Seconds after a change before anything is measured.
+
+Meanwhile batches of the earlier setting are delivered.
+"""
 
 MEASUREMENT_SECONDS = 1.0
 """Seconds for which the speed of a setting is measured."""
@@ -202,9 +208,10 @@ class AutoExecutor(Executor):
         return now if tuner.settled else (yield now + WARM_SECONDS * tuner.share)
 
     def _team_begins(self, now: float) -> Generator[float, float, float]:
-        """Wait until a worker is ready, and return the time then. Yield the time of the next look; get the time of the look.
+        """Wait until a worker is ready, and return the time then.
 
-        Until then, the executor that is in use runs the tasks.
+        Yield the time of the next look; get the time of the look. Until then, the executor that is
+        in use runs the tasks.
         """
         while self._team is None or not self._team.has_begun():
             now = yield now + POLL_SECONDS
@@ -249,7 +256,10 @@ class AutoExecutor(Executor):
         return team.drop_tasks(observer)
 
     def close(self) -> None:
-        """Close all executors. Keep the progress of the search, if there is any, for the next epoch."""
+        """Close all executors.
+
+        Keep the progress of the search, if there is any, for the next epoch.
+        """
         if self._unused:
             self._unused = False
             self._tuning.give_back(self.found)

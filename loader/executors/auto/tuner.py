@@ -1,4 +1,6 @@
-"""Decide, from measured speeds, which number of workers to try next, and which to keep. No side effects.
+"""Decide, from measured speeds, which number of workers to try next, and which to keep.
+
+No side effects.
 
 In: the measured speed of a setting. Out: the next setting.
 """
@@ -16,7 +18,10 @@ GAIN = 1.05
 
 # Chosen.
 ENOUGH = 0.02
-"""Share of the loop's time. If the user waits for at most this share with the fastest setting so far, the search ends."""
+"""Share of the loop's time.
+
+If the user waits for at most this share with the fastest setting so far, the search ends.
+"""
 
 # Chosen: another program may slow down one measurement.
 TRIES = 2
@@ -27,7 +32,10 @@ HEAVY_SECONDS = 10e-3
 
 # Chosen.
 MOST_BUFFER = 4
-"""The number of finished batches per worker is doubled up to this number. A larger one of the user's stays as it is."""
+"""The number of finished batches per worker is doubled up to this number.
+
+A larger one of the user's stays as it is.
+"""
 
 
 class Setting(NamedTuple):
@@ -124,7 +132,10 @@ class Tuner:
         return self._most_bytes is None or self._bytes_each * _ahead(setting) <= self._most_bytes
 
     def _settings(self) -> Iterator[Setting]:
-        """Yield the settings to try, beginning with the current one. The caller updates `_best` between two of them."""
+        """Yield the settings to try, beginning with the current one.
+
+        The caller updates `_best` between two of them.
+        """
         yield self._best
         workers, failed = max(2 * self._best.workers, 2), self._most + 1
         while workers <= self._most:

@@ -37,7 +37,10 @@ _STREAM_BUFFER = 256 << 10
 _PREFIX = 4  # bytes of the number before a packet
 
 MAX_DESCRIPTORS = 64
-"""Largest number of descriptors in one packet. More are sent before it, in packets without a message."""
+"""Largest number of descriptors in one packet.
+
+More are sent before it, in packets without a message.
+"""
 
 _IN_PACKET, _IN_MEMORY, _AHEAD = b"p", b"m", b"d"
 
@@ -65,9 +68,10 @@ The pickle also has the dtypes that cannot be written as a string.
 
 
 class Start(NamedTuple):
-    """First message to the zygote (the process that makes workers): settings to copy. The payload's descriptor comes with it.
+    """First message to the zygote (the process that makes workers): settings to copy.
 
-    The payload is memory with the pickled options and pipeline.
+    The payload's descriptor comes with it. The payload is memory with the pickled options and
+    pipeline.
 
     Attributes:
         search_path: the module search path, `sys.path`.
@@ -193,7 +197,10 @@ KINDS: tuple[Any, ...] = (
     LastWords,
     Hangs,
 )
-"""All kinds of messages between processes. In a packet, the index in this tuple stands for the kind."""
+"""All kinds of messages between processes.
+
+In a packet, the index in this tuple stands for the kind.
+"""
 
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 
@@ -203,7 +210,10 @@ def _message(values: tuple[Any, ...]) -> Any:
 
 
 class Channel:
-    """One end of a connection between two processes. Any thread may send; only one thread may receive."""
+    """One end of a connection between two processes.
+
+    Any thread may send; only one thread may receive.
+    """
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
@@ -340,7 +350,10 @@ class Channel:
             return self.socket.recvmsg_into([place], room)[:3]
 
     def _fill(self, place: memoryview) -> int:
-        """Receive bytes until `place` is full. Return their number; 0 if the connection ended earlier."""
+        """Receive bytes until `place` is full.
+
+        Return their number; 0 if the connection ended earlier.
+        """
         size = 0
         while size < len(place):
             if not (count := self.socket.recv_into(place[size:])):

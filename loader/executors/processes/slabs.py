@@ -98,7 +98,10 @@ def _no_memory(size: int, error: OSError) -> OSError:
 
 
 class ExportedSlabs:
-    """The slabs (pieces of shared memory) that this worker has made. It knows which are lent to the user's process."""
+    """The slabs (pieces of shared memory) that this worker has made.
+
+    It knows which are lent to the user's process.
+    """
 
     def __init__(self) -> None:
         self.pool = SlabPool(self._make, self._give_up, pooled_from=TINY)
@@ -122,7 +125,10 @@ class ExportedSlabs:
             self._dropped.append(slab.number)
 
     def lend(self, leases: list[Lease]) -> None:
-        """Lend slabs (pieces of memory) to the user's process. They are not written to until `release` has ended each loan."""
+        """Lend slabs (pieces of memory) to the user's process.
+
+        They are not written to until `release` has ended each loan.
+        """
         for lease in leases:
             self._lent.setdefault(lease.slab.number, []).append(lease)
             if lease.slab.number not in self._known:
@@ -130,7 +136,10 @@ class ExportedSlabs:
                 self._introduced.append(lease.slab.number)
 
     def release(self, numbers: list[int]) -> None:
-        """End one loan of each slab (piece of shared memory) in this list of numbers. A number may occur several times."""
+        """End one loan of each slab (piece of shared memory) in this list of numbers.
+
+        A number may occur several times.
+        """
         for number in numbers:
             leases = self._lent[number]
             leases.pop()
@@ -151,11 +160,17 @@ class ExportedSlabs:
         return dropped
 
     def descriptor(self, number: int) -> int:
-        """Return the file descriptor of a slab (piece of shared memory) by its number. It must not have been closed."""
+        """Return the file descriptor of a slab (piece of shared memory) by its number.
+
+        It must not have been closed.
+        """
         return self._descriptors[number]
 
     def close(self, numbers: list[int]) -> None:
-        """Close the file descriptors of slabs (pieces of memory) by number, if they are open. The memory stays mapped."""
+        """Close the file descriptors of slabs (pieces of memory) by number, if they are open.
+
+        The memory stays mapped.
+        """
         for number in numbers:
             descriptor = self._descriptors.pop(number, None)
             if descriptor is not None:
@@ -184,7 +199,10 @@ Leases = dict[SlabName, tuple[MappedSlab, NDArray[np.uint8]]]
 
 
 class SlabRows:
-    """Encoded rows of one task. As long as this object exists, the slabs (pieces of memory) with them are not reused."""
+    """Encoded rows of one task.
+
+    As long as this object exists, the slabs (pieces of memory) with them are not reused.
+    """
 
     __slots__ = ("_decoded", "encoded", "leases")
 
@@ -212,7 +230,10 @@ class SlabRows:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the rows in encoded form, for another worker. The memory of their arrays is sent with the message."""
+        """Pickle the rows in encoded form, for another worker.
+
+        The memory of their arrays is sent with the message.
+        """
         return tuple, (self.encoded,)
 
 
@@ -264,7 +285,10 @@ class WorkerSlabs:
         }
 
     def drop(self, numbers: Iterable[int] | None = None) -> list[SlabName]:
-        """Remove slabs (pieces of memory) by number; None: all. Return their names. Memory in use stays mapped."""
+        """Remove slabs (pieces of memory) by number; None: all. Return their names.
+
+        Memory in use stays mapped.
+        """
         names = []
         for number in list(self._mapped) if numbers is None else numbers:
             if (slab := self._mapped.pop(number, None)) is not None:
@@ -306,7 +330,10 @@ class WorkerSlabs:
 
 
 class Encoder:
-    """Encodes elements of worker `worker` for sending. Their arrays are put on slabs (pieces of memory) of `pool`."""
+    """Encodes elements of worker `worker` for sending.
+
+    Their arrays are put on slabs (pieces of memory) of `pool`.
+    """
 
     def __init__(self, worker: int, pool: SlabPool) -> None:
         self._worker = worker

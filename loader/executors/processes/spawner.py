@@ -53,7 +53,10 @@ _HEADER, _ALIGNMENT = 16, 64  # bytes
 
 
 class Payload:
-    """Anonymous memory with one pickled value. It exists as long as some process has its descriptor."""
+    """Anonymous memory with one pickled value.
+
+    It exists as long as some process has its descriptor.
+    """
 
     def __init__(self) -> None:
         self.descriptor = -1
@@ -161,7 +164,9 @@ class Spawner:
                 theirs.close()
 
     def send_start(self, payload: int, each_unpacks: bool) -> None:
-        """Send the zygote (the process that makes workers) the payload's descriptor, and settings. Does nothing if it is gone.
+        """Send the zygote (the process that makes workers) the payload's descriptor, and settings.
+
+        Does nothing if it is gone.
 
         Args:
             payload: descriptor of the memory with the pickled options and pipeline.
@@ -238,7 +243,9 @@ class Spawner:
         return f"was terminated unexpectedly {'' if self._status is None else description(self._status)}".rstrip()
 
     def _reaped(self, flags: int) -> bool:
-        """Return True if the zygote (the process that makes workers) has ended. Its exit status is kept for `last_end`.
+        """Return True if the zygote (the process that makes workers) has ended.
+
+        Its exit status is kept for `last_end`.
 
         Args:
             flags: flags for `os.waitpid`.

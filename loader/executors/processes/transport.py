@@ -59,7 +59,10 @@ Not used if tasks have a timeout.
 
 # Chosen.
 LOOK_AFTER_SECONDS = 1.0
-"""Seconds between two checks whether a signal has stopped the process that makes workers. Used if there is a timeout."""
+"""Seconds between two checks whether a signal has stopped the process that makes workers.
+
+Used if there is a timeout.
+"""
 
 
 class _Remote:
@@ -163,9 +166,10 @@ class ProcessTransport(Transport):
         self._post(remote, run, [slab.descriptor for slab in shown.values()])
 
     def _post(self, worker: _Remote, message: Any, descriptors: Sequence[int] = ()) -> None:
-        """Send a message with descriptors, or keep it until there is room. Does nothing if the worker has ended.
+        """Send a message with descriptors, or keep it until there is room.
 
-        It never waits, because the worker may be waiting for this process.
+        Does nothing if the worker has ended. It never waits, because the worker may be waiting for
+        this process.
         """
         if worker.ended:
             return  # its tasks are given again when it is buried
@@ -260,7 +264,10 @@ class ProcessTransport(Transport):
             raise errors.decode(received[0].error)
 
     def _bury(self, worker: _Remote) -> None:
-        """Handle what a worker sent before it ended, and remove the worker. Raises an exception that the worker sent."""
+        """Handle what a worker sent before it ended, and remove the worker.
+
+        Raises an exception that the worker sent.
+        """
         del self._workers[worker.number]
         while not worker.ended and worker.channel.readable():
             self._hear(worker)

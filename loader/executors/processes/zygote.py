@@ -85,10 +85,10 @@ class Zygote:
         self._selector = selectors.DefaultSelector()
 
     def start(self) -> bool:
-        """Receive the settings, and unpickle the pipeline unless each worker unpickles it. Return True if workers can be made.
+        """Receive the settings, and unpickle the pipeline unless each worker unpickles it.
 
-        Return False if the user's process has ended, or if unpickling failed; then the error is
-        sent to the user's process.
+        Return True if workers can be made. Return False if the user's process has ended, or if
+        unpickling failed; then the error is sent to the user's process.
         """
         received = self._channel.receive()
         if received is None or not isinstance(received[0], Start):
@@ -213,7 +213,10 @@ def run_worker(worker: int, descriptor: int, payload: int, work: Any = None) -> 
 
 
 def _unpacked(payload: int, channel: Channel) -> Any:
-    """Unpickle the options and the pipeline from memory. If that fails, send the error on `channel`, and return None."""
+    """Unpickle the options and the pipeline from memory.
+
+    If that fails, send the error on `channel`, and return None.
+    """
     try:
         return unpack(payload)
     except Exception as error:
@@ -283,9 +286,10 @@ class WorkerProcess:
         self._trouble: Exception | None = None  # in receiving
 
     def run(self) -> None:
-        """Run tasks until the channel ends. An error in receiving messages is raised after the current task.
+        """Run tasks until the channel ends.
 
-        Loaders inside the pipeline's source get no workers of their own.
+        An error in receiving messages is raised after the current task. Loaders inside the
+        pipeline's source get no workers of their own.
         """
         INSIDE_A_TASK.set(True)
         self._channel.send(Ready(self._number))

@@ -35,7 +35,10 @@ SILENT_SECONDS = 5.0
 """Seconds after which a node that does not answer counts as lost."""
 
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""First bytes of a gRPC client (RFC 9113, section 3.4). A server answers with settings or, with TLS, an alert."""
+"""First bytes of a gRPC client (RFC 9113, section 3.4).
+
+A server answers with settings or, with TLS, an alert.
+"""
 
 # Chosen; a check takes 0.1 ms on one machine (measured).
 LOOK_SECONDS = 1.0
@@ -119,7 +122,10 @@ def _described(address: str, is_argument: bool) -> tuple[str, str]:
 
 
 def start(**options: Any) -> None:
-    """Start a cluster on this machine, with options of `ray.init`. Its workers find the same modules as this process."""
+    """Start a cluster on this machine, with options of `ray.init`.
+
+    Its workers find the same modules as this process.
+    """
     before, as_uv_does = os.environ.get("PYTHONPATH"), ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV
     os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = (
@@ -140,9 +146,10 @@ def start(**options: Any) -> None:
 
 
 def _lasting(begin: Callable[[], None]) -> None:
-    """Call `begin`, which starts processes, in a thread that lives as long as this process. An exception of `begin` is raised.
+    """Call `begin`, which starts processes, in a thread that lives as long as this process.
 
-    The kernel would end these processes when the thread that started them ends.
+    An exception of `begin` is raised. The kernel would end these processes when the thread that
+    started them ends.
     """
     if threading.current_thread() is threading.main_thread():
         begin()
@@ -201,7 +208,10 @@ class Pings:
         self._asked: dict[str, _Ping] = {}
 
     def silent(self, addresses: Iterable[str], now: float) -> list[str]:
-        """Return the addresses that have not answered for too long at the time `now`. Others are no longer asked."""
+        """Return the addresses that have not answered for too long at the time `now`.
+
+        Others are no longer asked.
+        """
         wanted = set(addresses)
         for address in self._asked.keys() - wanted:
             self._asked.pop(address).close()
@@ -240,9 +250,10 @@ class _Ping:
         self._socket.connect_ex(where)
 
     def is_answered(self, now: float) -> bool:
-        """Return True if the address has answered. Sends the request, if it was not sent and the connection is ready now.
+        """Return True if the address has answered.
 
-        If the connection is refused, a new one is begun.
+        Sends the request, if it was not sent and the connection is ready now. If the connection is
+        refused, a new one is begun.
         """
         try:
             if not self._said:
@@ -301,14 +312,19 @@ class Cluster:
         self._looked = now if not lost else now - LOOK_SECONDS / 2
 
     def wait_for_head(self) -> None:
-        """Wait until the head node answers: calls of Ray may not return before. Raises ClusterLostError if it is gone."""
+        """Wait until the head node answers: calls of Ray may not return before.
+
+        Raises ClusterLostError if it is gone.
+        """
         while not answers(self._head):
             self.look()
             time.sleep(LOOK_SECONDS / 10)
 
     @staticmethod
     def check_joined() -> None:
-        """Check that this process is in a Ray cluster. If it is not, Ray would start a new cluster at the next call.
+        """Check that this process is in a Ray cluster.
+
+        If it is not, Ray would start a new cluster at the next call.
 
         Raises:
             ClusterLostError: this process has left the cluster.
@@ -349,16 +365,20 @@ class Cluster:
         return found and (found[1] or "")
 
     def has(self, node: str) -> bool:
-        """Return True if a node, given by its id, is in the cluster and answers. Ray notices a lost node only later.
+        """Return True if a node, given by its id, is in the cluster and answers.
 
-        Waits until the head node answers. Raises ClusterLostError if it is gone.
+        Ray notices a lost node only later. Waits until the head node answers. Raises
+        ClusterLostError if it is gone.
         """
         return any(one["NodeID"] == node for one in self._nodes()) and answers(
             self._address_of(node)
         )
 
     def silent(self, nodes: Iterable[str]) -> list[str]:
-        """Return those of the nodes (by id) that have not answered for 5 seconds. Does not wait for answers."""
+        """Return those of the nodes (by id) that have not answered for 5 seconds.
+
+        Does not wait for answers.
+        """
         addresses = {node: address for node in nodes if (address := self._address_of(node))}
         silent = self._pings.silent(addresses.values(), time.monotonic())
         return [node for node, address in addresses.items() if address in silent]
@@ -382,7 +402,10 @@ class Cluster:
             self._asked = workers
 
     def room(self, needs: Mapping[str, float]) -> int:
-        """Return how many workers fit on the nodes if these are idle, at least 1. Raises ClusterLostError."""
+        """Return how many workers fit on the nodes if these are idle, at least 1.
+
+        Raises ClusterLostError.
+        """
         return max(sum(_room(one["Resources"], needs) for one in self._nodes()), 1)
 
     def stores(self) -> dict[str, float]:

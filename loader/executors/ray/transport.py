@@ -1,4 +1,6 @@
-"""The transport (sender of messages) to workers that are Ray actors. It finds lost rows and notices the cluster's end.
+"""The transport (sender of messages) to workers that are Ray actors.
+
+It finds lost rows and notices the cluster's end.
 
 In: messages of tasks. Out: events. Rows are in Ray's object store until they are needed in this
 process.
@@ -226,7 +228,9 @@ class RayTransport(Transport):
         self._events.append(Answered(remote.number, blocks))
 
     def _fetch(self, rows: RayRows) -> list[Any] | None:
-        """Load rows into this process. Return None if they are lost, or did not arrive within a second.
+        """Load rows into this process.
+
+        Return None if they are lost, or did not arrive within a second.
 
         Raises:
             ClusterLostError: this process has left the cluster, or the cluster is gone.
@@ -362,7 +366,10 @@ class RayTransport(Transport):
         self._waited = False
 
     def _tell_of_no_room(self) -> None:
-        """Log a warning if workers wait for room in the cluster. Called once in a run, and after each loss of a node."""
+        """Log a warning if workers wait for room in the cluster.
+
+        Called once in a run, and after each loss of a node.
+        """
         self._begun = float("inf")
         wanted = 1 if self._grows else self.worker_count
         if (ready := sum(remote.node != LOST for remote in self._remotes.values())) < wanted:
@@ -422,9 +429,9 @@ def _description(error: RayError) -> str:
 
 
 def _close(remotes: dict[int, _Remote], cluster: Cluster, owner: int) -> None:
-    """End all actors, and withdraw the request for more room in the cluster. An error of Ray ends the rest, silently.
+    """End all actors, and withdraw the request for more room in the cluster.
 
-    Nothing is done in a forked child.
+    An error of Ray ends the rest, silently. Nothing is done in a forked child.
 
     Args:
         remotes: the actors, by number of the worker.

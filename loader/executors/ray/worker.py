@@ -56,7 +56,10 @@ The memory is a `PickleBuffer` before it is stored, and a buffer of Ray's when i
 
 
 class View:
-    """Memory in Ray's object store. It is the base of arrays on this memory, and is kept as long as they exist."""
+    """Memory in Ray's object store.
+
+    It is the base of arrays on this memory, and is kept as long as they exist.
+    """
 
     __slots__ = ("__array_interface__", "__weakref__", "_buffer")
 
@@ -76,15 +79,18 @@ class Held:
 
     @classmethod
     def hold(cls) -> None:
-        """Keep every object of this process that refers to the store alive until `let_go`. Called before a fork.
+        """Keep every object of this process that refers to the store alive until `let_go`.
 
-        The forked child then does not release anything in the store.
+        Called before a fork. The forked child then does not release anything in the store.
         """
         cls._held = (*_VIEWS, *OF_THIS_PROCESS)
 
     @classmethod
     def let_go(cls) -> None:
-        """Drop the references that `hold` took. Called in the parent after a fork; the child keeps its references."""
+        """Drop the references that `hold` took.
+
+        Called in the parent after a fork; the child keeps its references.
+        """
         cls._held = ()
 
 
@@ -199,7 +205,9 @@ class RayRows:
 
 
 class RayWorker:
-    """The actor: a worker that Ray runs. If the pipeline cannot be unpickled, `begin` returns the error.
+    """The actor: a worker that Ray runs.
+
+    If the pipeline cannot be unpickled, `begin` returns the error.
 
     Args:
         number: number of the worker.
@@ -237,7 +245,9 @@ class RayWorker:
     def run(
         self, turn: int, tasks: Sequence[Task], named: Sequence[NamedRows], *rows: StoredRows
     ) -> tuple[Any, ...]:
-        """Run tasks one after the other. Return the list of their headers, and then the rows of each task.
+        """Run tasks one after the other.
+
+        Return the list of their headers, and then the rows of each task.
 
         Args:
             turn: number of the call, from 0. The call waits until all earlier ones are done.

@@ -139,7 +139,10 @@ class Reads:
             return True
 
     def leave(self) -> None:
-        """Stop counting the calling thread as a reader. Start other readers if records wait to be read."""
+        """Stop counting the calling thread as a reader.
+
+        Start other readers if records wait to be read.
+        """
         with self._lock:
             self._at_work -= 1
             more = self._readers_wanted() if self._spans else 0
@@ -160,7 +163,10 @@ class Reads:
         return more
 
     def _may_begin(self, first: Reading) -> int:
-        """Return how many records a reader may begin to read now. `first` is the first span of the queue."""
+        """Return how many records a reader may begin to read now.
+
+        `first` is the first span of the queue.
+        """
         room, capacity = self._room(first)
         if first.asked:
             return room + first.count - first.begun
@@ -184,7 +190,10 @@ class Reads:
         return (min(room, max(int(left / each), 1)) if left > 0 else 0), capacity
 
     def take(self) -> ReadCall | None:
-        """Return the next read call for a reader; None if there is nothing to read. After None, the reader counts as ended."""
+        """Return the next read call for a reader; None if there is nothing to read.
+
+        After None, the reader counts as ended.
+        """
         with self._lock:
             first = self._spans[0] if self._spans else None
             if self.closed or first is None or not self._may_begin(first):
@@ -299,11 +308,11 @@ class Reads:
 
 
 class ReadAhead:
-    """Reads records of a pipeline before they are needed, for one worker or executor. Starts at the first call of `begin`.
+    """Reads records of a pipeline before they are needed, for one worker or executor.
 
-    At most `num_threads` reads run at a time, or `prefetch_buffer_size` reads if the source is
-    asynchronous. If no worker waits for them, at most `prefetch_buffer_size` records, of at most
-    `prefetch_buffer_bytes` bytes, are read in advance.
+    Starts at the first call of `begin`. At most `num_threads` reads run at a time, or
+    `prefetch_buffer_size` reads if the source is asynchronous. If no worker waits for them, at most
+    `prefetch_buffer_size` records, of at most `prefetch_buffer_bytes` bytes, are read in advance.
 
     Args:
         pipeline: pipeline of the run.

@@ -86,7 +86,9 @@ class Reading:
         self._arrived.acquire()
 
     def records(self) -> ReadRecords:
-        """Wait for the records; return those that could be read, and the ranges that could not. May be called only once.
+        """Wait for the records; return those that could be read, and the ranges that could not.
+
+        May be called only once.
 
         Raises:
             RuntimeError: reading was closed meanwhile.
@@ -128,7 +130,10 @@ class Reading:
             self._arrived.release()
 
     def give_up(self) -> None:
-        """Wake the worker that waits for the records, because no more records are read. It then raises RuntimeError."""
+        """Wake the worker that waits for the records, because no more records are read.
+
+        It then raises RuntimeError.
+        """
         if self._arrived.locked():
             self._arrived.release()
 
@@ -171,10 +176,10 @@ class InPlace(NamedTuple):
         return parts[0][1] if len(parts) == 1 else _joined(parts)
 
     def _parts(self) -> Iterator[tuple[int, ReadRecords | None]]:
-        """Read the first records in steps. Yield, for each step, its number of records and the records.
+        """Read the first records in steps.
 
-        If a read has waited for a disk or network, reader threads (or coroutines) read the
-        remaining records.
+        Yield, for each step, its number of records and the records. If a read has waited for a disk
+        or network, reader threads (or coroutines) read the remaining records.
         """
         step = self.pace.step(len(self.keys))
         for start in range(0, len(self.keys), step):
@@ -192,10 +197,10 @@ class InPlace(NamedTuple):
         return self.reads.add(Reading(self.reads, self.read, keys, self.pace)).records()
 
     def _read_here(self, keys: Keys) -> ReadRecords | None:
-        """Read records in the calling thread, which counts as a reader. Return None if the source raises an exception.
+        """Read records in the calling thread, which counts as a reader.
 
-        The processor time is measured only if a decision may depend on it, because measuring takes
-        longer than reading a record in memory.
+        Return None if the source raises an exception. The processor time is measured only if a
+        decision may depend on it, because measuring takes longer than reading a record in memory.
         """
         looks = not self.pace.is_surely_quick
         at_work, began = thread_time() if looks else 0.0, perf_counter()

@@ -11,7 +11,10 @@ from typing import Any
 
 
 class Changeable:
-    """Base of iterators and device feeders whose run can be changed while it goes on. A subclass defines `_change`."""
+    """Base of iterators and device feeders whose run can be changed while it goes on.
+
+    A subclass defines `_change`.
+    """
 
     def change(
         self,

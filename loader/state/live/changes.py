@@ -117,7 +117,9 @@ def _has_change_at(mix: MixSampler, position: int) -> bool:
 
 
 class ProgramChange(NamedTuple):
-    """A change of what the program describes, other than the weights of a mix. The iterator makes it when it reaches a step.
+    """A change of what the program describes, other than the weights of a mix.
+
+    The iterator makes it when it reaches a step.
 
     Attributes:
         step: number of the first element that is made after the change.
@@ -134,10 +136,11 @@ class ProgramChange(NamedTuple):
         return False
 
     def has_effect(self, here: StreamPosition) -> bool:
-        """Return True if the iterator must make the change at its position. All shards at this step get the same answer.
+        """Return True if the iterator must make the change at its position.
 
-        It is False at the end of the shard; for a change of the order, also if another shard has
-        ended. This shard then has at most one record left.
+        All shards at this step get the same answer. It is False at the end of the shard; for a
+        change of the order, also if another shard has ended. This shard then has at most one record
+        left.
         """
         return not (here.is_at_end or (self.reorders and has_ended_early(here)))
 
@@ -309,7 +312,9 @@ _DESCRIBED = {
 
 
 def continued(change: ProgramChange, loaders: Pipeline, here: StreamPosition, run: Run) -> Resumed:
-    """Resume a run at its own position with a changed pipeline. All shards must be at the same step if the order changes.
+    """Resume a run at its own position with a changed pipeline.
+
+    All shards must be at the same step if the order changes.
 
     Args:
         change: the change.
@@ -370,7 +375,10 @@ class ProgramChanges:
         return self.waiting.pop(0) if self.waiting and self.waiting[0].step <= step else None
 
     def made(self, change: ProgramChange, before: Pipeline) -> None:
-        """Remember that a change was made. `before` is the program's pipeline with all earlier changes, but not this one."""
+        """Remember that a change was made.
+
+        `before` is the program's pipeline with all earlier changes, but not this one.
+        """
         self._made.append((change, before))
 
     def back_at(self, step: int, loaders: Pipeline) -> Pipeline:

@@ -90,10 +90,10 @@ def check_within(leaf: Leaf, step: int, local: int) -> None:
 
 
 def _has_ended(leaf: Leaf, local: int) -> bool:
-    """Return True if a shard has no record at a step. All of them get the same answer, also those that are at their end.
+    """Return True if a shard has no record at a step.
 
-    `local` is this shard's position at the step; if its last batch was short, the position of its
-    end.
+    All of them get the same answer, also those that are at their end. `local` is this shard's
+    position at the step; if its last batch was short, the position of its end.
     """
     shards = leaf.shard.shard_count
     return _left(leaf) - local * shards < shards

@@ -279,7 +279,10 @@ class StepChain:
         return self._push(inputs, read_failure) or self._block()
 
     def _push(self, inputs: Inputs, read_failure: Exception | None) -> Block | None:
-        """Process inputs with all operations. Return None, or a block (rows) with the failure, which may be `read_failure`."""
+        """Process inputs with all operations.
+
+        Return None, or a block (rows) with the failure, which may be `read_failure`.
+        """
         self._inputs, self._context.most = inputs, inputs.made_of
         try:
             if self._clock is not None:
@@ -315,7 +318,10 @@ class StepChain:
         )
 
     def place_now(self) -> str:
-        """Return a text that says which input is being processed; "" if there is none. Other threads may call this."""
+        """Return a text that says which input is being processed; "" if there is none.
+
+        Other threads may call this.
+        """
         inputs = self._inputs
         return "" if inputs is None else self.place_in(inputs)
 
@@ -323,7 +329,10 @@ class StepChain:
         return self._faults.place_of_last(inputs)
 
     def _look_at_waiting(self) -> None:
-        """Check the elements that wait to be copied into a batch. Raise the error of the first one that does not fit."""
+        """Check the elements that wait to be copied into a batch.
+
+        Raise the error of the first one that does not fit.
+        """
         for look in self._hooks.at_failure:
             look()
 
@@ -344,7 +353,10 @@ class StepChain:
         return error
 
     def _push_each(self, inputs: Inputs) -> None:
-        """Process inputs one by one. Set the position, row and seed of each, if an operation or the rows' origins need them."""
+        """Process inputs one by one.
+
+        Set the position, row and seed of each, if an operation or the rows' origins need them.
+        """
         push, context = self._steps[inputs.place], self._context
         if not self._tracks:
             for element in inputs.elements:
