@@ -51,7 +51,7 @@ class MissingExtraError(HeadraceError, ImportError):
 
 
 class BatchError(HeadraceError, ValueError):
-    """Elements cannot be put into one batch: for example, shapes, structures or dtypes do not agree."""
+    """Elements cannot be put into one batch: shapes, structures or dtypes may not agree."""
 
 
 class StructureError(BatchError, TypeError):
@@ -74,7 +74,10 @@ class ImageError(HeadraceError, ValueError):
 
 
 class VideoError(HeadraceError, ValueError):
-    """A video or sound file cannot be decoded or has no such frame or time, or an operation cannot work on its input."""
+    """A video or sound file cannot be decoded, or an operation cannot work on its input.
+
+    The file may also lack the frame or the time that was asked for.
+    """
 
 
 class PackError(HeadraceError, ValueError):
@@ -86,11 +89,14 @@ class PackError(HeadraceError, ValueError):
 
 
 class LengthsError(HeadraceError, ValueError):
-    """Lengths or costs of records are unknown or invalid, or a record is too long, or longer than was stated."""
+    """Lengths or costs of records are unknown or invalid, or a record is too long.
+
+    A record may be longer than was stated, too.
+    """
 
 
 class PromotionWarning(UserWarning):
-    """Numbers of several dtypes were combined in one batch, whose dtype may differ from all of them."""
+    """Numbers of several dtypes were combined in a batch, whose dtype may differ from theirs."""
 
 
 class FanOutError(HeadraceError, ValueError):
@@ -117,7 +123,9 @@ class EmptyStreamError(HeadraceError, ValueError):
 
 
 class NothingPassesError(HeadraceError, RuntimeError):
-    """Filters, flat maps or `on_error="skip"` dropped all records of an endless stream for at least an epoch.
+    """All records of an endless stream were dropped for at least an epoch.
+
+    Filters, flat maps or `on_error="skip"` dropped them.
 
     No further element is expected.
     """
@@ -140,7 +148,10 @@ class ConversionError(HeadraceError):
 
 
 class ProgramError(HeadraceError):
-    """The program that was passed to a command cannot be read, has no loader or several, fails, or takes too few steps."""
+    """The program that was passed to a command cannot be used.
+
+    It cannot be read, has no loader or several, fails, or takes too few steps.
+    """
 
 
 class OutputError(HeadraceError, OSError):
@@ -182,7 +193,7 @@ class TooManyErrorsError(HeadraceError, RuntimeError):
 
 
 class ShardingError(HeadraceError, ValueError):
-    """A batch cannot be placed on devices as asked, or a pipeline does not work on this number of shards.
+    """A batch cannot be placed on devices as asked, or a pipeline is not for so many shards.
 
     The message says which.
     """
@@ -238,4 +249,4 @@ class ClusterMismatchError(HeadraceError, RuntimeError):
 
 
 class ClusterLostError(HeadraceError, ConnectionError):
-    """The Ray cluster that runs the workers is lost: it cannot be reached any more, or this process has left it."""
+    """The Ray cluster of the workers cannot be reached any more, or this process has left it."""

@@ -15,7 +15,7 @@ from ..loader.state.files import restore, state_file, to_bytes, with_state
 
 
 class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
-    """Orbax handler that saves an iterator's state in `process_<i>-of-<n>.json`, for process i of n.
+    """Orbax handler that saves an iterator's state in `process_<i>-of-<n>.json`, process i of n.
 
     The state is taken during the call of `save`, also with an asynchronous checkpointer.
     """

@@ -1,4 +1,7 @@
-"""End a loop when the machine is about to be taken away: at the same step on all hosts, and with the states saved."""
+"""End a loop before the machine is taken away.
+
+The loop ends at the same step on all hosts, and with the states saved.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Stepping(Protocol[T_co]):
-    """Protocol of iterators that count their steps, such as `DataLoaderIterator` and the iterator of `to_device`."""
+    """Protocol of iterators that count their steps.
+
+    For example `DataLoaderIterator`, and the iterator of `to_device`.
+    """
 
     @property
     def step(self) -> int:
@@ -167,7 +173,7 @@ class Preemptible(Generic[T]):
             ) from error
 
     def _is_agreed(self) -> bool:
-        """Return True if the hosts, which agree on their batches by a folder, have agreed to end here."""
+        """Return True if the hosts have agreed to end here, by the folder on which they agree."""
         iterator: Any = self.iterator
         if self._came.came and not self._came.passed_on:
             self._came.passed_on = True
@@ -251,7 +257,10 @@ class _Notice:
 
 
 def _are_connected() -> bool:
-    """Return True if this process is connected to others by JAX: `jax.distributed.initialize()` was called."""
+    """Return True if this process is connected to others: JAX was initialized for several.
+
+    That is, `jax.distributed.initialize()` was called.
+    """
     if "jax" not in sys.modules:
         return False
     from jax._src.distributed import global_state

@@ -142,7 +142,7 @@ class StateFile(ClosedAtExit):
             )
 
     def _check_place(self) -> None:
-        """Check that the path still leads to the file that was written last, or that no file is there.
+        """Check that the path leads to the file that was written last, or that there is no file.
 
         Raises:
             CheckpointError: another file is there.
@@ -161,7 +161,7 @@ class StateFile(ClosedAtExit):
             )
 
     def _replace(self, content: bytes) -> None:
-        """Write a new file with this content in place of the file at the path, and keep it open for the next state.
+        """Write a new file in place of the one at the path, and keep it open for the next state.
 
         Missing folders are created.
 

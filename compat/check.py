@@ -153,7 +153,7 @@ def _mentioned(program: str, failure: BaseException) -> set[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program named in the arguments, print which names of Grain it used, and return the exit status.
+    """Run a program, print which names of Grain it used, and return the exit status.
 
     Args:
         arguments: the program's path and its own arguments; None: the command line's.

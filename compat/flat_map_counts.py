@@ -36,7 +36,7 @@ class _Counts:
         return self._at == len(self._left)
 
     def after(self, number: int, then: Step) -> Step:
-        """Return a step that calls `then` with an element, and then counts it for the flat map with index `number`.
+        """Return a step that calls `then`, and then counts the element for flat map `number`.
 
         It is counted only if all flat maps before this one have reached their counts, and this one
         has not.

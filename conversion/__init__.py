@@ -1,4 +1,4 @@
-"""Convert data to files with random access, on one machine or with Apache Beam, and verify the files."""
+"""Convert data to files with random access, with or without Apache Beam, and verify the files."""
 
 from typing import TYPE_CHECKING
 

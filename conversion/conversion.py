@@ -1,4 +1,4 @@
-"""`headrace.convert`: plan the shards, convert the missing ones, and write the manifest when all are complete."""
+"""`headrace.convert`: plan shards, convert missing ones, write the manifest at the end."""
 
 from __future__ import annotations
 
@@ -200,7 +200,10 @@ def convert(
 
 @contextmanager
 def _or_nothing(target: Target, job: ConversionJob) -> Iterator[None]:
-    """Context manager: on ConversionError or MissingExtraError, undo a conversion that wrote no file."""
+    """Context manager that undoes a conversion that wrote no file.
+
+    It does so on ConversionError and MissingExtraError.
+    """
     try:
         yield
     except (ConversionError, MissingExtraError):
@@ -312,7 +315,7 @@ def _planned(target: Target, job: ConversionJob, shards: int | None, workers: in
 
 
 def count_records(job: ConversionJob, name: str, report: Report) -> tuple[str, int]:
-    """Return the name of an input file, and its number of records, as `RecordInput.count` counts them.
+    """Return the name of an input file and its number of records, from `RecordInput.count`.
 
     This is a `Work` function, which runs in any process.
 

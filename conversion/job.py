@@ -21,7 +21,10 @@ None: the error is raised.
 """
 
 Report: TypeAlias = Callable[[int, float], None]
-"""Type of a function that receives progress since the last call: records written, and input read in `RecordInput.unit`s."""
+"""Function that receives progress since the last call.
+
+Its arguments are the records written, and the input read, in `RecordInput.unit`s.
+"""
 
 
 def check_names(names: Sequence[str]) -> None:

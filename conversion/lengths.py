@@ -173,7 +173,10 @@ def measure_converted(
 
 
 class _ConvertedField:
-    """Function of a record of bytes (JSON or an example) and its key, which returns the length of one of its fields."""
+    """Function of a record of bytes and its key, which returns the length of a field.
+
+    The record is JSON or an example.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name

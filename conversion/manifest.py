@@ -107,7 +107,9 @@ def manifest_in(target: Target) -> Manifest | None:
 
 
 def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list[str]:
-    """Check a folder that `headrace.convert` wrote against its `manifest.json`: names, sizes and SHA-256 of all files.
+    """Check a folder that `headrace.convert` wrote against its `manifest.json`.
+
+    Names, sizes and SHA-256 of all files are compared.
 
     Args:
         target: the folder.

@@ -119,7 +119,9 @@ def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]
 
 
 def _check_apart(source: Any, target: str) -> None:
-    """Raise ConversionError if the target is a folder of the source, or lies in one: its files would be read as input.
+    """Raise ConversionError if the target is, or lies in, a folder of the source.
+
+    Its files would be read as input.
 
     Does nothing if the source is not a path.
     """
@@ -197,7 +199,7 @@ def _output(wanted: Wanted, found: RecordInput, records: Iterator[Any], is_chang
 
 
 def _begins(records: Iterator[Any]) -> list[Any]:
-    """Return the first records, with long arrays cut off: enough to find the types of the values."""
+    """Return the first records, with long arrays cut off: enough for the types of the values."""
     return [
         {name: _begin(value) for name, value in record.items()}
         if isinstance(record, dict)

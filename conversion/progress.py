@@ -46,7 +46,7 @@ class ConversionProgress:
             )
 
     def advance(self, records: int, weight: float) -> None:
-        """Show more progress: `records` were written, and input of the size `weight`, in `unit`s, was read."""
+        """Show more progress: `records` were written, from input of size `weight` in `unit`s."""
         self._records += records
         self._weight += weight
         now = time.monotonic()

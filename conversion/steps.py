@@ -109,7 +109,7 @@ def _code(value: Any) -> Any:
 
 
 class SingleNumbers:
-    """Step that replaces arrays of one number by the number, in those fields that are expected to have one number.
+    """Step that replaces arrays of one number by it, in fields that should have one number.
 
     The numbers of an example are in arrays, even a single label.
 

@@ -98,7 +98,7 @@ class Target(ABC):
 
     @abstractmethod
     def locked(self) -> AbstractContextManager[None]:
-        """Prevent other processes from converting to this folder during the block, if the storage has locks."""
+        """Prevent other processes from converting to this folder, if the storage has locks."""
 
     @abstractmethod
     def clean(self) -> None:
@@ -157,7 +157,7 @@ class Target(ABC):
         ]
 
     def held(self, receipts: Sequence[Receipt]) -> dict[str, Receipt]:
-        """Return, in a dict by the name of the shard, the receipts whose files exist with the stated sizes."""
+        """Return the receipts whose files exist with the stated sizes, by the names of shards."""
         found = of_each(
             lambda each: all(self.size(file.name) == file.bytes for file in each.files), receipts
         )
@@ -190,7 +190,7 @@ class Target(ABC):
         self.clean()
 
     def publish(self, folder: str, files: Sequence[str], receipt: Receipt) -> None:
-        """Move the complete files of a shard to their names, in this order, and write the shard's receipt.
+        """Move the complete files of a shard to their names, in order, and write its receipt.
 
         Args:
             folder: folder that contains the files, under their base names.
@@ -211,7 +211,9 @@ class Target(ABC):
 
     @contextmanager
     def writes(self, name: str) -> Iterator[None]:
-        """Context manager that converts system errors to a ConversionError, which names the file and the remedy.
+        """Context manager that makes a ConversionError of system errors.
+
+        The ConversionError names the file and the remedy.
 
         Raises:
             ConversionError: the file cannot be written.
@@ -286,7 +288,7 @@ class LocalTarget(Target):
 
     @contextmanager
     def scratch(self) -> Iterator[str]:
-        """Yield a folder inside the target, because files can only be renamed within one file system."""
+        """Yield a folder inside the target; files can only be renamed within one file system."""
         folder = self.place(f"{WORKPLACE}/{_SCRATCH}{secrets.token_hex(8)}")
         os.makedirs(folder)
         try:

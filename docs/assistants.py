@@ -25,7 +25,7 @@ SHORT = 130
 
 
 def llms() -> str:
-    """The text of llms.txt: what headrace is, and each page with its line, as https://llmstxt.org has it."""
+    """The text of llms.txt: what headrace is, and its pages, in the form of https://llmstxt.org."""
     about = (DOCS / "index.md").read_text().split("\n\n")[1].replace("\n", " ")
     lines = ["# headrace", "", f"> {about}", ""]
     lines += [
@@ -45,7 +45,10 @@ def llms() -> str:
 
 
 def names() -> str:
-    """A line for each name of the reference, and for the methods of those whose methods it shows, page by page."""
+    """A line for each name of the reference, page by page.
+
+    Names whose methods the page shows have lines for these, too.
+    """
     order = re.findall(r"^\* \[(.*)\]\((.*)\): ", (DOCS / "api/index.md").read_text(), re.MULTILINE)
     told: set[str] = set()
     found = {title: _lines_of(DOCS / "api" / file, told) for title, file in order}
@@ -90,7 +93,10 @@ def _lines_of(page: Path, told: set[str]) -> list[str]:
 
 
 def _members(kind: type) -> list[tuple[str, Any]]:
-    """Its public methods and properties that have a docstring, but for those that only our tools or the loader use."""
+    """Its public methods and properties that have a docstring, without those for tools.
+
+    Those that only the loader uses are left out, too.
+    """
     named = (
         (name, inspect.getattr_static(kind, name)) for name in dir(kind) if not name.startswith("_")
     )

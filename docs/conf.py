@@ -49,7 +49,7 @@ maximum_signature_line_length = 100
 
 
 def _contents(text: str, folder: Path) -> str:
-    """The tables of contents that Sphinx asks for, hidden: one for each heading of a page that lists others.
+    """The hidden tables of contents that Sphinx needs: one for each heading of a list of pages.
 
     The how-tos are in the table of the whole site, by their headings, and not below one entry of
     it.
@@ -85,7 +85,7 @@ def _with_contents(app: object, page: str, source: list[str]) -> None:
 
 
 def _with_summary(app: object, page: str, source: list[str]) -> None:
-    """A page of the reference begins with a table: each name, and the first line of its docstring."""
+    """A page of the reference begins with a table of names and first lines of docstrings."""
     if not page.startswith("api/"):
         return
     named = re.findall(

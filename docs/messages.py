@@ -19,7 +19,7 @@ RESULTS = ("testing",)  # what this package raises are results of tests, which h
 
 
 class Message(NamedTuple):
-    """One message: `error` is the name of the exception class, values in `text` are written as `…`."""
+    """One message: `error` names the exception class; values in `text` are `…`."""
 
     error: str
     text: str
@@ -29,7 +29,7 @@ class Message(NamedTuple):
 
 @cache
 def messages() -> list[Message]:
-    """Return the messages of all `raise` statements, and of all exceptions that functions return, by file and line."""
+    """Return the messages of all `raise` statements and returned exceptions, by file and line."""
     folders = [
         path
         for path in ROOT.iterdir()

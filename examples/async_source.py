@@ -1,4 +1,4 @@
-"""Read from a service that takes 20 ms for each record, with 500 requests under way, and resume in the middle.
+"""Read from a service that takes 20 ms for each record, 500 at a time, and resume.
 
     pip install headrace
     python examples/async_source.py [--out DIR]

@@ -1,4 +1,6 @@
-"""Handwritten digits in TFRecord files become ArrayRecord in two ways, with the same bytes, and a model learns from them.
+"""Handwritten digits in TFRecord files become ArrayRecord, and a model learns from them.
+
+Two ways of conversion give the same bytes.
 
     pip install "headrace[jax,array-record,tfrecord,beam]" scikit-learn
     python examples/convert_digits.py [--out DIR]
@@ -103,7 +105,7 @@ def train_step(weights, batch):
 
 
 def trained(folder):
-    """The share of the digits that are recognised after the training, of those that it has not seen."""
+    """The share of the digits that are recognised, of those that it has not seen."""
     records = headrace.ArrayRecordDataSource(folder)
     keys = np.arange(len(records))
     training, test = (

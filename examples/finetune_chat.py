@@ -1,4 +1,6 @@
-"""Fine-tune on chats of unequal length: few shapes, hosts that finish together, and a restart on fewer devices.
+"""Fine-tune on chats of unequal length, with few shapes, and restart on fewer devices.
+
+All hosts finish together.
 
     chats ─► tokens, loss mask ─► batches of at most 4,096 tokens, in 4 shapes ─► 2 hosts of 4
     devices, then 1 host of 4
@@ -88,7 +90,7 @@ def encoded(chat):
 
 
 def batches():
-    """Batches of chats of like length: on any number of hosts as many, and of one shape at each step."""
+    """Batches of chats of like length: equally many on all hosts, of one shape at each step."""
     records = list(chats())
     lengths = [len(encoded(chat)["tokens"]) for chat in records]
     dataset = MapDataset.source(records).map(encoded)
@@ -213,7 +215,7 @@ def host(index, count, port, folder):
 
 
 def run(folder, count):
-    """Run so many hosts to their end: the lines that each wrote, and the shapes that each compiled for."""
+    """Run `count` hosts to their end: lines that each wrote, and shapes that each compiled for."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]

@@ -26,7 +26,7 @@ LOOPS = (0, 4, 6, 8, 9)
 
 
 def parts():
-    """The training and validation images of each part, as dicts of arrays: float32[n, 64] and int64[n]."""
+    """Training and validation images of each part: dicts of float32[n, 64] and int64[n]."""
     images, labels = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32)
     chosen = {"loops": np.isin(labels, LOOPS), "others": ~np.isin(labels, LOOPS)}

@@ -1,4 +1,6 @@
-"""Train on 1,797 real handwritten digits, stop half-way, go on in a new process: the same run to the last bit.
+"""Train on 1,797 handwritten digits, stop half-way, and go on in a new process.
+
+Both are the same run, to the last bit.
 
     pip install "headrace[jax,array-record]" scikit-learn matplotlib
     python examples/train_digits.py [--out DIR]
@@ -79,7 +81,10 @@ class Part:
 
 
 def split(path):
-    """The training and the test part: every fifth record key is for the test (by record, that is, not by writer)."""
+    """The training and the test part: every fifth record key is for the test.
+
+    It is a split by record, not by writer.
+    """
     records = ArrayRecordDataSource(path)
     keys = np.arange(len(records))
     return Part(records, keys[keys % 5 != 0]), Part(records, keys[keys % 5 == 0])
@@ -138,7 +143,10 @@ def test_batches(path):
 
 
 def initial_state():
-    """All that training changes, the loss curve included: one tree of arrays, so that one checkpoint holds it."""
+    """All that training changes, the loss curve included.
+
+    It is one tree of arrays, so that one checkpoint holds it.
+    """
     shapes = {"conv1": (3, 3, 1, 32), "conv2": (3, 3, 32, 64), "dense": (4 * 4 * 64, 10)}
     rng = np.random.default_rng(SEED)
     params = {
@@ -159,7 +167,7 @@ def initial_state():
 
 
 def logits(params, images):
-    """Two convolutions, one pooling, one dense layer: float32[batch, 8, 8, 1] to float32[batch, 10]."""
+    """Two convolutions, a pooling, a dense layer: float32[batch, 8, 8, 1] to float32[batch, 10]."""
     hidden, layout = images, ("NHWC", "HWIO", "NHWC")
     for layer in (params["conv1"], params["conv2"]):
         hidden = jax.lax.conv_general_dilated(

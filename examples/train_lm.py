@@ -90,7 +90,10 @@ def write_documents(folder):
 
 
 def documents(folder):
-    """A mix of both kinds: first mostly prose, from the 300th on mostly code, until one of them has ended."""
+    """A mix of both kinds: first mostly prose, from the 300th on mostly code.
+
+    It ends with the kind that ends first.
+    """
     kinds = {
         name: MapDataset.source(TokenSource(folder / f"{name}.npy")).shuffle(seed=number)
         for number, name in enumerate(DOCUMENTS)
@@ -186,7 +189,10 @@ def update(state, batch):
 
 
 def pieces_of(batch):
-    """Of the rows that this process has: a checksum of each piece of a document, and how many rows and bytes are no filling."""
+    """A checksum of each piece of a document, and how many rows and bytes are no filling.
+
+    They are those of the rows of this process.
+    """
     pieces, rows, filled = [], 0, 0
     for tokens, segments in zip(batch["tokens"], batch["tokens_segment_ids"]):
         pieces += [

@@ -47,7 +47,7 @@ RECORDS, EPOCHS, GLOBAL_BATCH, EVERY = 1797, 2, 64, 10
 STEPS = -(-RECORDS * EPOCHS // GLOBAL_BATCH)
 KILL_BEHIND, STOP_AT = 25, 40
 PACE = 0.05
-"""Seconds by which a step is longer while there is a kill to come: so that it comes in the middle."""
+"""Seconds by which steps are longer before a kill, so that it comes in the middle."""
 
 
 # ---- One process of a run

@@ -1,4 +1,6 @@
-"""Train here, decode JPEGs in a Ray cluster, where a node dies and another one joins: the same losses, to the last bit.
+"""Train here, and decode JPEGs in a Ray cluster where a node dies and another joins.
+
+The losses are the same, to the last bit.
 
     pip install "headrace[jax,array-record,ray]" scikit-learn pillow psutil
     python examples/train_ray.py [--out DIR]

@@ -127,7 +127,10 @@ def verify(holds, claim):
 
 
 def fed_by_a_feeder():
-    """Losses, what was waited for, and how many batches the devices hold in the very memory that the loader filled."""
+    """Losses, seconds of waiting, and the number of batches that were not copied.
+
+    The devices hold these in the memory that the loader filled.
+    """
     filled, in_place = deque(), 0
 
     def note(batch):

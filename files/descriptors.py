@@ -1,4 +1,4 @@
-"""Read, write and lock open files by descriptor, also on Windows, which has no `pread` and no `fcntl`.
+"""Read, write and lock open files by descriptor, also on Windows (no `pread`, no `fcntl`).
 
 Without `fcntl` nothing is locked. Then only one process at a time may use a folder that headrace
 writes to.

@@ -47,7 +47,7 @@ def _system_map() -> Callable[..., int]:
 
 
 def map_readable(path: str) -> NDArray[np.uint8]:
-    """Return the bytes of a file, which must not be empty, as a mapped read-only array `uint8[size]`.
+    """Return the bytes of a file that is not empty as a mapped read-only array `uint8[size]`.
 
     The mapping ends with the array.
 

@@ -83,7 +83,7 @@ def values_in(path: str, top: str) -> dict[str, str | None]:
 
 
 def types_of(values: Sequence[dict[str, str | None]]) -> dict[str, Any]:
-    """Return the type of each field, a `pyarrow.DataType`, in the order in which the fields first appear.
+    """Return the type of each field, a `pyarrow.DataType`, in the order of first appearance.
 
     Args:
         values: result of `values_in` for each file.

@@ -39,7 +39,9 @@ def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """Return True if a search for images skips this name: it begins with a dot, or is the folder that macOS adds to archives.
+    """Return True if a search for images skips this name: it begins with a dot.
+
+    The folder that macOS adds to archives is skipped, too.
 
     >>> is_hidden(".ipynb_checkpoints"), is_hidden("__MACOSX"), is_hidden("_a")
     (True, True, False)
@@ -48,7 +50,7 @@ def is_hidden(name: str) -> bool:
 
 
 def is_left_out(name: str) -> bool:
-    """Return True if a search of a folder skips this name of a file or folder: it begins with a dot or `_`.
+    """Return True if a search of a folder skips this name: it begins with a dot or `_`.
 
     By custom, such names in folders of data belong to temporary files, markers and logs.
 
@@ -61,7 +63,9 @@ def is_left_out(name: str) -> bool:
 def names_below(
     folder: str, before: str = "", inside: frozenset[tuple[int, int]] = frozenset()
 ) -> Iterator[str]:
-    """Yield the local files in a folder and its folders, as paths relative to it, except those that `is_left_out` names.
+    """Yield the local files in a folder and its folders, as paths relative to it.
+
+    Files and folders that `is_left_out` names are skipped.
 
     Symbolic links are followed, except a link to a folder that contains the link.
 
@@ -88,7 +92,9 @@ def names_below(
 
 
 def found_locally(pattern: str) -> list[str]:
-    """Return the files that match a pattern, like `glob.glob(pattern, recursive=True)`, but each path only once.
+    """Return the files that match a pattern, like `glob.glob(pattern, recursive=True)`.
+
+    Each path is returned once.
 
     `**` follows links, but does not enter a folder inside itself. So circular links do not lead to
     endless paths.

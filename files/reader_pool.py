@@ -128,7 +128,7 @@ class ReaderPool(Generic[ReaderT]):
 
 
 class _Table:
-    """Table of the open readers of several pools, by pool and file, the least recently used first."""
+    """Table of the open readers of several pools, by pool and file, least recently used first."""
 
     loans: OrderedDict[Place, _Loan[Any]]
 
@@ -167,7 +167,7 @@ class _Table:
             return loan
 
     def insert(self, place: Place, reader: Any, limit_bytes: float) -> _Loan[Any]:
-        """Lend a reader that was just opened, or the reader of a thread that has opened the same file meanwhile.
+        """Lend a new reader, or the reader of a thread that has opened the file meanwhile.
 
         Args:
             place: number of the pool, and index of the file.
@@ -251,7 +251,9 @@ class _Table:
 
 
 def open_file_limit() -> int:
-    """Return the number of files that all sources of a process may keep open: a quarter of its limit, from 16 to 256.
+    """Return the number of files that all sources of a process may keep open.
+
+    It is a quarter of the limit of the process, from 16 to 256.
 
     The result is 64 where the limit is unknown (Windows).
     """

@@ -1,4 +1,4 @@
-"""Stamps of files (size and modification time), to detect that a file was modified after its source was made.
+"""Stamps of files (size and modification time), to detect changes after a source was made.
 
 If a file is rewritten while a source reads it, its keys lead to other records. So size and
 modification time are kept from the moment when the source was made, and compared wherever that
@@ -28,7 +28,7 @@ class Stamp(NamedTuple):
 
 
 class Stamps:
-    """Stamps (size and time of modification) of many files, in a compact form: 16 bytes for each local file."""
+    """Stamps (size and modification time) of many files: 16 bytes for each local file."""
 
     def __init__(self, sizes: Any, modified: Any) -> None:
         self._sizes, self._modified = sizes, modified
@@ -67,7 +67,7 @@ def check_unchanged(
     since: str = "the source was made",
     remedy: str = "Make the source again",
 ) -> None:
-    """Raise SourceError if two stamps of a file differ, i.e. the file was modified since its source was made.
+    """Raise SourceError if two stamps of a file differ: it was modified since.
 
     Args:
         path: name of the file, for the message.

@@ -116,7 +116,9 @@ def unsigned(url: str) -> str:
 
 
 def stays_inside(name: str) -> bool:
-    """Return True if a relative name, from a store or a file, consists of plain names, and so stays in its folder.
+    """Return True if a relative name consists of plain names, and so stays in its folder.
+
+    The name comes from a store or a file.
 
     The result is False for a name with an empty component, `.` or `..`, even one that stays inside,
     such as "a/../b".

@@ -19,7 +19,7 @@ def leave_out(error: SourceError, on_damage: OnDamage | None) -> None:
 
 
 def damaged(problem: str) -> NoReturn:
-    """Raise a ValueError with a problem of a file, for a caller that adds the file's path and a remedy.
+    """Raise a ValueError with a problem of a file; the caller adds the path and a remedy.
 
     Args:
         problem: the problem, as a part of a sentence.

@@ -211,7 +211,7 @@ def _alone(value: Any) -> Any:
 
 
 def _steps(values: list[Any]) -> Any:
-    """Return the steps of a feature list: one array if all have equally many numbers, otherwise a list."""
+    """Return the steps of a feature list: one array if all are equally long, otherwise a list."""
     dtype = next((value.dtype for value in values if isinstance(value, np.ndarray)), None)
     if dtype is None:
         return (
@@ -296,7 +296,9 @@ def _shape(given: Any) -> Shape:
 
 
 def encode_example(record: Mapping[str, Any], sequences: Mapping[str, Any] | None = None) -> bytes:
-    r"""Encode a dict as a `tf.train.Example`, or two dicts as a `tf.train.SequenceExample`, in the order of the dicts.
+    r"""Encode a dict as a `tf.train.Example`, or two dicts as a `tf.train.SequenceExample`.
+
+    The features keep the order of the dicts.
 
     Args:
         record: features by name: bytes, strings or numbers; one, a list or an array. Arrays are

@@ -1,4 +1,6 @@
-"""Read the messages `tf.train.Example` and `tf.train.SequenceExample`: bytes in, values of features by name out.
+"""Read the messages `tf.train.Example` and `tf.train.SequenceExample`.
+
+In: bytes. Out: values of features by name.
 
     Example {features: 1 → Features}
     SequenceExample {context: 1 → Features, feature_lists: 2 → {feature_list: 1 → {key: 1, value: 2
@@ -30,7 +32,7 @@ DELIMITED = 2
 """Wire type of a field that begins with its length."""
 
 FEW = 12
-"""Maximum number of bytes of varints, or of numbers, that are processed one by one instead of by NumPy."""
+"""Largest number of bytes of varints, or of numbers, for which NumPy is not used."""
 
 _VARINT, _EIGHT_BYTES, _FOUR_BYTES = 0, 1, 5
 

@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 
 
 class FeatureType(Protocol):
-    """Protocol of a function that makes the value of a feature from the stored values of an example."""
+    """Protocol of a function that makes the value of a feature from the stored values."""
 
     described: str
     """Text that identifies the type, for fingerprints. It must not change between releases."""
@@ -73,14 +73,14 @@ class OneFeature:
         return self._converted(name, value)
 
     def stacked(self, values: list[Any]) -> Any:
-        """Return the values of all steps of a feature list as one array, or as a list if they have no fixed shape."""
+        """Return the values of all steps as one array, or as a list if they have no fixed shape."""
         return values
 
     def _converted(self, name: str, value: Any) -> Any:
         raise NotImplementedError
 
     def _pass(self, name: str, wanted: str) -> str:
-        """Return the remedy for stored values that do not match the type: to pass the type `wanted` instead."""
+        """Return the remedy for stored values that do not match: to pass the type `wanted`."""
         return self._remedy or f"Pass {self._argument}={{{short_repr(name)}: {wanted}}}"
 
     def _byte_strings(self, name: str, value: Any) -> list[bytes]:
@@ -289,7 +289,10 @@ def _shown(shape: Shape) -> str:
 
 
 def not_held(stored: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the numbers that a conversion to another dtype changed: infinite floats, or other integers."""
+    """Return a mask of the numbers that a conversion to another dtype changed.
+
+    They are infinite floats, or other integers.
+    """
     wrong: npt.NDArray[np.bool_]
     wrong = (
         np.isinf(numbers) & ~np.isinf(stored) if numbers.dtype.kind == "f" else numbers != stored

@@ -74,7 +74,7 @@ class FoundRecords:
 
 @dataclass(frozen=True)
 class IndexKind:
-    """Description of the indices of one file format: how records are found, and which arrays an index has."""
+    """Description of the indices of a file format: how records are found, and the arrays."""
 
     name: str
     """Name of the format. It changes whenever the meaning of the result of `find` changes."""
@@ -82,7 +82,7 @@ class IndexKind:
     layout: Mapping[str, tuple[npt.DTypeLike, tuple[int, ...]]]
     """For each array its dtype, and its shape after the first axis."""
     fits: Callable[[FoundRecords, int], bool]
-    """Function that returns True if arrays of this layout are consistent, and lead to places in a file of the given size."""
+    """Function that returns True if arrays of this layout are consistent, and fit the file size."""
     suffix: str = SUFFIX
     """Suffix of the index file. It ends in `SUFFIX`."""
 
@@ -295,7 +295,7 @@ def _is_count(value: Any) -> bool:
 
 
 def ascends(array: npt.NDArray[Any], length: int, last: int, step: int = 0) -> bool:
-    """Return True if an array has `length` numbers from 0 to `last`, each at least `step` more than the one before.
+    """Return True if an array has `length` numbers from 0 to `last`, in steps of at least `step`.
 
     >>> ascends(np.array([0, 2, 5]), 3, 5), ascends(np.array([0, 5, 2]), 3, 2)
     (True, False)

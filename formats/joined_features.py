@@ -1,4 +1,4 @@
-"""Features that are made of several stored features: rows of different lengths, and sparse arrays."""
+"""Features made of several stored features: rows of different lengths, and sparse arrays."""
 
 from __future__ import annotations
 

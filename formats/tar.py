@@ -1,4 +1,4 @@
-"""Tar files of samples in the layout of webdataset: consecutive members with the same key are one sample.
+"""Tar files in the layout of webdataset: consecutive members with one key are one sample.
 
     a/1.jpg, a/1.cls, a/2.jpg  →  {"__key__": "a/1", "jpg": …, "cls": …}, {"__key__": "a/2", "jpg":
     …}
@@ -31,7 +31,7 @@ So a wrong size in a header takes no memory.
 
 
 class SamplePart(NamedTuple):
-    """Member of a tar file as part of a sample: key of the sample, name in the sample, and the member."""
+    """Member of a tar file as part of a sample: the sample's key, the part's name, the member."""
 
     key: str
     extension: str
@@ -39,7 +39,9 @@ class SamplePart(NamedTuple):
 
 
 def sample_name(name: str) -> tuple[str, str] | None:
-    """Return `(key, extension)` of a member, or None if it is not part of a sample: its name has no dot, or begins with one.
+    """Return `(key, extension)` of a member.
+
+    It is None for a member that is not part of a sample: its name has no dot, or begins with one.
 
     >>> sample_name("./train/n01.v2.JPG"), sample_name("README"), sample_name("a/.hidden")
     (('train/n01', 'v2.jpg'), None, None)
@@ -52,7 +54,9 @@ def sample_name(name: str) -> tuple[str, str] | None:
 def read_records(
     stream: BinaryIO, name: str, on_damage: OnDamage | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield `(offset of its first content, sample)` for each sample: `{"__key__": key, extension: bytes, …}`.
+    """Yield each sample `{"__key__": key, extension: bytes, …}` with its first offset.
+
+    The offset is that of the sample's first content.
 
     Args:
         stream: stream at its beginning; of a compressed file, the unpacked bytes.
@@ -74,7 +78,7 @@ def read_records(
 def read_samples(
     members: Iterable[Member | None], name: str, on_damage: OnDamage | None = None
 ) -> Iterator[list[SamplePart]]:
-    """Group consecutive members with the same key into samples, and yield each sample as a list of its parts.
+    """Group consecutive members with one key into samples, and yield each as a list of parts.
 
     Args:
         members: members of the file, in order. None means that something was lost there: the
@@ -269,7 +273,7 @@ _EXTENSIONS = (
 
 
 _REST_OF_A_MEMBER = b"M"
-"""Type of a member that continues a member of another volume, in GNU's archives of several volumes (`tar -M`)."""
+"""Type of a member that continues one of another volume, in GNU's archives (`tar -M`)."""
 
 
 _LARGEST_EXTENSION = 1 << 24
@@ -281,7 +285,10 @@ _DIGITS = 40
 
 
 class _Extended:
-    """Metadata in a tar file (pax headers, GNU's long names), which describes the next member or all following ones."""
+    """Metadata in a tar file, which describes the next member or all following ones.
+
+    These are pax headers, and GNU's long names.
+    """
 
     def __init__(self, name: str) -> None:
         self._file = name
@@ -351,7 +358,10 @@ class _Extended:
         )
 
     def _pairs(self, content: bytes) -> dict[str, str]:
-        r"""Parse lines like `18 path=some name\n`: a length, which includes itself, a name, a value. Raises SourceError."""
+        r"""Parse lines like `18 path=some name\n`: a length, a name, a value.
+
+        The length includes itself. Raises SourceError.
+        """
         found, at = {}, 0
         while at < len(content):
             digits, space, _ = content[at : at + 20].partition(b" ")
@@ -404,7 +414,10 @@ class _Blocks:
         return found
 
     def take(self, size: int) -> bytes:
-        """Return a content of `size` bytes, or fewer at the end of the stream, and skip the padding of its last block."""
+        """Return a content of `size` bytes, and skip the padding of its last block.
+
+        At the end of the stream, it has fewer bytes.
+        """
         found = self.read(size)
         self._pass(-size % BLOCK)
         return found

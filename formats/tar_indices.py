@@ -38,7 +38,10 @@ _MOST_BYTES = 1 << 30
 
 
 class TarShard(NamedTuple):
-    """Tar file in a shard list: its path or URL, and its number of samples, or None if the list does not state it."""
+    """Tar file in a shard list: its path or URL, and its number of samples.
+
+    The number is None if the list does not state it.
+    """
 
     path: str
     samples: int | None
@@ -136,7 +139,7 @@ def _of_json(content: bytes) -> Iterator[Member]:
 
 
 def _fit(file: OpenFile, members: list[Member]) -> bool:
-    """Return True if some headers, and the end mark of the file, are found where the list of members says."""
+    """Return True if some headers, and the end mark, are where the list of members says."""
     last = members[-1]
     end = last.offset + last.size + -last.size % BLOCK
     if members[0].offset < BLOCK or end > file.size or any(member.size < 0 for member in members):

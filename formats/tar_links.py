@@ -49,7 +49,9 @@ Entry = Member | Link
 
 
 def followed(found: Iterable[Entry | SourceError], name: str) -> Iterator[Member | SourceError]:
-    """Yield members and errors unchanged, and for each link the member to which it leads, under the name of the link.
+    """Yield members and errors unchanged, and for each link the member to which it leads.
+
+    That member has the name of the link.
 
     A link to a folder of the archive is skipped, as folders are. A link that leads nowhere gives an
     error.

@@ -13,7 +13,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def explains_arguments(kind: ClassT) -> ClassT:
-    """Make the public methods of a class, also inherited ones, raise a TypeError with a hint for unknown arguments.
+    """Make public methods of a class raise a TypeError with a hint for unknown arguments.
 
     Class methods, methods with `**` parameters, and functions that were made by `functools.wraps`,
     are left out. Return the class.
@@ -60,7 +60,7 @@ def _explained(label: str, method: Any) -> Any:
 
 
 def explained_as(label: str) -> Callable[[FunctionT], FunctionT]:
-    """Return a decorator for a function, which makes it raise a TypeError with a hint for unknown arguments.
+    """Return a decorator: the function raises a TypeError with a hint for unknown arguments.
 
     Args:
         label: name of the function in the error message, such as "MapDataset.shuffle".

@@ -30,7 +30,7 @@ class NotHere:
 
 
 class RemarksOfClass(ABCMeta):
-    """Metaclass that raises AttributeError with a hint for a missing attribute of a class, as its objects do."""
+    """Metaclass that raises AttributeError with a hint for a missing attribute of a class."""
 
     if not TYPE_CHECKING:  # which is to find such names itself
 
@@ -41,7 +41,9 @@ class RemarksOfClass(ABCMeta):
 
 
 class Remarks(metaclass=RemarksOfClass):
-    """Base of datasets, loaders and samplers that raises AttributeError with a hint for methods of other libraries.
+    """Base of datasets, loaders and samplers: names of other libraries raise an error with a hint.
+
+    The error is an AttributeError.
 
     Attributes:
         _asked_as: name of the kind of object in messages and in `hints.json`.

@@ -141,7 +141,7 @@ class OnDevice(IterDataset[Any]):
 
 
 class _Follower(DatasetIterator[Any]):
-    """An iterator that returns another iterator's elements unchanged, and saves that iterator's state.
+    """An iterator that returns the elements of another one unchanged, and saves its state.
 
     Args:
         leader: that iterator.

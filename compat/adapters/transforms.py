@@ -74,7 +74,7 @@ class RandomMap(_OfGrain, RandomMapTransform):
 
 
 class TfRandomMap(RandomMap, ABC):
-    """Random map that programs written for TensorFlow subclass: override `np_random_map(element, rng)`."""
+    """Random map for subclasses written for TensorFlow: override `np_random_map(element, rng)`."""
 
     @abstractmethod
     def np_random_map(self, element: Any, rng: Any) -> Any:

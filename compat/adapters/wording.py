@@ -37,7 +37,7 @@ def reword(error: StructureError | JoinError) -> None:
 
 
 class NotedIterator(DataLoaderIterator):
-    """An iterator that, for a pipeline that cannot be pickled, raises the exception that pickling raised.
+    """An iterator that raises the exception of pickle if a pipeline cannot be pickled.
 
     Workers need a pickle of the pipeline. Grain's message and headrace's are added to the exception
     as notes.

@@ -221,7 +221,7 @@ class FollowedPasses:
         return self._state if self._state is not None else self._fresh_state()
 
     def set_state(self, state: Any, **options: bool) -> None:
-        """Stop the current pass, and begin the next one at this state of an iterator over the dataset.
+        """Stop the current pass; begin the next one at this state of an iterator over the dataset.
 
         Args:
             state: the state.
@@ -233,7 +233,7 @@ class FollowedPasses:
         self._state = state
 
     def set_states(self, states: Sequence[Any], **options: bool) -> None:
-        """Stop the current pass, and begin the next one where a run on another number of shards stopped.
+        """Stop this pass; begin the next one where a run on another number of shards stopped.
 
         Args:
             states: states of iterators over the dataset, one of each shard of that run.

@@ -47,7 +47,7 @@ class TrainingPlace:
 
 
 class _EpochEnds:
-    """Marker that `model.stop_training` has while an epoch ends, because Keras may not know that it ends.
+    """Marker in `model.stop_training` while an epoch ends, since Keras may not know that it ends.
 
     Keras only tests whether `model.stop_training` is true.
     """
@@ -146,7 +146,7 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
             _assign(_named(metrics=self.model.metrics_variables), metrics)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Save a checkpoint if `every` batches were trained on since the last one, and end the epoch if it is over.
+        """Save a checkpoint `every` batches, and end the epoch if it is over.
 
         An epoch is over after `steps_per_epoch` batches or at the end of a pass. For an epoch that
         an earlier run began, Keras itself does not know this.

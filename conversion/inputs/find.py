@@ -100,7 +100,10 @@ def is_paths(source: Any) -> bool:
 
 
 def _is_hugging_face(source: Any) -> bool:
-    """Return True if `source` is a folder that `save_to_disk` of a Hugging Face dataset, or of a dict of them, wrote."""
+    """Return True if `source` is a folder of `save_to_disk` of Hugging Face datasets.
+
+    It may be of one dataset, or of a dict of them.
+    """
     if isinstance(source, (list, tuple)):
         return False
     folder = text_of(source)

@@ -1,4 +1,4 @@
-"""Read the records of files: from beginning to end, or from any record if the format has random access."""
+"""Read the records of files: from the beginning, or from any record with random access."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ class FileInput(RecordInput):
 
     @cached_property
     def _opening(self) -> Opening:
-        """Arguments for opening files, with the types of CSV columns from the first file that has rows."""
+        """Arguments for opening files.
+
+        The types of CSV columns come from the first file that has rows.
+        """
         if self.format != "csv":
             return self._given
         from .comma_separated import guessed_types

@@ -14,7 +14,7 @@ from .encoding import Encode, Encoding
 
 
 class BytesOutput(Encoding):
-    """Output of a conversion: files for `BytesSource`, i.e. records of bytes, with offsets in a second file.
+    """Output of a conversion for `BytesSource`: records of bytes, with offsets in a second file.
 
     Args:
         encode: as in `Encoding`.

@@ -45,7 +45,9 @@ def _checked(encoded: Any) -> bytes:
 
 
 def as_example(record: Any) -> bytes:
-    """Return a record as bytes: text as UTF-8, an array or a NumPy number as a `.npy` file, a dict as `tf.train.Example`.
+    """Return a record as bytes.
+
+    Text becomes UTF-8, an array or a NumPy number a `.npy` file, and a dict a `tf.train.Example`.
 
     Bytes are unchanged. Values of a dict that are None are left out.
 

@@ -180,7 +180,7 @@ def schema_of(records: Sequence[Any]) -> Any:
 
 
 def _check_times(values: Sequence[Any]) -> None:
-    """Raise TypeError if `datetime64` values are mixed with NumPy scalars of another type, at any depth."""
+    """Raise TypeError if `datetime64` values are mixed with other NumPy scalars, at any depth."""
     kinds = set(map(type, values))
     if np.datetime64 in kinds and any(
         issubclass(kind, np.generic) for kind in kinds - {np.datetime64}
@@ -219,7 +219,10 @@ def _row(record: Any) -> Mapping[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in a form that Arrow accepts: an array with several axes as nested lists, one without axes as a number."""
+    """Return a value in a form that Arrow accepts.
+
+    An array with several axes becomes nested lists, one without axes a number.
+    """
     if isinstance(value, np.ndarray) and not value.ndim:
         value = value[()]
     if isinstance(value, np.datetime64) and value.dtype == np.dtype("datetime64[D]"):

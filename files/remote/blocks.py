@@ -209,7 +209,7 @@ class CachedBlocks:
         return brought
 
     def _from_others(self, block: int) -> dict[int, mmap.mmap]:
-        """Wait until another thread or process has written a block, and return `{block: its mapping}`.
+        """Wait until another thread or process has written a block; return `{block: its mapping}`.
 
         If the other thread or process has given up, this thread fetches the block. Return {} if the
         block was removed or damaged meanwhile.
@@ -234,7 +234,10 @@ class CachedBlocks:
         return f"{self._folder}/{block:08x}"
 
     def _hot_name(self, block: int) -> tuple[str, str]:
-        """Return the key of a mapped block in `HOT`: several caches may have the same file, so it names the cache folder."""
+        """Return the key of a mapped block in `HOT`.
+
+        It names the cache folder, because several caches may have the same file.
+        """
         return self._cache.folder, self._name(block)
 
 
@@ -302,7 +305,7 @@ def _joined(found: dict[int, CachedBlock], block: int, start: int, stop: int) ->
 
 
 def together(ranges: Sequence[Range]) -> list[Range]:
-    """Merge ranges `(offset, length)` into ascending request ranges `(start, stop)` that cover all of them.
+    """Merge ranges `(offset, length)` into ascending requests `(start, stop)` that cover all.
 
     >>> together([(500_000, 10), (0, 10), (100, 10), (105, 7)])
     [(0, 112), (500000, 500010)]
@@ -337,7 +340,7 @@ def blocks_of(offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[int]:
 
 
 def runs_of(blocks: Sequence[int]) -> list[list[int]]:
-    """Group consecutive blocks into lists, each of which is fetched by one request, so its length is limited.
+    """Group consecutive blocks into lists of limited length, for one request each.
 
     >>> runs_of([0, 1, 2, 7])
     [[0, 1, 2], [7]]

@@ -1,4 +1,4 @@
-"""Cache of pieces (blocks, or copies) of remote files, in a folder that all processes of a host share.
+"""Cache of pieces (blocks, or copies) of remote files, in a folder of all processes of a host.
 
 A piece is stored as `<folder>/<file>/<piece>`. Several threads and processes may request the same
 piece at the same time, and each of them may be killed at any moment:

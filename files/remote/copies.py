@@ -1,4 +1,7 @@
-"""Copies of whole remote files in the cache: made by ranges, or by one request if the server sends only whole files."""
+"""Copies of whole remote files in the cache.
+
+They are made by ranges, or by one request if the server sends only whole files.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ..urls import split_url, unsigned
 _READ_BYTES = 64 * CHUNK_BYTES
 
 NO_VERSION = "1970-01-01 00:00:00+00:00"
-"""Version of a file whose server sends neither ETag nor Last-Modified, as the library of stores writes it."""
+"""Version of a file without ETag and Last-Modified, as the library of stores writes it."""
 
 OF_CONTENT = "sha256:"
 """Prefix of a version that is the digest of the content."""

@@ -42,7 +42,7 @@ _CREDENTIALS = (
     "/metadata/identity",
     "MissingCredential",
 )
-"""Words in error messages that mean: no credentials were found, also not by the services of cloud machines."""
+"""Words in errors which mean that no credentials were found, not even by cloud services."""
 
 _LOGIN = (
     "access is refused; set credentials that allow it in the environment (AWS_ACCESS_KEY_ID, GOOGLE_SERVICE_ACCOUNT, "
@@ -64,7 +64,7 @@ _OF_CLIENT = re.compile(
     "http2_(keep_alive_interval|keep_alive_timeout|keep_alive_while_idle|only)|pool_max_idle_per_host|"
     "proxy_(url|ca_certificate|excludes)|root_certificate|randomize_addresses|user_agent"
 )
-"""Pattern of options for connections. obstore takes them separately from the options of the store."""
+"""Pattern of options for connections. obstore takes them apart from options of the store."""
 
 
 class ObjectStore:
@@ -120,7 +120,7 @@ class ObjectStore:
 
     @contextmanager
     def _whole_files_only(self, pattern: re.Pattern[str]) -> Iterator[None]:
-        """Raise NoRangesError in place of an error of an HTTP server whose text matches the pattern."""
+        """Raise NoRangesError in place of an HTTP server's error whose text matches the pattern."""
         try:
             yield
         except Exception as error:
@@ -180,7 +180,10 @@ def _first_process() -> int:
 
 
 def _check_process() -> None:
-    """Raise SourceError if this process was forked from one that used obstore: obstore's threads do not survive a fork."""
+    """Raise SourceError if this process was forked from one that used obstore.
+
+    The threads of obstore do not survive a fork.
+    """
     if _first_process() != os.getpid():
         raise SourceError(
             "this process was forked from a process that had opened remote files, and cannot read any itself. "

@@ -73,7 +73,7 @@ class OtherStore:
         return self._urls(prefix, [one["name"] for one in found if one["type"] == "file"])
 
     def _urls(self, prefix: str, names: list[str]) -> list[str]:
-        """Return paths that the file system listed as URLs that begin with `prefix`, as the user wrote it."""
+        """Return paths that the file system listed as URLs that begin with the user's `prefix`."""
         from fsspec.core import strip_protocol
 
         own = str(strip_protocol(prefix)).rstrip("/")

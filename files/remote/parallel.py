@@ -17,7 +17,7 @@ _MOST_SHARES = 1024
 """Maximum number of shares into which items are divided."""
 
 _MANY = 1000
-"""Minimum number of items for which it is first measured whether they wait, or keep the processor busy."""
+"""Least number of items for which it is measured first if they wait or keep the CPU busy."""
 
 _GLANCE_SECONDS = 0.005
 

@@ -28,7 +28,7 @@ from .parallel import in_background, in_parallel
 from .store import FileStore, ask
 
 _AHEAD_BYTES = 8 << 20
-"""Of a file that is read from beginning to end, this number of bytes to twice as many are prefetched."""
+"""Bytes that are prefetched, once to twice as many, of a file that is read from its beginning."""
 
 _PORTION_BYTES = AT_ONCE * BLOCK_BYTES
 """Maximum number of bytes that `RemoteFile.read` reads at a time."""
@@ -79,7 +79,10 @@ class RemoteFile:
             return stamp_by_request(self.path, self.storage_options, self._cache)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return the bytes `[offset, offset + length)`, and prefetch the next ones if the last read ended at `offset`."""
+        """Return the bytes `[offset, offset + length)`, and perhaps prefetch the next ones.
+
+        They are prefetched if the last read ended at `offset`.
+        """
         if offset == self._follows and offset + length + _AHEAD_BYTES > self._asked_for:
             self._asked_for = min(offset + length + 2 * _AHEAD_BYTES, self.size)
             self.prefetch([offset], [max(self._asked_for - offset, 0)])
@@ -124,7 +127,9 @@ class RemoteFile:
             return found
 
     def prefetch(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
-        """Start to fetch the blocks of these ranges, or the whole file if the server sends no ranges, into the cache.
+        """Start to fetch the blocks of these ranges into the cache.
+
+        The whole file is fetched if the server sends no ranges.
 
         Does nothing without a cache.
         """

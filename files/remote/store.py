@@ -1,4 +1,4 @@
-"""Stores on the network: open the store of a URL once in each process, and repeat requests that fail.
+"""Stores on the network: open a URL's store once in a process; repeat requests that fail.
 
 A store raises the exceptions of its library. `FileNotFoundError`, and exceptions for which
 `is_final` returns a remedy, are answers of the store. A `HeadraceError`, or a full disk of this
@@ -37,7 +37,9 @@ class FileStore(Protocol):
         ...
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
-        """Return the bytes `[start, stop)` of the file `key`, and its stamp if the answer has one, otherwise None.
+        """Return the bytes `[start, stop)` of the file `key`, and its stamp.
+
+        The stamp is None if the answer has none.
 
         Raises:
             NoRangesError: the server sends only whole files.

@@ -1,4 +1,7 @@
-"""Bytes that MDS and LitData store in the same way: places of samples, images that are not compressed, lists of images."""
+"""Bytes that MDS and LitData store in the same way.
+
+These are places of samples, images that are not compressed, and lists of images.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Sliced(Protocol):
-    """Protocol of the bytes of a shard: an array `uint8[bytes]`, or a file in a store, whose slices are such arrays."""
+    """Protocol of the bytes of a shard: an array `uint8[bytes]`, or a file in a store.
+
+    Slices of it are such arrays.
+    """
 
     def __len__(self) -> int: ...
 
@@ -44,7 +50,7 @@ def place_of(data: Sliced, number: int) -> tuple[int, int]:
 
 
 def pixels_of(data: bytes) -> Any:
-    """Return the pixels `uint8[height, width]` or `uint8[height, width, channels]` of an image that is stored as it is."""
+    """Return the pixels `uint8[height, width(, channels)]` of an image that is stored as it is."""
     width, height, letters = np.frombuffer(data[:12], "<u4").tolist()
     mode = data[12 : 12 + letters].decode()
     if mode not in _CHANNELS:
@@ -70,7 +76,7 @@ _CHANNELS: dict[str, tuple[int, ...]] = {
 
 
 def list_decoder(decode: Decoder, first: int) -> Decoder:
-    """Return the decoder of a list: `first` bytes, the number of items, their sizes, and the items."""
+    """Return the decoder of a list: `first` bytes, number of items, their sizes, the items."""
 
     def decoded(data: bytes) -> list[Any]:
         count = int.from_bytes(data[first : first + 4], "little")

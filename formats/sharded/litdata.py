@@ -44,7 +44,10 @@ class LitDataChunk(NamedTuple):
     stamp: Stamp | None = None
 
     def found(self, stamp: Stamp) -> LitDataChunk:
-        """Return the chunk with the stamp of its file, and with the size that it has if an old version wrote the index."""
+        """Return the chunk with the stamp of its file.
+
+        If an old version wrote the index, it also gets the size that it really has.
+        """
         whole = with_header(self.bytes, self.samples)
         if self.compression or stamp.size != whole:
             return self._replace(stamp=stamp)
@@ -195,7 +198,10 @@ def _text(config: dict[str, Any], name: str) -> str:
 
 
 def _chunk(folder: str, values: Any, compression: str, where: str) -> list[LitDataChunk]:
-    """Return one chunk: as the file that the index names, and as the file that LitData unpacks beside a compressed one."""
+    """Return one chunk: the file that the index names, and the file that LitData unpacks.
+
+    LitData unpacks a compressed file beside itself.
+    """
     nbytes, name = number_of(values, "chunk_bytes", where), value_of(values, "filename", str, where)
     tokens = None if values.get("dim") is None else number_of(values, "dim", where)
     samples, suffix = number_of(values, "chunk_size", where), f".{compression}.bin"
@@ -211,7 +217,7 @@ def _chunk(folder: str, values: Any, compression: str, where: str) -> list[LitDa
 
 
 def with_header(nbytes: int, samples: int) -> int:
-    """Return the size of a chunk, if the index says the size of its samples, as old versions wrote it.
+    """Return the size of a chunk whose index says the size of its samples (old versions).
 
     Args:
         nbytes: size in the index.

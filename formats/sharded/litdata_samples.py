@@ -63,7 +63,9 @@ def samples_in_frame(data: Sliced) -> int:
 
 
 def head_bytes(data: Sliced, samples: int) -> int:
-    """Return the number of bytes before the first sample, with the places of samples and of groups that are compressed.
+    """Return the number of bytes before the first sample.
+
+    They have the places of samples, and of groups that are compressed.
 
     Args:
         data: bytes of the chunk.
@@ -144,7 +146,7 @@ def leaves_of(sample: Bytes, leaves: int) -> list[tuple[int, int]]:
 
 
 def batch_of_row(number: int) -> tuple[int, int]:
-    """Return the index of the record batch of a table chunk that has a row, and the row's index in it."""
+    """Return the index of the record batch with a row of a table chunk, and the row's index."""
     return number // _TABLE_ROWS, number % _TABLE_ROWS
 
 

@@ -72,11 +72,14 @@ TORCH_DTYPES: dict[int, str] = {
     )
     for number in numbers
 }
-"""dtype of a PyTorch tensor by its number in LitData. bfloat16, which is 10, cannot be written by LitData."""
+"""Dtype of a PyTorch tensor by its number in LitData. (10, bfloat16, cannot be written.)."""
 
 
 def _array(data: bytes, order: str, dtypes: dict[int, str]) -> Any:
-    """Return an array that begins with dtype, number of axes and shape, integers of 4 bytes in the byte order `order`."""
+    """Return an array that begins with dtype, number of axes and shape.
+
+    These are integers of 4 bytes in the byte order `order`.
+    """
     code, axes = struct.unpack_from(f"{order}II", data)
     if code not in dtypes:
         damaged(f"an array has dtype number {code}, which is unknown")
@@ -115,7 +118,10 @@ def _check_size(data: bytes, size: int) -> None:
 
 
 def nested_value(data: bytes) -> Any:
-    """Return a list or dict that LitData has stored as one leaf: JSON, or a tree whose nodes begin with their kind."""
+    """Return a list or dict that LitData has stored as one leaf.
+
+    It is JSON, or a tree whose nodes begin with their kind.
+    """
     if data and data[0] > _LAST_KIND:
         return json.loads(data)
     return _Nested(data).value()

@@ -76,7 +76,9 @@ def shards_of(folder: str, storage: StorageOptionsLike = None) -> list[MdsShard]
 
 
 def _shard(folder: str, values: Any, number: int) -> list[MdsShard]:
-    """Return one shard of an index: as its compressed file, if the index names one, and as the file that is not compressed.
+    """Return one shard of an index, as a compressed file and as a file that is not compressed.
+
+    The compressed file is left out if the index names none.
 
     Args:
         folder: folder of the index.

@@ -1,4 +1,4 @@
-"""Operations that depend on the index of elements: random maps, maps with an index, window shuffles.
+"""Operations that depend on indices: random maps, maps with an index, window window shuffles.
 
 In: elements, or a stream of elements. Out: transformed elements, or a stream together with the
 number of positions that each of its elements takes up (the batch size if the elements are batches,
@@ -130,7 +130,7 @@ class ShuffledWindows(WindowShuffle):
         return {name: value for name, value in vars(self).items() if name != "unit"}
 
     def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
-        """Return a function that returns the order of the elements of a window, as a list of their indices.
+        """Return a function that returns the order in a window, as a list of the elements' indices.
 
         The function takes a count of elements, a seed, a position and a row; it uses the count and
         the position.
@@ -150,7 +150,9 @@ class ShuffledWindows(WindowShuffle):
         return order
 
     def below(self, state: dict[str, Any]) -> Below:
-        """Return, from Grain's `state` of this shuffle, where its window begins in the input, and how much of it was delivered.
+        """Return where the window of this shuffle begins, and how much of it was delivered.
+
+        Both are taken from Grain's `state`.
 
         If the state says that the window is finished, its window number is one too high, and is
         corrected.
@@ -169,7 +171,7 @@ class Indexed(Apply):
 
 
 def counted(stream: Stream, one_to_one: bool = True) -> tuple[Stream, int]:
-    """Return a stream whose elements have consecutive indices, and the number of positions per element.
+    """Return a stream whose elements have consecutive indices, and its positions per element.
 
     Element `i` of the stream begins at position `i * positions`. Where this is not so by itself,
     for example after a filter, a node that counts its rows is put on top, and positions are indices
@@ -190,7 +192,7 @@ def counted(stream: Stream, one_to_one: bool = True) -> tuple[Stream, int]:
 
 
 def counting(tree: Node) -> Node:
-    """Return the tree with a node on top that counts the rows of the tree, and does not change them."""
+    """Return the tree below a node that counts the rows of the tree, and does not change them."""
     return Joined((tree,), All())
 
 

@@ -59,7 +59,7 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self._begin(dict.fromkeys(self._own, _FRESH))
 
     def _begin(self, states: ShardStates) -> None:
-        """Replace the iterator by one over this shard's datasets, each of which begins at its state.
+        """Replace the iterator by one over this shard's datasets, each begun at its state.
 
         Datasets that were already begun are opened first; datasets that have ended are left out.
 

@@ -282,7 +282,7 @@ class _Interleaved(Resumed[Any]):
         self._datasets, self._places = datasets, len(state["open"])
 
     def get_state(self) -> dict[str, Any]:
-        """Return the state: the open streams, the place whose turn it is, and the index of the next stream to open.
+        """Return the state: open streams, the place whose turn it is, and the next stream to open.
 
         The number and the state of each open stream are one JSON text, so that the structure of the
         state never changes.
@@ -342,7 +342,7 @@ def state_of_streams(shard_states: Sequence[dict[str, Any]], places: int) -> dic
 
 
 def _later(states: dict[str, Any]) -> dict[str, Any]:
-    """Return `{"later": states}`, or an empty dict if `states`, of streams not open yet, is empty."""
+    """Return `{"later": states}`, or an empty dict if `states`, of unopened streams, is empty."""
     return {"later": dict(states)} if states else {}
 
 

@@ -21,7 +21,10 @@ from ....sources import reader_of
 
 
 def fan_out_of_all(operations: Sequence[Operation]) -> int:
-    """Return the number of indices that each input element has after these operations: 1 without a flat map."""
+    """Return the number of indices of each input element after these operations.
+
+    It is 1 without a flat map.
+    """
     return prod(operation.max_fan_out or 1 for operation in operations)
 
 

@@ -48,7 +48,7 @@ else:
 
 
 class IterDataset(_Base[T]):
-    """A stream in Grain's order, made by `MapDataset.to_iter_dataset()` or by a method of another stream.
+    """A stream in Grain's order, made by `MapDataset.to_iter_dataset()` or from another stream.
 
     A subclass of your own defines `__iter__`, which returns a `DatasetIterator`.
 
@@ -286,7 +286,9 @@ class MixOfRows:
 
 
 class MixedIterDataset(Named[Any]):
-    """A mix of the streams `parents` (a list, or a dict by name), with positive weights `proportions`, in Grain's order.
+    """A mix of streams in Grain's order.
+
+    The streams are `parents` (a list, or a dict by name), with the positive weights `proportions`.
 
     A state can be restored with other weights, or with streams added or removed.
     """
@@ -335,7 +337,10 @@ class CacheIterDataset(Named[T]):
 
 
 class WindowShuffleIterDataset(Named[Any]):
-    """A stream whose windows of `window_size` consecutive elements are shuffled, each in Grain's order for `seed`."""
+    """A stream whose windows of `window_size` elements are shuffled, in Grain's order.
+
+    Its seed is `seed`.
+    """
 
     def __init__(self, parent: Any, *, window_size: int, seed: int) -> None:
         window = whole_number("window_size", window_size, 1, None, "a positive int")
@@ -363,7 +368,10 @@ class ZipIterDataset(Named[tuple[Any, ...]]):
 
 
 class TakenApart(FlatMap):
-    """A flat map that resumes inside an element: the entry `told_as` of Grain's state counts its delivered results."""
+    """A flat map that resumes inside an element.
+
+    The entry `told_as` of Grain's state counts the delivered results of the element.
+    """
 
     def __init__(self, function: Any, told_as: str) -> None:
         super().__init__(function)
@@ -374,7 +382,7 @@ class TakenApart(FlatMap):
 
 
 def _expanded(parent: Any, function: Any, told_as: str) -> Stream:
-    """Return the stream of `parent` with a `TakenApart(function, told_as)` after its elements were counted."""
+    """Return a stream that counts the elements of `parent`, and then applies a `TakenApart`."""
     return applied(TakenApart(function, told_as), counted(parent.chain_stream)[0])
 
 
@@ -397,7 +405,10 @@ class RebatchIterDataset(Named[Any]):
 
 
 class FlatMapIterDataset(Named[Any]):
-    """A stream that makes several elements of each element, by the method `flat_map` of `transform`, or a function."""
+    """A stream that makes several elements of each.
+
+    They are made by the method `flat_map` of `transform`, or by `transform`, if it is a function.
+    """
 
     def __init__(self, parent: Any, transform: Any) -> None:
         super().__init__(

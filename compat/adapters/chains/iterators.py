@@ -55,7 +55,7 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
         """Resume from a state of this or another iterator of the same dataset."""
 
     def state_later(self) -> Callable[[], dict[str, Any]]:
-        """Return a function that returns the state at the time of this call, even if the function is called later."""
+        """Return a function that returns the state of now, even if it is called later."""
         state = self.get_state()
         return lambda: state
 
@@ -70,11 +70,14 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
             parent.close()
 
     async def save(self, directory: Any) -> Awaitable[None]:
-        """Return an awaitable that writes the current state into a directory in the background (Orbax's protocol)."""
+        """Return an awaitable that writes the state of now into a directory (Orbax's protocol)."""
         return write_later(directory, self.get_state())
 
     async def load(self, directory: Any) -> Awaitable[None]:
-        """Return an awaitable that restores the state saved in a directory, and starts to prefetch (Orbax's protocol)."""
+        """Return an awaitable that restores the state of a directory (Orbax's protocol).
+
+        Then the iterator starts to prefetch.
+        """
         return restore_later(directory, self)
 
 

@@ -113,7 +113,10 @@ class Mix(Choice):
 
     @cached_property
     def length(self) -> int:
-        """The number of elements, computed as in Grain so that no dataset delivers an element twice; at most `sys.maxsize`."""
+        """The number of elements, as in Grain: no dataset delivers an element twice.
+
+        It is at most `sys.maxsize`.
+        """
         total = sum(self.weights)
         return min(
             ENDLESS,
@@ -127,7 +130,7 @@ class Mix(Choice):
         return [list(self.lengths), list(self.weights)]
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Return, for indices `int64[n]`, the indices of the datasets and the indices in them, `int64[n]` each.
+        """Return, for indices `int64[n]`, those of the datasets and those in them, `int64[n]` each.
 
         The first dataset takes its share (by weight) of all indices; the second takes its share of
         the remaining indices, and so on.

@@ -14,7 +14,10 @@ _HIGHEST = (1 << 32) - 1
 
 
 def seeds_of(dataset: Any) -> Seeds:
-    """Return pairs of a seed set by `seed(…)` in a dataset, and its distance in operations from the dataset's end."""
+    """Return pairs of a seed that `seed(…)` set, and its distance from the dataset's end.
+
+    The distance is a number of operations.
+    """
     seeds: Seeds = (
         dataset.root_node if hasattr(dataset, "root_node") else dataset.chain_stream
     ).seeds

@@ -41,7 +41,10 @@ _WORKERS, _NUMBERS = "iterators_in_use_states", "iterators_in_use_indices"
 
 
 def is_grains(state: Any) -> bool:
-    """Return True if `state` is a dict, and not a state of headrace's engine, so that it may be one of Grain's."""
+    """Return True if `state` is a dict that is no state of headrace's engine.
+
+    Then it may be one of Grain's.
+    """
     return isinstance(state, dict) and "cursor" not in state and "version" not in state
 
 
@@ -135,7 +138,7 @@ def _tree_of(dataset: Any) -> Node:
 
 
 def _uncounted(tree: Node) -> Node:
-    """Return the first node, from the top down, that is neither an operation nor a node that only counts rows."""
+    """Return the first node from the top that is no operation and no mere counter of rows."""
     base, _ = line_of(tree)
     return _uncounted(base.inputs[0]) if isinstance(base, Joined) and _only_counts(base) else base
 
@@ -225,7 +228,7 @@ def _cursor(tree: Node, state: Any) -> Cursor:
 
 
 def _of_line(tree: Node, state: Any) -> Cursor:
-    """Convert Grain's state of a line of operations to the cursor (place) of the line and its input.
+    """Convert Grain's state of a line of operations to a cursor (place) of the line and its input.
 
     Operations are treated from the last to the first.
 
@@ -256,7 +259,7 @@ def _of_line(tree: Node, state: Any) -> Cursor:
 
 
 def _of_leaf(leaf: Leaf, state: Any, tree: Node) -> tuple[int, int]:
-    """Return the position of the next record, and the number of rows made of it that were delivered.
+    """Return the position of the next record, and the number of its rows that were delivered.
 
     The second number is 0 except inside a flat map.
 

@@ -23,7 +23,9 @@ EVERY, SECONDS = 1000, 60.0
 
 
 def options_of(dataset: Any) -> DatasetOptions | None:
-    """Return the options of a dataset, merged with the options of all datasets from which it is made; None without any.
+    """Return the options of a dataset, merged with those of the datasets that it is made from.
+
+    It is None if none of them has options.
 
     The dataset's own options take precedence.
     """

@@ -78,7 +78,10 @@ _WHOLE: dict[str, tuple[str, ...]] = {
         )
     },
 }
-"""For each private module of Grain: the modules of headrace in which its names are looked up, in this order."""
+"""The modules of headrace in which the names of a private module of Grain are looked up.
+
+They are in the order of the search.
+"""
 
 _MADE = {
     "filter": "Filter",

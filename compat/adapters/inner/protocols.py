@@ -17,7 +17,7 @@ class BatchFn(Protocol):
         """Return the batch made of these elements."""
 
     def output_spec(self, input_spec: Any, batch_size: int, drop_remainder: bool) -> Any:
-        """Return the spec (tree of shapes and dtypes) of the batches, given the spec of the elements, `input_spec`."""
+        """Return the spec (tree of shapes and dtypes) of batches, given that of the elements."""
 
 
 @runtime_checkable

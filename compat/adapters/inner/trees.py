@@ -20,7 +20,7 @@ our_flatten = partial(flatten_all, is_leaf=lambda leaf: isinstance(leaf, ShapeDt
 
 
 def map_structure(f: Callable[..., Any], *structures: Any) -> Any:
-    """Call a function with the leaves at each place of several trees, and return the tree of its results.
+    """Call a function with the leaves at each place of several trees; return a tree of results.
 
     Args:
         f: the function.
@@ -51,7 +51,7 @@ def map_structure_up_to(shallow: Any, f: Callable[..., Any], *structures: Any) -
 
 
 def map_structure_with_path(f: Callable[..., Any], structure: Any, *others: Any) -> Any:
-    """Call a function with the path and the leaf at each place of a tree, and return the tree of its results.
+    """Call a function with the path and leaf at each place of a tree; return a tree of results.
 
     Args:
         f: the function.
@@ -80,7 +80,7 @@ def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
 
 
 def unflatten_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
-    """Build a tree with the structure of `structure` from its leaves in order, as `flatten` returns them."""
+    """Build a tree with the structure of `structure` from its leaves, in the order of `flatten`."""
     return our_flatten(structure)[1].unflatten(list(flat_sequence))
 
 

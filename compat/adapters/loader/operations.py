@@ -35,7 +35,10 @@ class _Older(Generic[T]):
     """Base of headrace's versions of Grain's older operation classes."""
 
     def newer(self) -> Operation:
-        """Return the transform of headrace that does the same as this operation, which is one of Grain's older classes."""
+        """Return the newer transform, of headrace, that does the same.
+
+        This operation is of one of Grain's older classes.
+        """
         raise NotImplementedError
 
     def __call__(self, input_iterator: Records) -> Records:
@@ -173,7 +176,7 @@ class OneGenerator(Operation):
 
 
 def with_one_generator(operations: Sequence[Any], seeded: bool) -> list[Any]:
-    """Return the operations, changed so that random maps share one generator per record, as in Grain.
+    """Return the operations, with random maps that share one generator per record, as in Grain.
 
     Args:
         operations: all operations of the loader.

@@ -21,7 +21,7 @@ from .records import Record
 
 
 class RecordStream:
-    """A stream of elements, which functions on iterators (and transforms) make of a shard's records.
+    """A stream of elements, which functions on iterators, or transforms, make of records.
 
     Its state has two numbers: the index of the record at which the functions start after a restore,
     and how many of the elements made from this record on were already delivered. These elements are

@@ -35,7 +35,7 @@ class RecordMetadata(OurMetadata):
     """
 
     def remove_record_key(self) -> RecordMetadata:
-        """Return the metadata with None as the record key, for an element that operations made of a record."""
+        """Return the metadata with None as record key, for an element that was made of a record."""
         return self if self.record_key is None else dataclasses.replace(self, record_key=None)
 
 
@@ -64,7 +64,10 @@ class _Sampler(OurIndexSampler):
     """
 
     def for_source(self, records: int, part: str | None = None) -> Self:
-        """Return this sampler: the source may have fewer records, and reading one that does not exist is an error."""
+        """Return this sampler.
+
+        The source may have fewer records; then reading one that does not exist is an error.
+        """
         return self
 
     def _check_part(self) -> None:
