@@ -62,7 +62,10 @@ def checked_seed(seed: Any, high: int = BELOW_2_64) -> int:
 _OF_ENDLESS = {
     "repeat": "Call repeat only once",
     "concatenate": "Call repeat() of the concatenated dataset",
-    "budget_batch": "Call budget_batch before repeat, or make the batches in a stream: to_iter_dataset().budget_batch(…)",
+    "budget_batch": (
+        "Call budget_batch before repeat, or make the batches in a stream: "
+        "to_iter_dataset().budget_batch(…)"
+    ),
     "pack": "Call pack before repeat, or pack the stream: to_iter_dataset().pack(…)",
 }
 
@@ -81,9 +84,11 @@ def finite(method: str, length: int, what: str = "") -> int:
     if length >= ENDLESS:
         remedy = _OF_ENDLESS.get(method, f"Call {method} before repeat")
         raise ValueError(
-            f"{what or method}: the dataset never ends, because of repeat() without num_epochs= or a mix with "
-            f'when_exhausted="repeat"; or it has 2**63 - 1 elements or more. {remedy}, or pass a mix '
-            'when_exhausted="first" or "all", or use a slice of the dataset, such as dataset[:1000].'
+            f"{what or method}: the dataset never ends, because of repeat() without num_epochs= or "
+            "a mix with "
+            f'when_exhausted="repeat"; or it has 2**63 - 1 elements or more. {remedy}, or pass a '
+            'mix when_exhausted="first" or "all", or use a slice of the dataset, such as '
+            "dataset[:1000]."
         )
     return length
 

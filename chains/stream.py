@@ -72,8 +72,9 @@ class Stream:
     def __post_init__(self) -> None:
         if any(rule.kind != "mix" for rule in rules_above_growth(self.tree)):
             raise ValueError(
-                "a stream of a growing source can be mixed with others, but not joined in another way, limited, cached "
-                "or repeated. To repeat it, call repeat() before to_iter_dataset(). For the other methods, pass "
+                "a stream of a growing source can be mixed with others, but not joined in another "
+                "way, limited, cached or repeated. To repeat it, call repeat() before "
+                "to_iter_dataset(). For the other methods, pass "
                 'to_iter_dataset(growth="hand"), which reads only the records that exist now.'
             )
 

@@ -168,7 +168,8 @@ class Preemptible(Generic[T]):
             return bool(reached_preemption_sync_point(self.iterator.step))
         except RuntimeError as error:
             raise HostsError(
-                "JAX's preemption service is switched off, so the processes cannot agree on a last step. Leave out "
+                "JAX's preemption service is switched off, so the processes cannot agree on a last "
+                "step. Leave out "
                 'jax.config.update("jax_enable_preemption_service", False).'
             ) from error
 

@@ -129,8 +129,9 @@ def _inside_flat_maps(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
     ]
     if len(states) != 1 or any(flat_maps[1:]):
         raise CheckpointError(
-            "the Grain state is of a DataLoader with a FlatMap. headrace can resume such a state only if Grain had at most "
-            "one worker, and no FlatMap comes after a Batch that itself comes after a Filter or a FlatMap (with on_error= "
+            "the Grain state is of a DataLoader with a FlatMap. headrace can resume such a state "
+            "only if Grain had at most one worker, and no FlatMap comes after a Batch that itself "
+            "comes after a Filter or a FlatMap (with on_error= "
             'other than "raise": after any Batch). Finish this run with Grain.'
         )
     reached, given = _flat_mapped(states[0], flat_maps[0])
@@ -259,8 +260,10 @@ def _check_sampler(told: str, sampler: Any) -> None:
         here = None
     else:
         raise CheckpointError(
-            "a Grain state can be restored only in Grain's order. Give the loader the sampler of the Grain run: a "
-            'headrace.IndexSampler(…, algorithm="grain") or a headrace.SequentialSampler, with the same arguments.'
+            "a Grain state can be restored only in Grain's order. Give the loader the sampler of "
+            "the Grain run: a "
+            'headrace.IndexSampler(…, algorithm="grain") or a headrace.SequentialSampler, with the '
+            "same arguments."
         )
     there = next((kind for kind in _KINDS if told.startswith(f"{kind}(")), None)
     if there is None:

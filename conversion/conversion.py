@@ -126,7 +126,8 @@ def convert(
     """
     if runner is not None and not isinstance(runner, str):
         raise TypeError(
-            f'runner={short_repr(runner)} is not a runner. Pass the name of a Beam runner, such as "DirectRunner".'
+            f"runner={short_repr(runner)} is not a runner. Pass the name of a Beam runner, such as "
+            '"DirectRunner".'
         )
     if runner is None and runner_options:
         raise ConversionError(

@@ -87,7 +87,10 @@ class Manifest:
 
     def __repr__(self) -> str:
         left_out = f", {self.left_out:,} left out" if self.left_out else ""
-        return f"Manifest({self.records:,} records in {len(self.shards)} shards, {self.bytes:,} bytes{left_out})"
+        return (
+            f"Manifest({self.records:,} records in {len(self.shards)} shards, {self.bytes:,} "
+            f"bytes{left_out})"
+        )
 
 
 def manifest_in(target: Target) -> Manifest | None:

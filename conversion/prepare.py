@@ -164,8 +164,8 @@ def _check(wanted: Wanted) -> None:
         )
     if wanted.omit is not None and wanted.on_error == "skip":
         raise ConversionError(
-            'omit= counts the records of the source, and on_error="skip" leaves damaged records out, which would change '
-            'this count. Pass on_error="raise" with omit=.'
+            'omit= counts the records of the source, and on_error="skip" leaves damaged records '
+            'out, which would change this count. Pass on_error="raise" with omit=.'
         )
     for name, formats in (
         ("encode", _OF_BYTES),
@@ -175,7 +175,8 @@ def _check(wanted: Wanted) -> None:
         if getattr(wanted, name) is not None and wanted.to not in formats:
             possible = " or ".join(f'to="{each}"' for each in formats)
             raise ConversionError(
-                f'{name}= works with {possible}, but to= is "{wanted.to}". Leave {name}= out, or change to=.'
+                f'{name}= works with {possible}, but to= is "{wanted.to}". Leave {name}= out, or '
+                "change to=."
             )
 
 

@@ -156,7 +156,8 @@ def main():
         import apache_beam  # noqa: F401
     except ImportError:
         print(
-            'Apache Beam is not installed (pip install "headrace[beam]"): the second way is left out'
+            'Apache Beam is not installed (pip install "headrace[beam]"): the second way is left '
+            "out"
         )
     else:
         temporary = out / "temporary"

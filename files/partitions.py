@@ -33,7 +33,8 @@ def checked_partitioning(partitioning: str | None) -> bool:
     if partitioning is None or partitioning == "hive":
         return partitioning is not None
     raise ValueError(
-        f'partitioning={short_repr(partitioning)} is not a known value. Use "hive" for fields that folders name, as in '
+        f'partitioning={short_repr(partitioning)} is not a known value. Use "hive" for fields that '
+        "folders name, as in "
         "year=2024, or None for the columns of the files alone."
     )
 

@@ -38,7 +38,10 @@ class StorageOptions:
     def __repr__(self) -> str:
         """Show the options without secrets."""
         names = [name for name, _ in self.store]
-        return f"StorageOptions(cache_dir={self.cache_dir!r}, cache_bytes={self.cache_bytes}, store={names})"
+        return (
+            f"StorageOptions(cache_dir={self.cache_dir!r}, cache_bytes={self.cache_bytes}, "
+            f"store={names})"
+        )
 
 
 def storage_options_of(options: StorageOptionsLike) -> StorageOptions:

@@ -103,7 +103,8 @@ def zstd_library() -> Any:
             from backports import zstd
         except ImportError as error:
             raise MissingExtraError(
-                'files that are compressed with zstd need the package backports.zstd: pip install "headrace[zstd]"'
+                "files that are compressed with zstd need the package backports.zstd: pip install "
+                '"headrace[zstd]"'
             ) from error
     return zstd
 
@@ -209,7 +210,10 @@ class _Unpacked(io.RawIOBase):
         return 0
 
     def _cut_off(self, error: Exception) -> SourceError:
-        where = f"{shorten(self._path)} cannot be unpacked, near byte {self._packed.tell()} of the file: {shorten(error)}"
+        where = (
+            f"{shorten(self._path)} cannot be unpacked, near byte {self._packed.tell()} of the "
+            f"file: {shorten(error)}"
+        )
         if self._begun or isinstance(
             error, EOFError
         ):  # the bytes that are there are such as they should be

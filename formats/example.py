@@ -112,8 +112,8 @@ class Decoder:
         for argument, given in (("features", features), ("sequences", sequences)):
             if given is not None and not isinstance(given, Mapping):
                 raise TypeError(
-                    f'{argument}={short_repr(given)} is not a dict. Pass a dict, such as {{"image": '
-                    'bytes, "label": np.int64}.'
+                    f"{argument}={short_repr(given)} is not a dict. Pass a dict, such as "
+                    '{"image": bytes, "label": np.int64}.'
                 )
         if features is not None:
             self._features = {

@@ -77,8 +77,9 @@ def read_example(data: bytes) -> Found:
                     ]
     except (LookupError, ValueError) as error:
         raise SourceError(
-            f"{len(data)} bytes, which begin with {short_repr(data[:16])}, are not a tf.train.Example, or are damaged. Pass "
-            "the bytes of an example. For records of another kind, leave out decode=, features= and sequences= of a source, "
+            f"{len(data)} bytes, which begin with {short_repr(data[:16])}, are not a "
+            "tf.train.Example, or are damaged. Pass the bytes of an example. For records of "
+            "another kind, leave out decode=, features= and sequences= of a source, "
             'or pass decode="bytes" to a conversion.'
         ) from error
     return Found(features, sequences)

@@ -137,7 +137,10 @@ class RaggedType:
 
     def __init__(self, wanted: RaggedFeature) -> None:
         self._values_name = wanted.values
-        remedy = "Pass another dtype= to RaggedFeature, or the name of another stored feature as its values="
+        remedy = (
+            "Pass another dtype= to RaggedFeature, or the name of another stored feature as its "
+            "values="
+        )
         self._of_values: OneFeature = (
             TextsType(wanted.dtype, (-1,), None, "features", remedy)
             if wanted.dtype in (bytes, str)
@@ -217,7 +220,10 @@ class SparseType:
         if wanted.fill is None:
             raise TypeError(wanted.fill)
         self._dtype = np.dtype(wanted.dtype)
-        remedy = "Pass another dtype= to SparseFeature, or the name of another stored feature as its values="
+        remedy = (
+            "Pass another dtype= to SparseFeature, or the name of another stored feature as its "
+            "values="
+        )
         self._of_values = NumbersType(self._dtype, (-1,), None, "features", remedy)
         of_numbers = "Name a stored feature of whole numbers in {}= of SparseFeature"
         self._of_indices = NumbersType(

@@ -347,7 +347,10 @@ class _Extended:
         if not (_has_content(header) or size.isdigit()):  # it stands for nothing
             return path, 0
         if not (size.isascii() and size.isdigit() and len(size) <= _DIGITS):
-            what = f"{short_repr(path)} has a size of {short_repr(size)} bytes, so its header is damaged"
+            what = (
+                f"{short_repr(path)} has a size of {short_repr(size)} bytes, so its header is "
+                "damaged"
+            )
             return SourceError(f"{shorten(self._file)}: {what}. Write the archive again.")
         return path, int(size)
 

@@ -88,7 +88,8 @@ def shards_of(path: str, storage_options: StorageOptionsLike = None) -> list[Tar
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise SourceError(
             f'{shorten(path)} is not a list of tar files as webdataset writes them, {{"shardlist": '
-            '[{"url": …, "nsamples": …}, …]}. Correct the list, or pass the tar files. To read JSON lines, use '
+            '[{"url": …, "nsamples": …}, …]}. Correct the list, or pass the tar files. To read '
+            "JSON lines, use "
             "headrace.JsonLinesDataSource."
         ) from None
 

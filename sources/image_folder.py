@@ -236,7 +236,10 @@ class ImageFolderDataSource:
             )
 
     def __repr__(self) -> str:
-        return f"ImageFolderDataSource({len(self)} images of {len(self.classes)} classes in {first_few(self._paths)})"
+        return (
+            f"ImageFolderDataSource({len(self)} images of {len(self.classes)} classes in "
+            f"{first_few(self._paths)})"
+        )
 
 
 def _names(argument: str, given: Any) -> tuple[str, ...]:

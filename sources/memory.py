@@ -290,7 +290,8 @@ def _refuse_columns(data: tuple[Any, ...]) -> None:
     length = len(data[0])
     if length > len(data) and all(len(item) == length for item in data):
         raise TypeError(
-            f"MemorySource: a tuple of {len(data)} arrays of length {length} can mean columns or records. "
+            f"MemorySource: a tuple of {len(data)} arrays of length {length} can mean columns or "
+            "records. "
             'Pass columns as a dict, {"x": X, "y": y}, and records as a list, list(data).'
         )
 

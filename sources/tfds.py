@@ -89,7 +89,8 @@ class TfdsDataSource:
             self._files = ArrayRecordDataSource(instructions, storage_options=storage)
         elif is_remote(where):
             raise SourceError(
-                f"{shorten(self._name)} in {shorten(where)}: only datasets in ArrayRecord format can be read from an object "
+                f"{shorten(self._name)} in {shorten(where)}: only datasets in ArrayRecord format "
+                "can be read from an object "
                 'store. Prepare the dataset in another folder with file_format="array_record".'
             )
         else:
@@ -142,7 +143,8 @@ class TfdsDataSource:
         """
         if self._files is None:
             raise SourceError(
-                f"{shorten(self._name)}: the files are not in ArrayRecord format, so the examples cannot be had as bytes. "
+                f"{shorten(self._name)}: the files are not in ArrayRecord format, so the examples "
+                "cannot be had as bytes. "
                 'Prepare the dataset in another folder with file_format="array_record".'
             )
         return self._files
@@ -217,7 +219,8 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
     except tfds.core.DatasetNotFoundError as error:
         raise SourceError(
             f"there is no TFDS dataset {short_repr(name)}. Datasets under {shorten(where)}: "
-            f"{_prepared(folder or where)}. Pass one of these, pass another data_dir=, or prepare the dataset with TFDS and "
+            f"{_prepared(folder or where)}. Pass one of these, pass another data_dir=, or prepare "
+            "the dataset with TFDS and "
             'file_format="array_record".'
         ) from error
     except NotImplementedError as error:

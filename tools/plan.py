@@ -155,7 +155,10 @@ class Plan:
                 f"{workers} on {nodes} keep{s} up with; send fewer bytes."
             )
         there = f'on {nodes} of {self.machines.cores_per_node} cores, with worker_kind="ray"'
-        return f"{workers} hide{s} the work of a step of {step}, {there if self.nodes else 'on this machine'}."
+        return (
+            f"{workers} hide{s} the work of a step of {step}, "
+            f"{there if self.nodes else 'on this machine'}."
+        )
 
     def _steps(self) -> Iterator[tuple[int, int, float, float]]:
         """Yield (nodes, workers, seconds of a step, share of waiting)  per number of nodes.
@@ -226,7 +229,10 @@ def plan(options: argparse.Namespace) -> int:
         print(json.dumps(found.to_dict() | {"records": loop.records}))
         return 0
     first, *others = str(found).splitlines()
-    batch = f"{loop.records:,.0f} records ({format_bytes(loop.nbytes)}) takes {format_seconds(work)} of a worker"
+    batch = (
+        f"{loop.records:,.0f} records ({format_bytes(loop.nbytes)}) takes {format_seconds(work)} "
+        "of a worker"
+    )
     reads = f", which has {loop.source.reads} reads under way" if loop.reads_ahead else ""
     print(
         first,

@@ -71,9 +71,18 @@ def print_report(options: argparse.Namespace) -> int:
 
 
 def _about_the_machine() -> Iterator[str]:
-    yield f"headrace {version('headrace')}, Python {platform.python_version()} ({sys.implementation.name})"
-    yield f"{platform.system()} {platform.release()}, {platform.machine()}, {usable_processors()} processors"
-    yield f"worker processes: {'the portable transport' if is_portable() else 'the transport of Linux'}"
+    yield (
+        f"headrace {version('headrace')}, Python {platform.python_version()} "
+        f"({sys.implementation.name})"
+    )
+    yield (
+        f"{platform.system()} {platform.release()}, {platform.machine()}, {usable_processors()} "
+        "processors"
+    )
+    yield (
+        "worker processes: "
+        f"{'the portable transport' if is_portable() else 'the transport of Linux'}"
+    )
     yield ", ".join(f"{name} {found}" for name in _LIBRARIES if (found := _version(name)))
 
 
@@ -88,13 +97,18 @@ def _about_pipeline(pipeline: Pipeline) -> Iterator[str]:
     for number, leaf in enumerate(pipeline.leaves):
         told = leaf.sampler.fingerprint
         facts = ", ".join(f"{name}={told[name]}" for name in _OF_ORDERS if name in told)
-        yield f"records {number}: {_kind(leaf.source)} in the order of {_kind(leaf.sampler)}({facts})"
+        yield (
+            f"records {number}: {_kind(leaf.source)} in the order of {_kind(leaf.sampler)}({facts})"
+        )
     for number, stage in enumerate(pipeline.stages):
         yield f"stage {number}: {', '.join(map(_kind, stage.operations)) or 'no operation'}"
     for join in pipeline.joins:
         yield f"join: {_kind(join.rule)}"
     shard = pipeline.shard
-    yield f"batch sizes {list(pipeline.identity.sizes)}, shard {shard.shard_index} of {shard.shard_count}"
+    yield (
+        f"batch sizes {list(pipeline.identity.sizes)}, shard {shard.shard_index} of "
+        f"{shard.shard_count}"
+    )
 
 
 def _about_execution(description: Any) -> Iterator[str]:

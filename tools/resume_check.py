@@ -241,7 +241,10 @@ _MISSING = "the stream has ended"
 def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
     whole = loader.pipeline
     if whole.joins:
-        return "check the datasets that come together here one by one, check_resume(dataset), to learn which operation it is."
+        return (
+            "check the datasets that come together here one by one, check_resume(dataset), to "
+            "learn which operation it is."
+        )
     with _opened(loader, 0, _fresh(whole)) as iterator:
         for _ in range(step + 1):
             next(iterator, None)
@@ -307,7 +310,10 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
 
 def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool) -> str:
     if count == 0:
-        return f"the source gave another record for {keys}. Records must stay what they are; operations must not change them."
+        return (
+            f"the source gave another record for {keys}. Records must stay what they are; "
+            "operations must not change them."
+        )
     told = f"operation {count - 1}, {short_repr(operations[count - 1])},"
     if in_place:
         return (

@@ -76,7 +76,10 @@ class RangeDataSource(OurRange):
 
     def __repr__(self) -> str:
         """Return the text that Grain prints."""
-        return f"RangeDataSource(start={self._range.start}, stop={self._range.stop}, step={self._range.step})"
+        return (
+            f"RangeDataSource(start={self._range.start}, stop={self._range.stop}, "
+            f"step={self._range.step})"
+        )
 
 
 class BagDataSource:

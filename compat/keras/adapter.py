@@ -100,8 +100,9 @@ class StreamAdapter(DataAdapter):  # type: ignore[misc]
         self._length = _length(dataset)
         if self._length is None and steps_per_epoch is None and _is_endless(dataset):
             raise ValueError(
-                f"this {type(dataset).__name__} never ends, so an epoch would never end. Pass steps_per_epoch= to "
-                "fit (steps= to evaluate and predict), or end it: pass num_epochs=1 to load() or "
+                f"this {type(dataset).__name__} never ends, so an epoch would never end. Pass "
+                "steps_per_epoch= to fit (steps= to evaluate and predict), or end it: pass "
+                "num_epochs=1 to load() or "
                 'to the sampler, when_exhausted="all" to a MixSampler, or leave repeat() out.'
             )
 

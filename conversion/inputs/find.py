@@ -117,7 +117,8 @@ def _hugging_face(path: str, split: str | None) -> Any:
         datasets = import_module("datasets")  # a folder of ours has that name, too
     except ImportError as error:
         raise MissingExtraError(
-            f"{shorten(path)} is a Hugging Face dataset, which needs the package datasets: pip install "
+            f"{shorten(path)} is a Hugging Face dataset, which needs the package datasets: pip "
+            "install "
             '"headrace[huggingface]"'
         ) from error
     try:

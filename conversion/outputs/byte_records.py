@@ -33,7 +33,8 @@ class BytesOutput(Encoding):
         super().__init__(encode, encode_identity)
         if options:
             raise ConversionError(
-                f'to="bytes" takes no options, but options= has {first_few(sorted(options))}. Leave options= out.'
+                f'to="bytes" takes no options, but options= has {first_few(sorted(options))}. '
+                "Leave options= out."
             )
 
     def identity(self) -> dict[str, Any]:

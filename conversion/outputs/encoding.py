@@ -65,8 +65,9 @@ def as_example(record: Any) -> bytes:
     if isinstance(record, (np.ndarray, np.generic)):
         if record.dtype.hasobject:
             raise ConversionError(
-                f"a record is an array of Python objects ({short_repr(record)}), which .npy files do not store. Pass "
-                "transform=, a function that gives it another dtype, such as record.astype(np.int32), or encode=, a function "
+                f"a record is an array of Python objects ({short_repr(record)}), which .npy files "
+                "do not store. Pass transform=, a function that gives it another dtype, such as "
+                "record.astype(np.int32), or encode=, a function "
                 'that turns a record into bytes, or encode="json".'
             )
         file = io.BytesIO()
@@ -80,7 +81,8 @@ def as_example(record: Any) -> bytes:
             "If you pass one, check that it has a return statement."
         )
     raise ConversionError(
-        f"a record is {a_kind_of(record)} ({short_repr(record)}), but the format stores bytes. Pass "
+        f"a record is {a_kind_of(record)} ({short_repr(record)}), but the format stores bytes. "
+        "Pass "
         'encode=, a function that turns a record into bytes, or encode="json".'
     )
 
@@ -99,7 +101,8 @@ def _example(record: Mapping[str, Any]) -> bytes:
         return encode_example({name: value for name, value in record.items() if value is not None})
     except (TypeError, UnicodeError) as error:
         raise ConversionError(
-            f'{shorten(error)}. Or pass encode="json", or encode=, a function that turns a record into bytes.'
+            f'{shorten(error)}. Or pass encode="json", or encode=, a function that turns a record '
+            "into bytes."
         ) from error
 
 

@@ -125,8 +125,10 @@ class TokensOutput(Output):
             found = np.empty((0, 0))
         if isinstance(tokens, np.integer):
             raise ConversionError(
-                f"a document is a single number, {tokens}, so it is unknown where documents begin. Pass column= with the name "
-                'of a field that has a list of tokens; cut .npy files into pieces with options={"document_length": 1024}.'
+                f"a document is a single number, {tokens}, so it is unknown where documents begin. "
+                "Pass column= with the name "
+                "of a field that has a list of tokens; cut .npy files into pieces with "
+                'options={"document_length": 1024}.'
             )
         if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             raise ConversionError(
@@ -138,7 +140,8 @@ class TokensOutput(Output):
             wrong = int(found.min() if found.min() < limits.min else found.max())
             wider = "int64" if wrong < 1 << 63 else "uint64"
             raise ConversionError(
-                f"token {wrong} does not fit {self._dtype}, which holds {limits.min} to {limits.max}. Pass a type that "
+                f"token {wrong} does not fit {self._dtype}, which holds {limits.min} to "
+                f"{limits.max}. Pass a type that "
                 f'holds it, such as options={{"dtype": "{wider}"}}.'
             )
         found = found.astype(self._dtype, copy=False)
@@ -169,7 +172,8 @@ def _token(value: Any, dtype: np.dtype[Any]) -> Any:
     text, limits = str(value), np.iinfo(dtype)
     if not text.isdecimal() or int(text) > limits.max:
         raise ConversionError(
-            f"end_of_text={short_repr(value)} must be a token number from 0 to {limits.max}, the largest of "
+            f"end_of_text={short_repr(value)} must be a token number from 0 to {limits.max}, the "
+            "largest of "
             f'{dtype}. Pass options={{"dtype": …}} with a wider type for larger numbers.'
         )
     return dtype.type(int(text))

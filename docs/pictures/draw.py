@@ -313,7 +313,10 @@ def ranks() -> Drawing:
                 picture.rectangle(x, top, cost.max() * scale, 22, "cell empty")
                 picture.rectangle(x, top, cost[rank] * scale, 22, f"cell {COLOURS[step % 4]}")
                 x += cost.max() * scale
-    text = "Six steps each, a colour for each. The time of a batch is rows · length², as of attention; grey is waiting."
+    text = (
+        "Six steps each, a colour for each. The time of a batch is rows · length², as of "
+        "attention; grey is waiting."
+    )
     picture.text(20, 316, text, "small quiet")
     return picture
 

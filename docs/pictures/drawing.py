@@ -37,7 +37,8 @@ class Drawing:
     ) -> None:
         """A rectangle; `kind` is one or several classes of the style."""
         self.shapes.append(
-            f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius:g}"/>'
+            f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
+            f'rx="{radius:g}"/>'
         )
 
     def text(self, x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> None:

@@ -82,6 +82,8 @@ class RemoteFileSystem:
 
 def _no_lists(path: str) -> SourceError:
     return SourceError(
-        f"{shorten(unsigned(path))}: HTTP servers do not list their files, so patterns and folders cannot be read from them. "
-        'Pass a list of the URLs of the files, such as ["https://host/0.parquet", "https://host/1.parquet"].'
+        f"{shorten(unsigned(path))}: HTTP servers do not list their files, so patterns and folders "
+        "cannot be read from them. "
+        'Pass a list of the URLs of the files, such as ["https://host/0.parquet", '
+        '"https://host/1.parquet"].'
     )

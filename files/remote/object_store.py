@@ -45,11 +45,16 @@ _CREDENTIALS = (
 """Words in errors which mean that no credentials were found, not even by cloud services."""
 
 _LOGIN = (
-    "access is refused; set credentials that allow it in the environment (AWS_ACCESS_KEY_ID, GOOGLE_SERVICE_ACCOUNT, "
-    'AZURE_STORAGE_ACCOUNT_NAME, …) or in storage_options=; {"skip_signature": True} is for public data'
+    "access is refused; set credentials that allow it in the environment (AWS_ACCESS_KEY_ID, "
+    "GOOGLE_SERVICE_ACCOUNT, "
+    'AZURE_STORAGE_ACCOUNT_NAME, …) or in storage_options=; {"skip_signature": True} is for public '
+    "data"
 )
 
-_SIGNATURE = "access is refused; the signature of the URL may be too old, or for another file: pass a URL with a new signature"
+_SIGNATURE = (
+    "access is refused; the signature of the URL may be too old, or for another file: pass a URL "
+    "with a new signature"
+)
 
 
 _PANIC = "PanicException"
@@ -166,7 +171,10 @@ class ObjectStore:
         if any(sign in text for sign in _CREDENTIALS):
             return _LOGIN
         if "builder error" in text or (status and status[1] not in _ASK_AGAIN):
-            return "the store refuses the request; check the URL, and region and endpoint in storage_options="
+            return (
+                "the store refuses the request; check the URL, and region and endpoint in "
+                "storage_options="
+            )
         if isinstance(
             error, (kinds.InvalidPathError, kinds.NotSupportedError, ValueError, TypeError)
         ):
@@ -186,8 +194,10 @@ def _check_process() -> None:
     """
     if _first_process() != os.getpid():
         raise SourceError(
-            "this process was forked from a process that had opened remote files, and cannot read any itself. "
-            'Use the workers of DataLoader, or start processes with multiprocessing.get_context("spawn").'
+            "this process was forked from a process that had opened remote files, and cannot read "
+            "any itself. "
+            "Use the workers of DataLoader, or start processes with "
+            'multiprocessing.get_context("spawn").'
         )
 
 

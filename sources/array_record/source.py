@@ -213,6 +213,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
                     f'{shorten(single)}. Write the file again, or pass on_error="skip".'
                 )
         return SourceError(
-            f"{path}: record keys {first_few(keys.tolist())} cannot be read: {shorten(error)}. Write "
+            f"{path}: record keys {first_few(keys.tolist())} cannot be read: {shorten(error)}. "
+            "Write "
             'the file again, or pass on_error="skip".'
         )

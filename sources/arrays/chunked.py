@@ -405,7 +405,10 @@ class ChunkedSource:
         self._prepare()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._count} rows of {first_few(self._names, 8)} in {shorten(self._path)})"
+        return (
+            f"{type(self).__name__}({self._count} rows of {first_few(self._names, 8)} in "
+            f"{shorten(self._path)})"
+        )
 
 
 class _OpenedArray(NamedTuple):

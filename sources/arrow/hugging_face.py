@@ -296,7 +296,10 @@ class HuggingFaceDataSource:
         return _with_columns, (self.dataset,)
 
     def __repr__(self) -> str:
-        return f"HuggingFaceDataSource({self._length} rows of {first_few(self.dataset.format['columns'], 8)})"
+        return (
+            f"HuggingFaceDataSource({self._length} rows of "
+            f"{first_few(self.dataset.format['columns'], 8)})"
+        )
 
 
 def _with_columns(dataset: Any) -> HuggingFaceDataSource:

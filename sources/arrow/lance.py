@@ -142,8 +142,9 @@ class LanceSource:
     def _open(self) -> Any:
         if self._process not in (None, os.getpid()):
             raise SourceError(
-                f"{shorten(self._uri)}: this process was forked from a process that had read the table, and Lance "
-                "does not work after a fork. Use the workers of DataLoader, or start processes with "
+                f"{shorten(self._uri)}: this process was forked from a process that had read the "
+                "table, and Lance does not work after a fork. Use the workers of DataLoader, or "
+                "start processes with "
                 'multiprocessing.get_context("spawn").'
             )
         with self._lock:

@@ -44,8 +44,10 @@ class FrameOffsets:
         self._ends = np.cumsum(counts)
         if not len(lengths) or not self._ends[-1]:
             raise ValueError(
-                f"no episode is long enough for offsets from {every.min():+d} to {every.max():+d} frames: the longest has "
-                f'{lengths.max(initial=0)} frames. Pass pad="edge" or pad="zero", or offsets (times) nearer to 0.'
+                f"no episode is long enough for offsets from {every.min():+d} to {every.max():+d} "
+                "frames: the longest has "
+                f'{lengths.max(initial=0)} frames. Pass pad="edge" or pad="zero", or offsets '
+                "(times) nearer to 0."
             )
 
     def __len__(self) -> int:
@@ -205,7 +207,8 @@ def checked_offsets(argument: str, offsets: Any) -> dict[str, Int64s]:
     """
     if not isinstance(offsets, Mapping):
         raise TypeError(
-            f"{argument}={short_repr(offsets)} is {a_kind_of(offsets)}. Pass a dict from fields to lists of integers, such as "
+            f"{argument}={short_repr(offsets)} is {a_kind_of(offsets)}. Pass a dict from fields to "
+            "lists of integers, such as "
             '{"action": [0, 1, 2]}.'
         )
     if not offsets:
@@ -249,7 +252,8 @@ def _check_fields(record: Any, key: int, fields: Mapping[str, Any]) -> None:
     if missing:
         if not isinstance(record, Mapping):
             raise SourceError(
-                f"record {key}, a frame of an episode, is {a_kind_of(record)}. Pass a source whose records are dicts, such as "
+                f"record {key}, a frame of an episode, is {a_kind_of(record)}. Pass a source whose "
+                "records are dicts, such as "
                 '{"action": array}.'
             )
         raise SourceError(

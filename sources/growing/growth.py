@@ -373,7 +373,8 @@ def growth_of(
     folder = None if isinstance(growing, bool) else text_of(growing)
     if folder == "":
         raise ValueError(
-            'growing="" is not a folder. Pass True to write generations beside the data, or the path of a folder.'
+            'growing="" is not a folder. Pass True to write generations beside the data, or the '
+            "path of a folder."
         )
     texts = tuple(_normal(text_of(path)) for path in path_list(paths))
     if is_remote(folder or texts[0]):

@@ -293,7 +293,10 @@ class LeRobotSource(OnSource):
         }
 
     def __repr__(self) -> str:
-        return f"LeRobotSource({len(self)} frames of {len(self.episodes)} episodes in {shorten(self._folder.path)})"
+        return (
+            f"LeRobotSource({len(self)} frames of {len(self.episodes)} episodes in "
+            f"{shorten(self._folder.path)})"
+        )
 
 
 def _chosen(episodes: Any, count: int) -> Int64s:
@@ -333,7 +336,8 @@ def _offsets_of(delta_timestamps: Any, folder: LeRobotFolder) -> dict[str, Int64
     """
     if not isinstance(delta_timestamps, Mapping):
         raise TypeError(
-            f"delta_timestamps={short_repr(delta_timestamps)} is {a_kind_of(delta_timestamps)}. Pass a dict from features to "
+            f"delta_timestamps={short_repr(delta_timestamps)} is {a_kind_of(delta_timestamps)}. "
+            "Pass a dict from features to "
             'lists of seconds, such as {"action": [0, 0.1]}.'
         )
     frames = {}

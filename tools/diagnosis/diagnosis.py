@@ -88,7 +88,10 @@ class Diagnosis:
         if self.changes:
             yield from ("", "What would change it:")
         for change in self.changes[:MOST_CHANGES]:
-            times = f"{'up to ' * change.at_most}{self.measured.elapsed / change.seconds:.1f} times the steps"
+            times = (
+                f"{'up to ' * change.at_most}{self.measured.elapsed / change.seconds:.1f} times "
+                "the steps"
+            )
             share = format_share(share_waited(self.measured, change.seconds))
             waits = f", waits {share}" if self.measured.step_known else ""
             yield f"  {change.what}: {times}, {format_seconds(change.seconds)} each{waits}"
@@ -99,7 +102,10 @@ def _extent(measured: Measured) -> str:
     each = f"{rows:,.0f} records"
     if measured.rows and not 0.5 < records / max(rows, 1e-9) < 2:
         each = f"{rows:,.0f} rows of {format_count(records)} records"
-    text = f"Measured: {measured.steps} steps of {each} ({format_bytes(measured.nbytes)}), {format_count(rate)} a second, "
+    text = (
+        f"Measured: {measured.steps} steps of {each} ({format_bytes(measured.nbytes)}), "
+        f"{format_count(rate)} a second, "
+    )
     text += f"{format_count(rate * records)} records/s"
     alike, loops, cores = measured.loops_alike, measured.loops, measured.cores
     if loops > 1:
@@ -139,7 +145,10 @@ def _table(measured: Measured) -> Iterator[str]:
     for part in parts:
         yield _line(part.name, part.seconds, measured.work, _each(measured, part))
     if measured.reads_ahead and measured.read_seconds:
-        yield f"  {'reads under way':32} {under_way(measured):10.1f}           of {possible(measured):,} possible"
+        yield (
+            f"  {'reads under way':32} {under_way(measured):10.1f}           of "
+            f"{possible(measured):,} possible"
+        )
 
 
 def _line(name: str, seconds: float, whole: float, each: str = "") -> str:
@@ -169,7 +178,10 @@ def _cause(measured: Measured, finding: Finding) -> str:
         name, text = _FED[finding.kind]
         return text.format(format_seconds(getattr(measured.feeding, name)))
     if finding.kind == "start":
-        loops = f"each of {measured.loops_alike} loops of {measured.steps / measured.loops_alike:.0f} steps"
+        loops = (
+            f"each of {measured.loops_alike} loops of {measured.steps / measured.loops_alike:.0f} "
+            "steps"
+        )
         took = format_seconds(measured.starting * measured.steps / measured.loops_alike)
         return f"its workers start again for {loops}, which takes {took}"
     workers = measured.workers
@@ -177,7 +189,10 @@ def _cause(measured: Measured, finding: Finding) -> str:
         measured.worker_kind, f"{measured.worker_kind} worker"
     )
     own = "in your own thread" if measured.feeding is None else "in the feeder's thread"
-    return f"{_subject(measured, finding)} {f'on {workers} {kind}' + 's' * (workers > 1) if workers else own}"
+    return (
+        f"{_subject(measured, finding)} "
+        f"{f'on {workers} {kind}' + 's' * (workers > 1) if workers else own}"
+    )
 
 
 def _subject(measured: Measured, finding: Finding) -> str:
@@ -214,7 +229,10 @@ def _subject(measured: Measured, finding: Finding) -> str:
         alone, among = (
             format_seconds(each / max(part.calls, 1)) for each in (measured.alone, part.seconds)
         )
-        return f"calls of `{part.name}` wait for one another, as each takes {alone} alone and {among} among others,"
+        return (
+            f"calls of `{part.name}` wait for one another, as each takes {alone} alone and {among} "
+            "among others,"
+        )
     if kind == "lock" and part is not None:
         return f"threads wait for one another, as `{part.name}` holds the interpreter's lock (GIL),"
     if kind == "small calls":

@@ -481,7 +481,10 @@ def _describe_layers(layers: Sequence[Any]) -> str:
     first = next((layer for layer in layers if isinstance(layer[0], int)), None)
     if first is None:
         return "nothing"
-    return f"{f'{len(first)} shards up to local' if len(first) > 1 else 'up to'} position {min(first):,}"
+    return (
+        f"{f'{len(first)} shards up to local' if len(first) > 1 else 'up to'} position "
+        f"{min(first):,}"
+    )
 
 
 def _step_after(layers: Sequence[Any], before: _Side) -> int | None:

@@ -91,7 +91,10 @@ class OmittedSearch:
     def _lines(self) -> Iterator[str]:
         until = "to the end" if self.whole else "to the end of the next epoch"
         said = f"{self.count:,} are read" if self.count else "none is read"
-        yield f"{self.keys:,} records looked for at {self.positions:,} positions, from step {self.since:,} {until}: {said}."
+        yield (
+            f"{self.keys:,} records looked for at {self.positions:,} positions, from step "
+            f"{self.since:,} {until}: {said}."
+        )
         rows = (
             {name: "" if value is None else str(value) for name, value in vars(each).items()}
             for each in self.found

@@ -104,7 +104,10 @@ class Trace:
         if self.ran_from is None:
             yield "Found by arithmetic; nothing was read."
         else:
-            yield f"Found by running from step {self.ran_from:,} on: what comes decides what is in a step."
+            yield (
+                f"Found by running from step {self.ran_from:,} on: what comes decides what is in a "
+                "step."
+            )
         yield ""
         rows = map(_as_texts, self.records)
         yield from columns([{**row, "shard": ""} if self.shard_count == 1 else row for row in rows])

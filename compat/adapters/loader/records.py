@@ -76,7 +76,10 @@ class _Sampler(OurIndexSampler):
 
     def _empty_shard(self) -> str:
         shard = self.shard_options
-        return f"shard {shard.shard_index} of {shard.shard_count} has none of the {self.num_records} records."
+        return (
+            f"shard {shard.shard_index} of {shard.shard_count} has none of the {self.num_records} "
+            "records."
+        )
 
     @property
     def epoch_stride(self) -> int:
@@ -145,7 +148,10 @@ class SequentialSampler(_Sampler, OurSequentialSampler):
 
     def __repr__(self) -> str:
         """Return the text that Grain prints."""
-        return f"SequentialSampler(num_records={self.num_records}, shard_options={self.shard_options!r})"
+        return (
+            f"SequentialSampler(num_records={self.num_records}, "
+            f"shard_options={self.shard_options!r})"
+        )
 
 
 def shard_of(sampler: Any, shard_options: Any) -> ShardOptions | None:

@@ -95,7 +95,10 @@ def _known(measured: Measured, finding: Finding) -> Iterator[Change]:
             if part.kind in ("record", "batch") and part.seconds > measured.work / 4:
                 faster = step_seconds(lighter(measured, 0.5, named=part.name), measured.workers)
                 if part.pillow:
-                    what = f"headrace.DecodeImage(size=…) in place of Pillow in `{part.name}`, if it decodes images"
+                    what = (
+                        f"headrace.DecodeImage(size=…) in place of Pillow in `{part.name}`, if it "
+                        "decodes images"
+                    )
                     yield Change(what, faster, True)
                 else:
                     yield Change(f"`{part.name}` twice as fast", faster)
