@@ -173,7 +173,8 @@ def checked_index(index: int) -> int:
 
 
 _OF_WRONG_KIND = {
-    False: "Pass what MapDataset.source(data) returns. Join streams before to_iter_dataset(), or with IterDataset.mix, "
+    False: "Pass what MapDataset.source(data) returns. Join streams before to_iter_dataset(), or "
+    "with IterDataset.mix, "
     "zip or interleave",
     True: "Pass what MapDataset.source(data) or to_iter_dataset() returns",
 }

@@ -245,7 +245,8 @@ class IterMethods(
         ValueError if it was selected before.
 
         >>> from headrace import MapDataset, ShardOptions
-        >>> list(MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10).shard(ShardOptions(1, 2)))
+        >>> stream = MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10)
+        >>> list(stream.shard(ShardOptions(1, 2)))
         [10, 30]
         """
         return self._made(sharded(self.chain_stream, as_shard_options(shard_options)))
@@ -312,7 +313,8 @@ class IterMethods(
                 wrong name raises TypeError.
 
         >>> from headrace import MapDataset
-        >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
+        >>> stream = MapDataset.range(3).to_iter_dataset()
+        >>> list(stream.with_options(worker_count=2, worker_kind="thread"))
         [0, 1, 2]
         """
         return self._made(self.chain_stream.with_options(**options))

@@ -65,7 +65,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     lists.
 
     >>> import headrace
-    >>> dataset = headrace.MapDataset.source([1, 2, 3, 4]).shuffle(seed=0).map(lambda x: x * 10).batch(2)
+    >>> dataset = headrace.MapDataset.source([1, 2, 3, 4]).shuffle(seed=0)
+    >>> dataset = dataset.map(lambda x: x * 10).batch(2)
     >>> len(dataset), sorted(np.concatenate(list(dataset)).tolist())
     (2, [10, 20, 30, 40])
     >>> dataset[0].tolist() == next(iter(dataset)).tolist()
@@ -277,7 +278,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
                 not exist.
 
         >>> swapped = [(1, 0), (0, 0)]
-        >>> list(MapDataset.select_from_datasets([MapDataset.range(2), MapDataset.range(5, 7)], swapped))
+        >>> datasets = [MapDataset.range(2), MapDataset.range(5, 7)]
+        >>> list(MapDataset.select_from_datasets(datasets, swapped))
         [5, 0]
         """
         named = _nodes("select_from_datasets", datasets)

@@ -81,7 +81,8 @@ def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups:
 
     >>> from headrace import split
     >>> parts = split(range(10), {"train": 0.8, "test": 0.2}, seed=0)
-    >>> {name: len(part) for name, part in parts.items()}, sorted([*parts["train"], *parts["test"]]) == list(range(10))
+    >>> sizes = {name: len(part) for name, part in parts.items()}
+    >>> sizes, sorted([*parts["train"], *parts["test"]]) == list(range(10))
     ({'train': 8, 'test': 2}, True)
     >>> labels = ["rare"] * 2 + ["common"] * 8
     >>> train, test = split(labels, [0.5, 0.5], stratify=labels)

@@ -6,11 +6,14 @@
 >>> iterator = iter(headrace.load(range(8), batch_size=2))
 >>> next(iterator).tolist()
 [0, 1]
->>> with tempfile.TemporaryDirectory() as folder, ocp.CheckpointManager(pathlib.Path(folder)) as manager:
-...     saved = manager.save(1, args=ocp.args.Composite(loader=headrace.checkpoint.CheckpointSave(iterator)))
-...     manager.wait_until_finished()
-...     again = iter(headrace.load(range(8), batch_size=2))
-...     _ = manager.restore(1, args=ocp.args.Composite(loader=headrace.checkpoint.CheckpointRestore(again)))
+>>> again = iter(headrace.load(range(8), batch_size=2))
+>>> with tempfile.TemporaryDirectory() as folder:
+...     with ocp.CheckpointManager(pathlib.Path(folder)) as manager:
+...         save = headrace.checkpoint.CheckpointSave(iterator)
+...         saved = manager.save(1, args=ocp.args.Composite(loader=save))
+...         manager.wait_until_finished()
+...         restore = headrace.checkpoint.CheckpointRestore(again)
+...         _ = manager.restore(1, args=ocp.args.Composite(loader=restore))
 >>> next(again).tolist()
 [2, 3]
 
@@ -56,10 +59,12 @@ def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataL
             example because the sampler differs (the message says what differs), or Grain had
             several workers and the loader has a flat map.
 
+    >>> import json
     >>> import headrace
     >>> sampler = headrace.IndexSampler(6, shuffle=False, num_epochs=1, algorithm="grain")
     >>> loader = headrace.DataLoader(data_source=range(6), sampler=sampler)
-    >>> state = b'{"version": 2, "last_seen_indices": {"0": 2, "1": 1}, "last_worker_index": 0, "worker_count": 2}'
+    >>> last = {"last_seen_indices": {"0": 2, "1": 1}, "last_worker_index": 0}
+    >>> state = json.dumps({"version": 2, **last, "worker_count": 2}).encode()
     >>> list(from_grain_state(state, loader))
     [3, 4, 5]
     """

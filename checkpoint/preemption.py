@@ -75,7 +75,8 @@ def on_preemption(
     >>> import os, signal
     >>> import headrace
     >>> saved = []
-    >>> with headrace.on_preemption(iter(headrace.load(range(9))), lambda it: saved.append(it.get_state())) as records:
+    >>> iterator = iter(headrace.load(range(9)))
+    >>> with headrace.on_preemption(iterator, lambda it: saved.append(it.get_state())) as records:
     ...     for record in records:
     ...         if record == 3:
     ...             os.kill(os.getpid(), signal.SIGTERM)

@@ -160,7 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="python -m headrace.compat.check",
-        description="Run a program that imports Grain with headrace.compat.grain in its place, and tell which names it used.",
+        description="Run a program that imports Grain with headrace.compat.grain in its place, and "
+        "tell which names it used.",
     )
     parser.add_argument("program", help="a file of Python; it is not changed")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")

@@ -136,12 +136,15 @@ def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list
     manifest = manifest_in(folder)
     if manifest is None:
         plan = folder.plan()
+        if plan is None:
+            raise ConversionError(
+                f"{shorten(folder.path)} has no {MANIFEST}. Pass a folder that `headrace convert` "
+                "wrote."
+            )
+        complete = f"{len(folder.receipts())} of {len(plan['shards'])} shards are complete"
         raise ConversionError(
-            f"{shorten(folder.path)} has no {MANIFEST}. Pass a folder that `headrace convert` "
-            "wrote."
-            if plan is None
-            else f"the conversion to {shorten(folder.path)} is not done: {len(folder.receipts())} of {len(plan['shards'])} "
-            "shards are complete. Run the same conversion again to write the others."
+            f"the conversion to {shorten(folder.path)} is not done: {complete}. Run the same "
+            "conversion again to write the others."
         )
     files = [file for shard in manifest.shards for file in shard.files]
     wrong = [text for text in of_each(partial(_difference, folder), files) if text]

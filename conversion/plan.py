@@ -30,7 +30,8 @@ def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
             conversion works in, or outside of the target; or some input files are in a store, and
             others on this machine.
 
-    >>> [shard.name for shard in shard_for_shard(["in/a/x.tfrecord.gz", "in/b/x.tfrecord-0-of-2"], ".array_record")]
+    >>> files = ["in/a/x.tfrecord.gz", "in/b/x.tfrecord-0-of-2"]
+    >>> [shard.name for shard in shard_for_shard(files, ".array_record")]
     ['a/x.array_record', 'b/x-0-of-2.array_record']
     """
     folders = {

@@ -78,18 +78,18 @@ def _lines_of(page: Path, told: set[str]) -> list[str]:
         thing = resolve_name(name)
         lines += [f"* `{name}{'' if made_by_others else _arguments(thing)}`: {_first_line(thing)}"]
         if ":members:" in options and inspect.isclass(thing):
-            members = [
-                (
-                    member,
-                    f"  * `.{member}{'' if isinstance(it, property) else _arguments(it)}`: {_first_line(it)}",
-                )
-                for member, it in _members(thing)
-            ]
+            members = [(member, _line_of(member, it)) for member, it in _members(thing)]
             lines += [line for _, line in members if line not in told]
             if again := [f"`{member}`" for member, line in members if line in told]:
                 lines += [f"  * as above: {', '.join(again)}"]
             told |= {line for _, line in members}
     return lines
+
+
+def _line_of(member: str, it: Any) -> str:
+    """The line of a method or a property."""
+    arguments = "" if isinstance(it, property) else _arguments(it)
+    return f"  * `.{member}{arguments}`: {_first_line(it)}"
 
 
 def _members(kind: type) -> list[tuple[str, Any]]:
@@ -122,9 +122,9 @@ def _arguments(thing: Any) -> str:
         ]
     except (TypeError, ValueError):
         return ""
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     shown = [
-        f"{'*' * (one.kind is one.VAR_POSITIONAL) or '**' * (one.kind is one.VAR_KEYWORD)}{one.name}"
-        + ("" if one.default is one.empty else "=…")
+        stars.get(one.kind, "") + one.name + ("" if one.default is one.empty else "=…")
         for one in parameters
         if not one.name.startswith("_")
     ]

@@ -23,8 +23,10 @@ def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
         pattern: parts of the pattern, split at `/`.
         parts: parts of the path, split at `/`.
 
-    >>> matches(["**", "*.rec"], ["a", "b", "c.rec"]), matches(["**", "*.rec"], ["a", ".b", "c.rec"])
-    (True, False)
+    >>> matches(["**", "*.rec"], ["a", "b", "c.rec"])
+    True
+    >>> matches(["**", "*.rec"], ["a", ".b", "c.rec"])
+    False
     """
     if not pattern or not parts:
         return not parts and set(pattern) <= {"**"}

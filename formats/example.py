@@ -72,10 +72,13 @@ def decode_example(
     >>> data = encode_example({"image": b"...", "label": 3, "box": [0.5, 1.0]})
     >>> decode_example(data)
     {'image': b'...', 'label': array([3]), 'box': array([0.5, 1. ], dtype=float32)}
-    >>> decode_example(data, {"label": np.int32, "box": (np.float32, (1, 2)), "weight": (np.float32, (), 1)})
+    >>> features = {"label": np.int32, "box": (np.float32, (1, 2)), "weight": (np.float32, (), 1)}
+    >>> decode_example(data, features)
     {'label': np.int32(3), 'box': array([[0.5, 1. ]], dtype=float32), 'weight': np.float32(1.0)}
-    >>> data = encode_example({"label": 3}, {"frames": [[1, 2], [3, 4], [5, 6]], "words": [[1], [2, 3]]})
-    >>> decode_example(data, {"label": np.int64}, {"frames": (np.uint8, (2,)), "words": (np.int64, (None,))})
+    >>> steps = {"frames": [[1, 2], [3, 4], [5, 6]], "words": [[1], [2, 3]]}
+    >>> data = encode_example({"label": 3}, steps)
+    >>> sequences = {"frames": (np.uint8, (2,)), "words": (np.int64, (None,))}
+    >>> decode_example(data, {"label": np.int64}, sequences)
     {'label': np.int64(3), 'frames': array([[1, 2],
            [3, 4],
            [5, 6]], dtype=uint8), 'words': [array([1]), array([2, 3])]}

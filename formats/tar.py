@@ -372,9 +372,8 @@ class _Extended:
             line = content[at : at + length]
             name, equals, value = line[len(digits) + 1 :].partition(b"=")
             if not (space and equals and line.endswith(b"\n") and len(line) == length):
-                raise self._damaged(
-                    why=f"must be a list of names and values, but it is something else near byte {at}"
-                )
+                why = f"must be a list of names and values, but it is something else near byte {at}"
+                raise self._damaged(why=why)
             found[name.decode(errors="replace")] = value[:-1].decode("utf-8", "surrogateescape")
             at += len(line)
         return found

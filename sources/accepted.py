@@ -17,11 +17,13 @@ from .memory import MemorySource
 from .protocol import DataSource, is_asynchronous, is_hugging_face
 
 _READERS = {
-    ".npy": "np.load(path, mmap_mode='r') if its rows are records, or headrace.TokenSource(path) for documents of tokens",
+    ".npy": "np.load(path, mmap_mode='r') if its rows are records, or headrace.TokenSource(path) "
+    "for documents of tokens",
     ".parquet": "headrace.ParquetDataSource(path)",
     ".lance": "headrace.LanceSource(path)",
     ".idx": "headrace.MegatronSource(path)",
-    ".bin": "headrace.MegatronSource(path) where an .idx is beside it, or headrace.TokenSource(path, dtype=…)",
+    ".bin": "headrace.MegatronSource(path) where an .idx is beside it, or "
+    "headrace.TokenSource(path, dtype=…)",
     ".array_record": "headrace.ArrayRecordDataSource(path)",
     ".tfrecord": "headrace.TFRecordDataSource(path)",
     ".jsonl": "headrace.JsonLinesDataSource(path)",
@@ -31,7 +33,8 @@ _READERS = {
     ".hdf5": "headrace.HDF5Source(path)",
     ".zarr": "headrace.ZarrSource(path)",
     ".npz": "headrace.NpzSource(path)",
-    ".csv": "the table that pandas.read_csv(path) returns, or headrace.TextLinesSource(path) for lines to split in a map",
+    ".csv": "the table that pandas.read_csv(path) returns, or headrace.TextLinesSource(path) for "
+    "lines to split in a map",
 }
 
 _TABLES = {
@@ -39,20 +42,25 @@ _TABLES = {
     "pyarrow.RecordBatchReader": "its table, reader.read_all()",
     # first, as it is a pyarrow.Dataset too
     "lance.LanceDataset": "headrace.LanceSource(dataset.uri, version=dataset.version)",
-    "pyarrow.Dataset": "headrace.ParquetDataSource(dataset.files), or its table, dataset.to_table()",
+    "pyarrow.Dataset": "headrace.ParquetDataSource(dataset.files), or its table, "
+    "dataset.to_table()",
     "torch.DataLoader": "its dataset, loader.dataset, with the batch size in a headrace.Batch",
     "headrace.DataLoader": "the source that it reads, with all operations in one loader: "
     "headrace.load(source, transformations=[function, …])",
-    "headrace.IterDataset": "the source from which it is made, or call its own methods in place of load: "
-    "stream.map(function).batch(32).mp_prefetch(2)",
-    "headrace.Resumable": "the source that its loader reads, because an iterator cannot return a record by its number",
+    "headrace.IterDataset": "the source from which it is made, or call its own methods in place of "
+    "load: stream.map(function).batch(32).mp_prefetch(2)",
+    "headrace.Resumable": "the source that its loader reads, because an iterator cannot return a "
+    "record by its number",
     "headrace.DeviceLoader": "the source of the loader from which it gets batches",
-    "tensorflow.DatasetV2": "its records in a list, list(dataset.as_numpy_iterator()), or files, with headrace.convert",
-    "grain.IterDataset": "the source from which it is made, because a stream cannot return a record by its number",
-    "torch.IterableDataset": "a dataset with __len__ and __getitem__, because a stream cannot return a record by its number",
+    "tensorflow.DatasetV2": "its records in a list, list(dataset.as_numpy_iterator()), or files, "
+    "with headrace.convert",
+    "grain.IterDataset": "the source from which it is made, because a stream cannot return a "
+    "record by its number",
+    "torch.IterableDataset": "a dataset with __len__ and __getitem__, because a stream cannot "
+    "return a record by its number",
     "datasets.IterableDatasetDict": "a split of the dataset loaded without streaming=True",
-    "datasets.IterableDataset": "headrace.HuggingFaceStream(dataset), a stream with methods such as map and batch, or the "
-    "dataset loaded without streaming=True",
+    "datasets.IterableDataset": "headrace.HuggingFaceStream(dataset), a stream with methods such "
+    "as map and batch, or the dataset loaded without streaming=True",
 }
 
 
@@ -62,9 +70,10 @@ def as_source(data: Any) -> DataSource[Any]:
     | `data` | result |
     |---|---|
     | list, tuple, range, array, dict of arrays | `MemorySource` |
-    | table or column of pandas, polars or pyarrow; dict of columns | `MemorySource` of its columns as arrays |
+    | table or column of pandas, polars, pyarrow; dict of columns | `MemorySource` of its columns |
     | `datasets.Dataset` | `HuggingFaceDataSource` |
-    | dataset, group or file of h5py; array or group of Zarr, in a file | `HDF5Source`; `ZarrSource` |
+    | dataset, group or file of h5py, in a file | `HDF5Source` |
+    | array or group of Zarr, in a file | `ZarrSource` |
     | Dataset or DataArray of xarray | `MemorySource` if it is in memory, else `XarraySource` |
     | a source whose reads are coroutines (`async def`) | `AsyncSource` |
     | any other object with `__len__` and `__getitem__` | `data` itself |
@@ -126,7 +135,7 @@ def _refuse_no_source(data: Any) -> None:
         reader = (
             readers[0]
             if readers
-            else "the source that reads files of this kind, such as headrace.ParquetDataSource(path)"
+            else "the source that reads such files, for example headrace.ParquetDataSource(path)"
         )
         raise TypeError(
             f"{short_repr(data, TEXT)} is a text or a path, not a source. Pass {reader}."

@@ -52,7 +52,9 @@ def read_by_part(
         read: function that takes the index of a part and keys of that part, and returns their
             records.
 
-    >>> read_by_part(np.array([4, 0, 3]), np.array([2, 5]), lambda part, keys: [f"{part}:{key}" for key in keys])
+    >>> def read(part, keys):
+    ...     return [f"{part}:{key}" for key in keys]
+    >>> read_by_part(np.array([4, 0, 3]), np.array([2, 5]), read)
     ['1:4', '0:0', '1:3']
     """
     if len(keys) == 0:

@@ -4,8 +4,8 @@ A source has `__len__` and `__getitem__`. It may also have:
 
 | optional member | meaning |
 |---|---|
-| `__getitems__(keys)` | return the records of many keys, in the order of `keys`; called instead of `__getitem__` |
-| `fingerprint` | small dict of JSON values that identifies the source in checkpoints; a property or a method |
+| `__getitems__(keys)` | return the records of many keys, in their order; else `__getitem__` |
+| `fingerprint` | small dict of JSON values for checkpoints; a property or a method |
 | `facts` | how it is read, and what is known about its records: a `SourceFacts` (`facts.py`) |
 
 The loader calls the reading methods from several threads at the same time. `__getitem__` and

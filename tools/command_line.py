@@ -218,10 +218,10 @@ _COMMANDS = {
         ),
         _option("--show-output", action="store_true", help="show what the program prints"),
         epilog="""examples:
-  headrace bench train.py                        run the program, and see what its training steps wait for
-  headrace bench train.py -- --data /data        the same, for a program with arguments
-  headrace bench train.py --html report.html     the same, and write a page with charts
-  headrace bench train.py:loader                 take batches as fast as they come
+  headrace bench train.py                       run the program, and see what its steps wait for
+  headrace bench train.py -- --data /data       the same, for a program with arguments
+  headrace bench train.py --html report.html    the same, and write a page with charts
+  headrace bench train.py:loader                take batches as fast as they come
   headrace bench train.py:make_loader --step-seconds 0.05""",
     ),
     "plan": _command(
@@ -305,7 +305,8 @@ _COMMANDS = {
         _option(
             "--max-expansion",
             **_EXPANSION,
-            help="largest size of an unpacked file of more than 1 GiB, as a multiple of its compressed size (default 200)",
+            help="largest size of an unpacked file of more than 1 GiB, as a multiple of its "
+            "compressed size (default 200)",
         ),
         _option(
             "--omit",
@@ -322,7 +323,7 @@ _COMMANDS = {
             help="runner of Apache Beam that does the work; give Beam's own options last, after --",
         ),
         epilog="""examples:
-  headrace convert 'data/train.tfrecord*' out                        write an ArrayRecord file for each file
+  headrace convert 'data/train.tfrecord*' out              write an ArrayRecord file for each file
   headrace convert data/text.jsonl.gz out --to tokens --tokenizer tokenizer.json --column text
   headrace convert data out --from csv --to parquet --shards 16
   headrace convert data out --runner DataflowRunner -- --project my-project --region europe-west1
@@ -358,7 +359,8 @@ A conversion that was stopped continues when the same command is run again.""",
   headrace trace checkpoints/1200/loader train.py --step 1234
   headrace trace train.py:make_loader --step 1000000000 --json          without a checkpoint
   headrace trace checkpoints/1200/loader train.py --step 1234 --shards 8    8 shards resume
-  headrace trace --run checkpoints/1200/loader train.py --step 1234 -- --data /data      a loader inside main()""",
+  headrace trace --run checkpoints/1200/loader train.py --step 1234 -- --data /data
+                                                           a loader inside main()""",
     ),
     "find": _command(
         "[CHECKPOINT] PROGRAM.py[:name] --omitted: check that no omitted record was or will be "

@@ -88,7 +88,8 @@ def check_resume(
             source, or the first operation that gives other results for the same records.
 
     >>> import headrace
-    >>> headrace.check_resume(headrace.load(range(100), shuffle=True, seed=1, batch_size=8), steps=5, worker_counts=[0])
+    >>> loader = headrace.load(range(100), shuffle=True, seed=1, batch_size=8)
+    >>> headrace.check_resume(loader, steps=5, worker_counts=[0])
     ResumeReport(steps=5, resumed=5, worker_counts=(0,))
     """
     steps = whole_number("steps", steps, 1, None, "the number of elements to test with")

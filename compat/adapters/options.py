@@ -140,9 +140,10 @@ class DatasetOptions:
     def merge(self, other: DatasetOptions | None) -> DatasetOptions:
         """Return these options; options that were not passed to this object come from `other`.
 
-        >>> DatasetOptions(min_shm_size=1).merge(DatasetOptions(min_shm_size=2, filter_warn_threshold_ratio=0.5))
-        DatasetOptions(filter_warn_threshold_ratio=0.5, filter_raise_threshold_ratio=None, execution_tracking_mode=\
-<ExecutionTrackingMode.DISABLED: 1>, min_shm_size=1)
+        >>> others = DatasetOptions(min_shm_size=2, filter_warn_threshold_ratio=0.5)
+        >>> merged = DatasetOptions(min_shm_size=1).merge(others)
+        >>> merged.min_shm_size, merged.filter_warn_threshold_ratio
+        (1, 0.5)
         """
         return (
             self

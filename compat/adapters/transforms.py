@@ -43,7 +43,8 @@ class Batch(OurBatch):
     exceptions as for `headrace.Batch`.
 
     >>> from headrace.compat.grain import MapDataset
-    >>> [[item.tolist() for item in batch] for batch in MapDataset.source([[1, 2], [3, 4]]).batch(2)]
+    >>> batches = MapDataset.source([[1, 2], [3, 4]]).batch(2)
+    >>> [[item.tolist() for item in batch] for batch in batches]
     [[[1, 3], [2, 4]]]
     """
 

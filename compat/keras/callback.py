@@ -84,12 +84,13 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
     >>> import tempfile, keras, numpy as np, headrace
     >>> from headrace.compat.keras import SaveAndResume
     >>> x = np.ones((8, 3), np.float32)
-    >>> data = headrace.MapDataset.source({"x": x, "y": x[:, :1]}).shuffle(seed=0).map(lambda row: (row["x"], row["y"]))
-    >>> batches = data.batch(2)
+    >>> data = headrace.MapDataset.source({"x": x, "y": x[:, :1]}).shuffle(seed=0)
+    >>> batches = data.map(lambda row: (row["x"], row["y"])).batch(2)
     >>> model = keras.Sequential([keras.layers.Dense(1)])
     >>> model.compile("sgd", "mse")
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     history = model.fit(batches, epochs=2, verbose=0, callbacks=[SaveAndResume(folder, every=3)])
+    ...     saves = SaveAndResume(folder, every=3)
+    ...     history = model.fit(batches, epochs=2, verbose=0, callbacks=[saves])
     >>> len(history.history["loss"])
     2
     """

@@ -256,8 +256,10 @@ def split_name(name: str) -> tuple[str, str, str]:
 
     A compression suffix is dropped.
 
-    >>> split_name("mnist-train.tfrecord-00000-of-00010"), split_name("a.jsonl.gz"), split_name("README")
-    (('mnist-train', '.tfrecord', '-00000-of-00010'), ('a', '.jsonl', ''), ('README', '', ''))
+    >>> split_name("mnist-train.tfrecord-00000-of-00010")
+    ('mnist-train', '.tfrecord', '-00000-of-00010')
+    >>> split_name("a.jsonl.gz"), split_name("README")
+    (('a', '.jsonl', ''), ('README', '', ''))
     """
     bare, end = os.path.splitext(name)
     if end.lower() in COMPRESSED:

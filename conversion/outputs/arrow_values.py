@@ -73,8 +73,8 @@ def holds(array: Any, values: Sequence[Any]) -> bool:
     """Return True if an Arrow array has exactly the values `values`, in order.
 
     >>> import pyarrow
-    >>> [holds(pyarrow.array([value], kind), [value]) for value in (2.0, 2.5) for kind in ("int64", "float64")]
-    [True, True, False, True]
+    >>> [holds(pyarrow.array([value], "int64"), [value]) for value in (2.0, 2.5)]
+    [True, False]
     """
     import pyarrow as pa
 

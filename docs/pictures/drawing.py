@@ -10,15 +10,20 @@ from html import escape
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .small { font-size: 11.5px } .strong { font-weight: 600 } .quiet { fill: #59636e }
-.page { fill: #ffffff; stroke: #d1d9e0 } .lane { fill: #f6f8fa } .box { fill: #ffffff; stroke: #818b98 }
-.line { stroke: #59636e; stroke-width: 1.5; fill: none } .dashed { stroke-dasharray: 5 4 } .head { fill: #59636e }
-.a { fill: #c5dcfa } .b { fill: #fbd9a5 } .c { fill: #c3e6c0 } .d { fill: #e6cff2 } .empty { fill: #e7ebef }
+.page { fill: #ffffff; stroke: #d1d9e0 } .lane { fill: #f6f8fa }
+.box { fill: #ffffff; stroke: #818b98 }
+.line { stroke: #59636e; stroke-width: 1.5; fill: none } .dashed { stroke-dasharray: 5 4 }
+.head { fill: #59636e }
+.a { fill: #c5dcfa } .b { fill: #fbd9a5 } .c { fill: #c3e6c0 } .d { fill: #e6cff2 }
+.empty { fill: #e7ebef }
 .cell { stroke: #ffffff } .gone { opacity: 0.4 }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 } .quiet { fill: #a3adb8 }
-.page { fill: #161a20; stroke: #3d444d } .lane { fill: #1e242c } .box { fill: #161a20; stroke: #7d8590 }
+.page { fill: #161a20; stroke: #3d444d } .lane { fill: #1e242c }
+.box { fill: #161a20; stroke: #7d8590 }
 .line { stroke: #a3adb8 } .head { fill: #a3adb8 }
-.a { fill: #1c4a80 } .b { fill: #7a4b0c } .c { fill: #255a2b } .d { fill: #5c3575 } .empty { fill: #2b323b }
+.a { fill: #1c4a80 } .b { fill: #7a4b0c } .c { fill: #255a2b } .d { fill: #5c3575 }
+.empty { fill: #2b323b }
 .cell { stroke: #161a20 }
 }
 """

@@ -94,9 +94,12 @@ def read_index(
             "all shards that it names."
         ) from None
     except OSError as error:
+        remedy = remedy_for(
+            error, "Pass a folder that has an index.json, and check its permissions"
+        )
         raise SourceError(
             f"{shorten(error.filename or index)} cannot be read: {shorten(error.strerror)}. "
-            f"{remedy_for(error, 'Pass a folder that has an index.json, and check its permissions')}."
+            f"{remedy}."
         ) from error
     except (ValueError, RecursionError) as error:
         raise SourceError(

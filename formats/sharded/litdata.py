@@ -75,7 +75,8 @@ class LitDataTree(NamedTuple):
     def leaf_names(self, prefix: str = "") -> list[str]:
         """Return a name for each leaf, for messages.
 
-        >>> LitDataTree("dict", ("a",), (LitDataTree("list", (), (LitDataTree(""),) * 2),)).leaf_names()
+        >>> pair = LitDataTree("list", (), (LitDataTree(""),) * 2)
+        >>> LitDataTree("dict", ("a",), (pair,)).leaf_names()
         ["column 'a'[0]", "column 'a'[1]"]
         """
         if not self.kind:
@@ -296,7 +297,8 @@ def chosen_fields(tree: LitDataTree, names: Sequence[str]) -> tuple[LitDataTree,
     Returns:
         the tree with these fields alone, and the numbers of its leaves in the whole tree.
 
-    >>> tree = LitDataTree("dict", ("a", "b"), (LitDataTree("list", (), (LitDataTree(""),) * 2), LitDataTree("")))
+    >>> pair = LitDataTree("list", (), (LitDataTree(""),) * 2)
+    >>> tree = LitDataTree("dict", ("a", "b"), (pair, LitDataTree("")))
     >>> chosen_fields(tree, ["b", "a"])[1]
     [2, 0, 1]
     """

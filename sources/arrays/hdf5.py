@@ -138,9 +138,10 @@ class HDF5Source(ChunkedSource):
             except BlockingIOError:  # of a writer, or of a file system that knows no locks
                 self._file = h5py.File(self._path, "r", locking=False)
         except OSError as error:
+            remedy = "Check the path and its permissions, or write the file again"
             raise SourceError(
                 f"{shorten(self._path)} cannot be opened as an HDF5 file: {shorten(error)}. "
-                f"{remedy_for(error, 'Check the path and its permissions, or write the file again')}."
+                f"{remedy_for(error, remedy)}."
             ) from error
         found: dict[str, Any] = {}
         self._file.visititems(

@@ -62,10 +62,11 @@ class NpzSource(ChunkedSource):
     >>> record["image"].shape, int(record["label"])
     ((2, 2), 4)
     >>> import fsspec
-    >>> with tempfile.TemporaryDirectory() as cache, fsspec.open("memory://train.npz", "wb") as file:
+    >>> url = "memory://train.npz"
+    >>> with fsspec.open(url, "wb") as file:
     ...     np.savez(file, label=np.arange(6))
-    ...     file.close()
-    ...     int(NpzSource("memory://train.npz", "label", storage_options={"cache_dir": cache})[4])
+    >>> with tempfile.TemporaryDirectory() as cache:
+    ...     int(NpzSource(url, "label", storage_options={"cache_dir": cache})[4])
     4
     """
 

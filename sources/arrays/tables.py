@@ -2,12 +2,13 @@
 
 The libraries are recognised by the names of their classes. None is imported.
 
-| column | array |
-|---|---|
-| numbers, booleans, dates, durations, timestamps without zone, none missing | of their dtype; not copied where possible |
-| lists of numbers of one length (polars `Array`, pyarrow `FixedSizeList`) | `[rows, length]` |
-| all others: texts, lists, structs, times of day, timestamps with a zone, integers of 128 bits | Python objects |
-| columns with missing values, of any of these types | Python objects; None if missing |
+* Numbers, booleans, dates, durations and timestamps without zone, none of them missing, become an
+  array of their dtype. It is not copied where possible.
+* Lists of numbers of one length (polars `Array`, pyarrow `FixedSizeList`) become an array
+  `[rows, length]`.
+* All others become Python objects: texts, lists, structs, times of day, timestamps with a zone, and
+  integers of 128 bits.
+* Columns with missing values, of any of these types, become Python objects, with None for these.
 
 NaN and NaT in pandas columns of floats and times are not changed to None. A timestamp with a zone
 is a `datetime.datetime` object with that zone; from pandas, a `pandas.Timestamp`.

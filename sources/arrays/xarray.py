@@ -52,7 +52,8 @@ class XarraySource(ChunkedSource):
         SourceError: when it is read, if its file cannot be read.
 
     >>> import xarray
-    >>> data = xarray.Dataset({"t2m": (("time", "y"), np.zeros((5, 3), np.float32)), "year": ("time", np.arange(5))})
+    >>> temperature = (("time", "y"), np.zeros((5, 3), np.float32))
+    >>> data = xarray.Dataset({"t2m": temperature, "year": ("time", np.arange(5))})
     >>> int(XarraySource(data)[4]["year"])
     4
     >>> len(XarraySource(data, ["t2m"], dim="y"))

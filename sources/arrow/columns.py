@@ -3,10 +3,12 @@
 | Arrow type | value |
 |---|---|
 | numbers, booleans, dates, durations, timestamps without a time zone | NumPy scalar |
-| tensor, or list of numbers of any kind, without nulls in it | read-only array; tensors and fixed-size lists have their shape |
+| tensor, or list of numbers of any kind, without nulls in it | read-only array (see below) |
 | string, binary, and views of them | `str`, `bytes` |
-| anything else: structs, maps, decimals, times with a zone, … | Python objects, as `to_pylist` of pyarrow returns them |
+| anything else: structs, maps, decimals, times with a zone, … | Python objects, as of `to_pylist` |
 | null | None |
+
+The arrays of tensors and of fixed-size lists have the shape of these.
 
 A value depends on its own row alone, never on the rows that were read with it.
 """

@@ -111,9 +111,13 @@ class OffsetWindows(OnSource):
             `<field>_is_pad` of its own.
 
     >>> frames = {"state": np.arange(5) * 10, "action": np.arange(5)}
-    >>> windows = OffsetWindows(frames, {"action": [0, 1, 2], "state": [-1, 0]}, episodes=[0, 0, 0, 1, 1])
-    >>> {field: value.tolist() for field, value in windows[2].items()}  # doctest: +NORMALIZE_WHITESPACE
-    {'state': [10, 20], 'action': [2, 2, 2], 'action_is_pad': [False, True, True], 'state_is_pad': [False, False]}
+    >>> offsets = {"action": [0, 1, 2], "state": [-1, 0]}
+    >>> windows = OffsetWindows(frames, offsets, episodes=[0, 0, 0, 1, 1])
+    >>> record = {field: value.tolist() for field, value in windows[2].items()}
+    >>> record["state"], record["action"]
+    ([10, 20], [2, 2, 2])
+    >>> record["action_is_pad"], record["state_is_pad"]
+    ([False, True, True], [False, False])
     >>> len(OffsetWindows(frames, {"action": [0, 1]}, episodes=[0, 0, 0, 1, 1], pad=False))
     3
     """

@@ -111,7 +111,8 @@ class LeRobotFolder:
 
     def video_file(self, camera: str, chunk: int, number: int) -> str:
         """Return the path of a video file of a camera."""
-        return f"{self.path}/{str(self._video_path).format(video_key=camera, chunk_index=chunk, file_index=number)}"
+        names = {"video_key": camera, "chunk_index": chunk, "file_index": number}
+        return f"{self.path}/{str(self._video_path).format(**names)}"
 
     def episodes(self) -> Episodes:
         """Read the episodes.

@@ -343,10 +343,10 @@ class ShardSource(ABC, Generic[ShardT]):
         """
         names = self._field_names()
         if name not in names:
+            of_names = f"Name one of {first_few(names, 8)}"
             raise LengthsError(
                 f"{shorten(self._folder)} has no column {short_repr(name)} among those that are "
-                "read. "
-                f"{f'Name one of {first_few(names, 8)}' if names else 'Pass lengths= as a function of a record'}."
+                f"read. {of_names if names else 'Pass lengths= as a function of a record'}."
             )
         starts = range(0, len(self), _AT_A_TIME)
         values = (

@@ -55,7 +55,8 @@ class BytesSource(DocumentSource):
 
     >>> import tempfile, headrace
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     made = headrace.convert([b"one", b"", b"three"], folder, to="bytes", workers=0, progress=False)
+    ...     records = [b"one", b"", b"three"]
+    ...     made = headrace.convert(records, folder, to="bytes", workers=0, progress=False)
     ...     with headrace.BytesSource(folder) as source:
     ...         print(len(source), source[2])
     3 b'three'

@@ -61,7 +61,9 @@ class TokenWriter:
     ...     with TokenWriter(pathlib.Path(folder, "train.npy"), dtype=np.uint16) as writer:
     ...         writer.append([1, 2, 3])
     ...         writer.extend([[], np.array([4, 5])])
-    ...     np.load(pathlib.Path(folder, "train.npy")), np.load(pathlib.Path(folder, "train.npy.offsets"))
+    ...     tokens = np.load(pathlib.Path(folder, "train.npy"))
+    ...     offsets = np.load(pathlib.Path(folder, "train.npy.offsets"))
+    >>> tokens, offsets
     (array([1, 2, 3, 4, 5], dtype=uint16), array([0, 3, 3, 5]))
     """
 

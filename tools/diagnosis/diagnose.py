@@ -61,7 +61,8 @@ def diagnose(
         ProgramError: fewer than three batches come before the end of the stream, or in time.
 
     >>> import headrace
-    >>> loader = headrace.load(range(1000), transformations=[lambda x: sum(range(20_000))], batch_size=8)
+    >>> slow = lambda x: sum(range(20_000))
+    >>> loader = headrace.load(range(1000), transformations=[slow], batch_size=8)
     >>> diagnosis = headrace.diagnose(loader, steps=5)
     >>> diagnosis.finding.stage
     'lambda'

@@ -113,9 +113,11 @@ def diff(one: Any, two: Any) -> Difference:
     >>> parts = {"web": range(10_000), "books": range(1000)}
     >>> def loader(schedule):
     ...     sampler = headrace.MixSampler(parts, schedule, when_exhausted="repeat")
-    ...     return headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(8)])
+    ...     batch = headrace.Batch(8)
+    ...     return headrace.DataLoader(data_source=parts, sampler=sampler, operations=[batch])
     >>> before = {"web": 0.9, "books": 0.1}
-    >>> found = headrace.diff(loader(before), loader([(0, before), (4000, {"web": 0.5, "books": 0.5})]))
+    >>> after = [(0, before), (4000, {"web": 0.5, "books": 0.5})]
+    >>> found = headrace.diff(loader(before), loader(after))
     >>> found.step, [reason.what for reason in found.reasons]
     (500, ['weights'])
     """

@@ -133,7 +133,8 @@ def columns(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
 
     Empty columns are left out.
 
-    >>> print("\n".join(columns([{"row": "0", "note": "", "key": "17"}, {"row": "1", "note": "", "key": "3"}])))
+    >>> rows = [{"row": "0", "note": "", "key": "17"}, {"row": "1", "note": "", "key": "3"}]
+    >>> print("\n".join(columns(rows)))
     row  key
     0    17
     1    3

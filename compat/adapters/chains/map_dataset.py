@@ -197,7 +197,8 @@ class MapDataset(OurMapDataset[T]):
         Raises:
             ValueError: if a dataset is empty, or a weight is not positive.
 
-        >>> MapDataset.mix([MapDataset.range(6), MapDataset.range(10, 12)], [0.75, 0.25])[[0, 1, 2, 3]]
+        >>> datasets = [MapDataset.range(6), MapDataset.range(10, 12)]
+        >>> MapDataset.mix(datasets, [0.75, 0.25])[[0, 1, 2, 3]]
         [0, 1, 2, 10]
         """
         named = _nodes("mix", datasets)

@@ -179,9 +179,9 @@ class _Counts:
             LOGGER.warning(self._text(ratio, "filter_warn_threshold_ratio"))
 
     def _text(self, ratio: float, option: str) -> str:
+        share = f"{ratio:.2%}".replace("%", " %")
         return (
-            f"Transformation {self._name} skipped {ratio:.2%} of the last seen {EVERY} elements.".replace(
-                "%", " %"
-            )
-            + f" Filter the source beforehand, or set {option}=None in the DatasetOptions of WithOptionsIterDataset."
+            f"Transformation {self._name} skipped {share} of the last seen {EVERY} elements. "
+            f"Filter the source beforehand, or set {option}=None in the DatasetOptions of "
+            "WithOptionsIterDataset."
         )

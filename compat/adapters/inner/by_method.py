@@ -77,7 +77,8 @@ def multiprocess_prefetch(
         sequential_slice: no effect.
 
     >>> from headrace.compat.grain import MapDataset
-    >>> list(multiprocess_prefetch(MapDataset.range(3).to_iter_dataset(), num_workers=1, buffer_size=2))
+    >>> stream = MapDataset.range(3).to_iter_dataset()
+    >>> list(multiprocess_prefetch(stream, num_workers=1, buffer_size=2))
     [0, 1, 2]
     """
     return ds.mp_prefetch(
@@ -136,7 +137,8 @@ def mixed_map_dataset(
     Raises:
         ValueError: if both `proportions` and `selection_map` are given.
 
-    >>> list(mixed_map_dataset(parents=[MapDataset.range(2), MapDataset.range(5, 7)], proportions=[1, 1]))
+    >>> parents = [MapDataset.range(2), MapDataset.range(5, 7)]
+    >>> list(mixed_map_dataset(parents=parents, proportions=[1, 1]))
     [0, 5, 1, 6]
     """
     if selection_map is None:

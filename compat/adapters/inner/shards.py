@@ -16,8 +16,10 @@ def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:
         num_examples: number of all examples.
         options: the shard; with `drop_remainder`, all shards get the same number.
 
-    >>> [even_split(9, ShardOptions(index, 2, drop_remainder=drops)) for drops in (True, False) for index in (0, 1)]
-    [(0, 4), (4, 8), (0, 5), (5, 9)]
+    >>> [even_split(9, ShardOptions(index, 2, drop_remainder=True)) for index in (0, 1)]
+    [(0, 4), (4, 8)]
+    >>> [even_split(9, ShardOptions(index, 2, drop_remainder=False)) for index in (0, 1)]
+    [(0, 5), (5, 9)]
     """
     first, count = GrainOrder(num_examples, options, None).part()
     return first, first + count
