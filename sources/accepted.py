@@ -135,7 +135,8 @@ def _refuse_no_source(data: Any) -> None:
         reader = (
             readers[0]
             if readers
-            else "the source that reads such files, for example headrace.ParquetDataSource(path)"
+            else "the source that reads files of this kind, such as "
+            "headrace.ParquetDataSource(path)"
         )
         raise TypeError(
             f"{short_repr(data, TEXT)} is a text or a path, not a source. Pass {reader}."
