@@ -251,9 +251,10 @@ if not TYPE_CHECKING:  # which would else believe that every name is here
         A worker process needs only few names, and starts sooner.
         """
         if name == "__version__":
+            # which takes as long to import as half of a worker's own modules
             from importlib.metadata import (
                 version,
-            )  # which takes as long to import as half of a worker's own modules
+            )
 
             return version(__name__)
         if name == "metrics":

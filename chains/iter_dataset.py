@@ -35,19 +35,8 @@ from ..samplers.mix.weights import MaxEpochs, Schedule, Weights, epochs_of
 from ..samplers.sharding import as_shard_options
 from ..sources.omission.keys import OmitOfParts
 from .arguments import BELOW_2_64, as_named, checked_seed, joins, seed_of
-from .stream import (
-    Exhausted,
-    Stream,
-    cached,
-    interleaved,
-    limited,
-    mixed,
-    repeated,
-    run_through,
-    sharded,
-    without,
-    zipped,
-)
+from .joined_streams import interleaved, mixed, zipped
+from .stream import Exhausted, Stream, cached, limited, repeated, run_through, sharded, without
 
 T = TypeVar("T")
 

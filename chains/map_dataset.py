@@ -31,7 +31,8 @@ from .arguments import (
 from .map_methods import MapMethods
 from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .nodes.joins import Chosen, Own, Zipped
-from .nodes.node import Evaluated, Get, Node, Source, fingerprint_of_node
+from .nodes.node import Evaluated, Get, Node, fingerprint_of_node
+from .nodes.source_node import Source
 
 if TYPE_CHECKING:
     from ..common.costs import Cost

@@ -173,9 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status = getattr(failure, "code", None) if exits else None
     ended = failure is None or (exits and not status)
     if failure is not None and not exits:
-        at = (
-            failure.__traceback__
-        )  # without what called the program; all of it if the program is not in it
+        # without what called the program; all of it if the program is not in it
+        at = failure.__traceback__
         while at is not None and at.tb_frame.f_code.co_filename != options.program:
             at = at.tb_next
         traceback.print_exception(failure.with_traceback(at or failure.__traceback__))

@@ -251,6 +251,5 @@ def _listen(channel: Connection, arguments: SimpleQueue[Any]) -> None:
         while True:
             arguments.put(channel.recv())
     except (EOFError, OSError):
-        os.kill(
-            os.getpid(), signal.SIGKILL
-        )  # at once, whatever is being done: nobody waits for it any more
+        # at once, whatever is being done: nobody waits for it any more
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -2,8 +2,7 @@
 
     TARGET/train-0.array_record …      shards, when they are complete
     TARGET/manifest.json               appears last: the conversion is done
-    TARGET/.conversion/                during the conversion: plan.json, receipts of complete
-    shards, files being written
+    TARGET/.conversion/                only during it: plan.json, receipts of shards, unfinished files
 
 The files of a shard are renamed before its receipt is written. If the process is killed in between,
 the shard is converted again, to the same bytes. A shard may be converted twice at the same time, as
@@ -91,10 +90,7 @@ class Target(ABC):
 
     @abstractmethod
     def scratch(self) -> AbstractContextManager[str]:
-        """Yield a local folder for files that are being written.
-
-        The folder is removed afterwards.
-        """
+        """Yield a local folder for files that are being written; it is removed afterwards."""
 
     @abstractmethod
     def locked(self) -> AbstractContextManager[None]:
@@ -152,9 +148,8 @@ class Target(ABC):
         return self.held([receipt for receipt in found if receipt is not None])
 
     def _receipt_names(self) -> list[str]:
-        return [
-            f"{WORKPLACE}/{name}" for name in self.names_in(WORKPLACE) if name.startswith(RECEIPT)
-        ]
+        names = self.names_in(WORKPLACE)
+        return [f"{WORKPLACE}/{name}" for name in names if name.startswith(RECEIPT)]
 
     def held(self, receipts: Sequence[Receipt]) -> dict[str, Receipt]:
         """Return the receipts whose files exist with the stated sizes, by the names of shards."""
@@ -204,19 +199,15 @@ class Target(ABC):
         ]
         for file, path in zip(files, paths):
             self.put(path, file)
-        self._write(
-            f"{WORKPLACE}/{receipt_name(receipt.name)}",
-            replace(receipt, files=tuple(written)).to_json(),
-        )
+        complete = replace(receipt, files=tuple(written))
+        self._write(f"{WORKPLACE}/{receipt_name(receipt.name)}", complete.to_json())
 
     @contextmanager
     def writes(self, name: str) -> Iterator[None]:
         """Context manager that makes a ConversionError of system errors.
 
-        The ConversionError names the file and the remedy.
-
         Raises:
-            ConversionError: the file cannot be written.
+            ConversionError: the file cannot be written. It names the file and the remedy.
         """
         try:
             yield

@@ -71,9 +71,8 @@ def train(folder, killed_at):
     if checkpoint.exists():
         with np.load(checkpoint) as saved:
             weights = saved["weights"]
-            batches.set_state(
-                saved["state"].tobytes()
-            )  # which tells the present weights of the mix
+            # which tells the present weights of the mix
+            batches.set_state(saved["state"].tobytes())
     while batches.step < STEPS:
         batch = next(batches)
         errors = probabilities(weights, batch["image"])

@@ -25,9 +25,8 @@ import sys
 import time
 from pathlib import Path
 
-os.environ.setdefault(
-    "JAX_PLATFORMS", "cpu"
-)  # an accelerator may add up in another order each time
+# an accelerator may add up in another order each time
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -28,9 +28,8 @@ import time
 import warnings
 from pathlib import Path
 
-os.environ.setdefault(
-    "JAX_PLATFORMS", "cpu"
-)  # an accelerator may add up in another order each time
+# an accelerator may add up in another order each time
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = (
     "0"  # under `uv run`, Ray would install all packages anew for the nodes
 )
@@ -140,9 +139,8 @@ def train_on_cluster(path):
     handler = logging.Handler()
     handler.emit = lambda record: told.append(record.getMessage())
     logging.getLogger("headrace").addHandler(handler)
-    warnings.filterwarnings(
-        "ignore", "os.fork", RuntimeWarning
-    )  # Ray's test cluster starts a node; JAX may be at work
+    # Ray's test cluster starts a node; JAX may be at work
+    warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
     cluster = Cluster(True, head_node_args={"num_cpus": 0, "object_store_memory": 200 << 20})
     for _ in range(2):
         cluster.add_node(num_cpus=1, object_store_memory=200 << 20)
@@ -198,8 +196,9 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
+        # a short path: Ray's sockets are there
         os.environ |= {
             "RAY_TMPDIR": folder,
             "RAY_AUTH_MODE": "disabled",
-        }  # a short path: Ray's sockets are there
+        }
         main(arguments.out)

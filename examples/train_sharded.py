@@ -37,9 +37,8 @@ BATCH, STEPS, RATE = 1024, 120, 3e-3
 HALF = STEPS // 2
 
 mesh = Mesh(jax.devices(), ("data",))
-rows = NamedSharding(
-    mesh, PartitionSpec("data")
-)  # the batch: each device has an eighth of its rows
+# the batch: each device has an eighth of its rows
+rows = NamedSharding(mesh, PartitionSpec("data"))
 everywhere = NamedSharding(mesh, PartitionSpec())  # the model: each device has all of it
 
 

@@ -192,9 +192,8 @@ class _Table:
                 del self.loans[place]
 
     def give_back(self, loan: _Loan[Any]) -> None:
-        limit = (
-            self._limit or _MOST_OPEN
-        )  # enough to shrink a table that had grown; to insert asks the system
+        # enough to shrink a table that had grown; to insert asks the system
+        limit = self._limit or _MOST_OPEN
         with self._lock:
             loan.users -= 1
             surplus = self._surplus(limit)

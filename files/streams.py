@@ -214,9 +214,8 @@ class _Unpacked(io.RawIOBase):
             f"{shorten(self._path)} cannot be unpacked, near byte {self._packed.tell()} of the "
             f"file: {shorten(error)}"
         )
-        if self._begun or isinstance(
-            error, EOFError
-        ):  # the bytes that are there are such as they should be
+        # the bytes that are there are such as they should be
+        if self._begun or isinstance(error, EOFError):
             return CutOffError(
                 f"{where}. The file is cut off or damaged, and the records after this place are "
                 "lost. Write the file again."

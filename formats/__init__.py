@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ..common.lazy_exports import names_from
 
 if TYPE_CHECKING:
-    from .example import decode_example, encode_example
+    from .example import decode_example
+    from .example_writer import encode_example
     from .joined_features import RaggedFeature, SparseFeature
 
 __all__ = ["RaggedFeature", "SparseFeature", "decode_example", "encode_example"]

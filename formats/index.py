@@ -302,9 +302,8 @@ def ascends(array: npt.NDArray[Any], length: int, last: int, step: int = 0) -> b
     """
     if len(array) != length or not length:
         return False
-    rises = bool(
-        (array[1:] >= array[:-1]).all() and (np.diff(array) >= step).all()
-    )  # a difference may wrap
+    # a difference may wrap
+    rises = bool((array[1:] >= array[:-1]).all() and (np.diff(array) >= step).all())
     return rises and int(array[0]) == 0 and int(array[-1]) == last
 
 

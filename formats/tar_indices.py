@@ -24,7 +24,8 @@ from ..errors import SourceError
 from ..files.opened import OpenFile, open_file
 from ..files.storage_options import StorageOptionsLike
 from ..files.urls import is_remote
-from .tar import BLOCK, sample_name
+from .tar import sample_name
+from .tar_blocks import BLOCK
 from .tar_links import Member
 
 MOST_CHECKED = 64

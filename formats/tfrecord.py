@@ -96,9 +96,8 @@ def read_records(
     checksums: dict[int, int] = {}  # of lengths that were met: most files have few
     while window.has(needed):
         buffer, at, needed = window.buffer, window.at, HEADER_BYTES
-        while at + HEADER_BYTES <= len(
-            buffer
-        ):  # a record takes a microsecond here, and there are billions of them
+        # a record takes a microsecond here, and there are billions of them
+        while at + HEADER_BYTES <= len(buffer):
             length, checksum = _HEADER.unpack_from(buffer, at)
             if checksums.get(length) != checksum and checksum != masked(crc(buffer[at : at + 8])):
                 offset, window.at = window.start + at, at

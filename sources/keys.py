@@ -76,9 +76,8 @@ def check_keys(keys: Keys, length: int, source: str) -> npt.NDArray[np.int64]:
             f"{source}: record keys must be integers, but are {array.dtype}. Pass integers."
         )
     checked = array.astype(np.int64, copy=False)
-    if (
-        int(checked.view(np.uint64).max()) >= length
-    ):  # Negative keys are huge as unsigned ones: one pass finds both.
+    # Negative keys are huge as unsigned ones: one pass finds both.
+    if int(checked.view(np.uint64).max()) >= length:
         wrong = array[(array < 0) | (array >= length)][0]
         raise _out_of_range(int(wrong), length, source)
     return checked
@@ -97,9 +96,8 @@ def _as_array(keys: Sequence[Any], length: int, source: str) -> npt.NDArray[Any]
         )
         if bad is not None:
             raise _not_integer(bad, source)
-        numbers = [
-            int(key) for key in keys
-        ]  # of kinds that NumPy joins as floats, or too large for 64 bits
+        # of kinds that NumPy joins as floats, or too large for 64 bits
+        numbers = [int(key) for key in keys]
         wrong = next((number for number in numbers if not 0 <= number < length), None)
         if wrong is not None:
             raise _out_of_range(wrong, length, source)

@@ -1,7 +1,6 @@
 """Source of records in memory: the items of a sequence, or the rows of a tree of arrays.
 
-Rows of arrays are read-only views. If an operation could change them in place, the next epoch would
-read changed records.
+Rows of arrays are read-only views, so that no operation can change what the next epoch reads.
 """
 
 from __future__ import annotations
@@ -93,20 +92,17 @@ class MemorySource:
     def fingerprint(self) -> dict[str, Any]:
         """Number of records, and a digest of at most eight of them.
 
-        For arrays, also of names, dtypes and shapes.
-
-        The records of a sequence that is not a list, tuple or range are not digested.
+        For arrays, also of names, dtypes and shapes. The records of a sequence that is not a list,
+        tuple or range are not digested.
         """
         layout = ";".join(
             f"{name}:{leaf.dtype.str}{leaf.shape[1:]}" for name, leaf in self._rows.leaves.items()
         )
         digests = {"layout": hashlib.sha256(layout.encode()).hexdigest()[:12]} if layout else {}
-        if self.columns is not None or isinstance(
-            self._data, (list, tuple, range)
-        ):  # others may read at great cost
-            digests["content"] = digest(
-                [record(self._rows.one(key)) for key in _spread(self._length)], 12
-            )
+        is_cheap = isinstance(self._data, (list, tuple, range))  # others may read at great cost
+        if self.columns is not None or is_cheap:
+            records = [record(self._rows.one(key)) for key in _spread(self._length)]
+            digests["content"] = digest(records, 12)
         return {"kind": "MemorySource", "records": self._length, **digests}
 
     @cached_property
@@ -392,12 +388,10 @@ def _lengths_of_columns(columns: Any) -> Any:
     """
     if isinstance(columns, dict):
         return _by_key({key: _lengths_of_columns(column) for key, column in columns.items()})
-    if not isinstance(columns, np.ndarray) or columns.ndim < 2:
-        return (
-            _lengths_of(list(columns))
-            if isinstance(columns, np.ndarray) and columns.dtype == object
-            else None
-        )
+    if not isinstance(columns, np.ndarray):
+        return None
+    if columns.ndim < 2:
+        return _lengths_of(list(columns)) if columns.dtype == object else None
     return np.full(len(columns), columns.shape[1], np.int64)
 
 

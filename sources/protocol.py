@@ -215,9 +215,8 @@ def checked_records(records: Any, source: DataSource[Any], count: int) -> Sequen
         walkable = kind is not np.ndarray and (
             hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")
         )
-        if (
-            isinstance(records, Mapping) or not walkable
-        ):  # the items of a dict of columns are no records
+        # the items of a dict of columns are no records
+        if isinstance(records, Mapping) or not walkable:
             raise SourceError(
                 f"{source_class}.__getitems__ returned an object of type {kind.__name__} for "
                 f"{count} keys. It must return a sequence of records, one for each key, in the "

@@ -305,9 +305,8 @@ def _epoch(state: LoaderState) -> str:
     within = state.history.shards[0].within_shard
     position = state.history.shards[0].positions(local if within else local * count + shard)
     epoch, place = divmod(int(position[0]) * (count if within else 1), records)
-    epoch += sampler.get(
-        "epoch", 0
-    )  # of a loop per epoch, where positions count from its beginning
+    # of a loop per epoch, where positions count from its beginning
+    epoch += sampler.get("epoch", 0)
     return f"{epoch:,} (at {100 * place / records:.1f} %)"
 
 

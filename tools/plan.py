@@ -20,7 +20,7 @@ from typing import Any
 
 from ..common.units import format_bytes, format_seconds, format_share
 from .diagnosis.diagnose import work_alone
-from .diagnosis.judging.verdict import worker_seconds
+from .diagnosis.judging.estimates import worker_seconds
 from .programs import Program, program_errors
 
 # Simulations confirm it: steps whose tasks vary by half of their length become at most 5 % longer.

@@ -216,9 +216,8 @@ def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modul
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[name] = own
-    known = (
-        name in cloudpickle.list_registry_pickle_by_value()
-    )  # of another program of this name, which is there, too
+    # of another program of this name, which is there, too
+    known = name in cloudpickle.list_registry_pickle_by_value()
     cloudpickle.register_pickle_by_value(own)
     try:
         yield own
@@ -259,9 +258,8 @@ def program_errors(path: Path) -> Iterator[None]:
             if each.filename == str(path)
         ]
         at_line = f" at line {lines[-1]}" if lines else ""
-        ours = [
-            note for note in notes_of(error) if note.startswith(_OURS)
-        ]  # where in the pipeline it was
+        # where in the pipeline it was
+        ours = [note for note in notes_of(error) if note.startswith(_OURS)]
         in_operation = "".join(f" ({note.removeprefix(_OURS).rstrip('.')})" for note in ours[:1])
         raise ProgramError(
             f"run {path} by itself first, because it fails{at_line}: {type(error).__name__}: "

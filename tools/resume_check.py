@@ -6,7 +6,6 @@ If the stream differs, look for the first operation with other results.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
 import pickle
 from collections.abc import Iterable, Sequence
@@ -15,7 +14,6 @@ from itertools import chain, zip_longest
 from typing import Any, TypeAlias
 
 import cloudpickle
-import numpy as np
 
 from ..chains.iter_dataset import IterMethods
 from ..chains.map_dataset import MapDataset
@@ -28,7 +26,7 @@ from ..loader.loader_description import LoaderDescription
 from ..loader.plan.compile import with_operations
 from ..loader.plan.pipeline import Pipeline
 from ..loader.state.schema import LoaderState
-from ..operations.trees import flatten
+from .resume_checksums import checksum
 
 Loader: TypeAlias = "LoaderMethods | MapDataset[Any] | IterMethods[Any]"
 
@@ -209,11 +207,11 @@ def _first_run(
     with _opened(loader, 0, pipeline) as iterator:
         state = iterator.get_state()
         for element, _ in zip(iterator, range(steps)):
-            checksums.append(_checksum(element))
+            checksums.append(checksum(element))
             states.append(state)
             state = iterator.get_state()
     if len(states) < steps:
-        checksums.append(_checksum(_MISSING))
+        checksums.append(checksum(_MISSING))
     return checksums, states
 
 
@@ -227,7 +225,7 @@ def _compare(
 ) -> None:
     for step in range(start, min(start + count, len(expected))):
         element = next(iterator, _MISSING)
-        if _checksum(element) != expected[step]:
+        if checksum(element) != expected[step]:
             with_workers = f", with worker_count={workers}" if workers else ""
             what_differs = _culprit(loader, step, workers)
             raise NotDeterministicError(
@@ -279,7 +277,7 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
                 iterator.set_state(state, strict=False)
             states = [iterator.get_state()]
             for element in iterator:
-                made.append((_checksum(element), _format_keys(iterator.last_records())))
+                made.append((checksum(element), _format_keys(iterator.last_records())))
                 if _position(iterator) >= stop:
                     break
                 states.append(iterator.get_state())
@@ -365,54 +363,3 @@ def _some(numbers: range, count: int) -> list[int]:
         if len(numbers) > count
         else list(numbers)
     )
-
-
-def _checksum(element: Any) -> Any:
-    """Return a value that is equal for elements that are equal bit for bit.
-
-    Of plain arrays, it has only checksums.
-    """
-    leaves, structure = flatten(element)
-    return str(structure), [_checksum_of_leaf(leaf) for leaf in leaves]
-
-
-def _checksum_of_leaf(leaf: Any) -> Any:
-    if isinstance(leaf, (np.ndarray, np.generic)) and not leaf.dtype.hasobject:
-        content = np.ascontiguousarray(leaf).tobytes()
-        return str(leaf.dtype), leaf.shape, hashlib.blake2b(content).digest()
-    return type(leaf).__qualname__, leaf if isinstance(leaf, (bool, int, str, bytes)) else _Opaque(
-        leaf
-    )
-
-
-class _Opaque:
-    """Wrapper of a value of any class, for comparisons.
-
-    It equals a wrapper whose value is equal, or has the same pickle, or, if neither can be pickled,
-    has the same class. Of sets, the pickles of their members are compared.
-    """
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __eq__(self, other: object) -> bool:
-        assert isinstance(other, _Opaque)
-        one, two = self._value, other._value
-        if isinstance(one, (set, frozenset)) and isinstance(two, (set, frozenset)):
-            return sorted(map(_pickled, one)) == sorted(map(_pickled, two))
-        return bool(one is two or np.all(one == two) or _pickled(one) == _pickled(two))
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _pickled(value: Any) -> bytes:
-    """Return the pickle of a copy of an object that was pickled and unpickled.
-
-    Return its class name if it cannot be pickled.
-
-    An object and its unpickled copy may have different pickles; two copies have the same.
-    """
-    try:
-        return cloudpickle.dumps(pickle.loads(cloudpickle.dumps(value)))  # type: ignore[no-any-return]
-    except Exception:
-        return type(value).__qualname__.encode()

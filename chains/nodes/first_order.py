@@ -19,8 +19,9 @@ from ...samplers.chain.index_maps import IndexMap, Indices, Repeat
 from ...samplers.protocol import ENDLESS
 from .choices import Choice
 from .joins import Chosen, Zipped
-from .node import Node, OnOne, Source
+from .node import Node, OnOne
 from .reordered import Reordered
+from .source_node import Source
 
 
 def in_first_order(node: Node, span: int | None = None) -> Node:

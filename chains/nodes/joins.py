@@ -25,7 +25,8 @@ from ...sources.mixed.source import MixedSource
 from ...sources.provenance import UsedRecord
 from .choices import Choice
 from .line import Line
-from .node import Evaluated, Get, Node, Source, some_lengths
+from .node import Evaluated, Get, Node, some_lengths
+from .source_node import Source
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,9 +23,7 @@ from ...common.messages import first_few
 from ...errors import BatchError, PackError
 from ...samplers.chain.index_maps import Indices
 from ...samplers.protocol import ENDLESS
-from ...sources import DataSource, fingerprint_of, reader_of
-from ...sources.facts import SourceFacts, facts_of, used_records
-from ...sources.lengths import lengths_of
+from ...sources.facts import SourceFacts
 from ...sources.provenance import UsedRecord
 from .line import Line
 
@@ -122,32 +120,24 @@ class Node:
         return [self.kind, self.parameters, *(node.identity for node in self.inputs)]
 
     # combined from the nodes directly below, unless a class of nodes defines the property
-    left_out_by = _of_inputs(
-        "left_out_by", _first
-    )  # name of the method that drops elements; None: no element is dropped
-    may_be_none = _of_inputs(
-        "may_be_none", any
-    )  # True if an element may be None because it was dropped
+    # name of the method that drops elements; None: no element is dropped
+    left_out_by = _of_inputs("left_out_by", _first)
+    # True if an element may be None because it was dropped
+    may_be_none = _of_inputs("may_be_none", any)
     reshuffles = _of_inputs("reshuffles", any)  # True if elements have other indices in each epoch
-    exchanges = _of_inputs(
-        "exchanges", any
-    )  # True if each epoch has other elements: a slice of a dataset shuffled anew
-    operations = _of_inputs(
-        "operations", lambda counts: max(counts, default=0)
-    )  # number of operations on an element
-    asks_records = _of_inputs(
-        "asks_records", any
-    )  # True if a user's function decided, once, which records are omitted
-    repeats_batches = _of_inputs(
-        "repeats_batches", any
-    )  # True if batches end at the end of each epoch
+    # True if each epoch has other elements: a slice of a dataset shuffled anew
+    exchanges = _of_inputs("exchanges", any)
+    # number of operations on an element
+    operations = _of_inputs("operations", lambda counts: max(counts, default=0))
+    # True if a user's function decided, once, which records are omitted
+    asks_records = _of_inputs("asks_records", any)
+    # True if batches end at the end of each epoch
+    repeats_batches = _of_inputs("repeats_batches", any)
     seeds = _of_inputs("seeds", nearest_first)  # seeds set below, the nearest first
-    mixes = _of_inputs(
-        "mixes", _chained
-    )  # weights of mixes; states keep them to notice changed weights
-    selections = _of_inputs(
-        "selections", _chained
-    )  # plain attributes of the maps of `select_from_datasets`
+    # weights of mixes; states keep them to notice changed weights
+    mixes = _of_inputs("mixes", _chained)
+    # plain attributes of the maps of `select_from_datasets`
+    selections = _of_inputs("selections", _chained)
 
     def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
         """Return the lengths of the elements at indices; None if they are unknown.
@@ -246,7 +236,7 @@ class Evaluated:
         node: the node that returns the records.
         length: a number greater than all indices that will be read; default: no limit.
 
-    >>> from headrace.chains.nodes.node import Source
+    >>> from headrace.chains.nodes.source_node import Source
     >>> from headrace.sources import MemorySource
     >>> Evaluated(Source(MemorySource([1, 2, 3])))[4]  # the second element of the second epoch
     2
@@ -391,63 +381,3 @@ def some_lengths(lengths: Any, indices: Indices) -> Any:
     if isinstance(lengths, Mapping):
         return {name: some_lengths(of_leaf, indices) for name, of_leaf in lengths.items()}
     return np.asarray(lengths)[indices]
-
-
-@dataclass(frozen=True, eq=False)
-class Source(Node):
-    """A node whose elements are the records of a source, epoch after epoch.
-
-    Attributes:
-        source: the source.
-    """
-
-    source: DataSource[Any]
-
-    @cached_property
-    def length(self) -> int:
-        return len(self.source)
-
-    @cached_property
-    def _read(self) -> Callable[[Indices], Sequence[Any]]:
-        return reader_of(self.source)
-
-    def records(self, indices: Indices) -> Sequence[Any]:
-        return self._read(indices % self.length)
-
-    def getter(self) -> Get:
-        read, length = self.source.__getitem__, self.length
-        return lambda index: read(index % length)
-
-    def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
-        lengths = facts_of(self.source).lengths() if name is None else lengths_of(self.source, name)
-        return None if lengths is None else some_lengths(lengths, indices % self.length)
-
-    def made_of(self, index: int) -> Sequence[UsedRecord]:
-        return used_records(self.source, index % self.length)
-
-    @property
-    def parameters(self) -> Any:
-        return fingerprint_of(self.source)
-
-    @property
-    def facts(self) -> SourceFacts:
-        """Facts about the records, from the source's own facts.
-
-        A source that reads asynchronously does not count as reading one record per call: it makes
-        many concurrent reads.
-        """
-        below = facts_of(self.source)
-        return SourceFacts(
-            reads_ahead=below.reads_ahead,
-            reads_singly=bool(below.reads_singly) and below.read_in_loop is None,
-            grows_within=below.grows,
-            made_of=self.made_of,
-        )
-
-    @property
-    def line(self) -> Line:
-        return Line(self.source, self.length, self.length, self.length)
-
-    @property
-    def base_and_order(self) -> tuple[Node, Line]:
-        return self, self.line

@@ -19,8 +19,9 @@ import optree
 
 from ...chains.nodes.items import Applied
 from ...chains.nodes.joins import OnSeveral, Zipped
-from ...chains.nodes.node import Evaluated, Node, Source
+from ...chains.nodes.node import Evaluated, Node
 from ...chains.nodes.reordered import Reordered, Seeded
+from ...chains.nodes.source_node import Source
 from ...loader.plan.joins import Apply, Read
 from ...loader.plan.joins import Node as Tree
 from ...loader.plan.rules import InTurn

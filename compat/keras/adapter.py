@@ -22,9 +22,8 @@ from ...loader.device.description import DeviceLoader
 from ...loader.loader_description import LoaderDescription
 from ...loader.plan.steps.lookup import number_of
 
-_LATEST = (
-    threading.local()
-)  # .adapter: of the latest call of fit, evaluate or predict of this thread; None: not of ours
+# .adapter: of the latest call of fit, evaluate or predict of this thread; None: not of ours
+_LATEST = threading.local()
 _END = object()
 
 
@@ -174,9 +173,8 @@ class FollowedPasses:
         self._dataset = dataset
         self._endless = endless
         self._present: Any = None  # the iterator of the current pass; None: between two
-        self._handed: deque[tuple[Any, bool]] = (
-            deque()
-        )  # of batches not yet trained on: the state after, whether the last
+        # of batches not yet trained on: the state after, whether the last
+        self._handed: deque[tuple[Any, bool]] = deque()
         self._state: Any = (
             None  # after the batch that was trained on last; None: between two passes
         )

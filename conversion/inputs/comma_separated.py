@@ -141,9 +141,8 @@ def read_records(
 
 
 def _rows(stream: BinaryIO, name: str) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(
-        max(csv.field_size_limit(), FIELD_CHARACTERS)
-    )  # one for the process, and 128 KiB
+    # one for the process, and 128 KiB
+    csv.field_size_limit(max(csv.field_size_limit(), FIELD_CHARACTERS))
     reader = csv.reader(
         io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline=""), strict=True
     )

@@ -137,9 +137,8 @@ def schema_of_columns(columns: Any) -> Any:
         for name, array in named.items():
             kind = pyarrow().from_numpy_dtype(array.dtype)
             for size in reversed(array.shape[1:]):
-                kind = pyarrow().list_(
-                    kind, size or -1
-                )  # of no fixed size: Arrow does not read back lists of size 0
+                # of no fixed size: Arrow does not read back lists of size 0
+                kind = pyarrow().list_(kind, size or -1)
             fields.append((name, kind))
         return pyarrow().schema(fields)
     except pyarrow().ArrowException:

@@ -174,18 +174,16 @@ def _is_number(kind: Any) -> bool:
 
 def _same(given: Any, held: Any) -> bool:
     """Return True if two values are equal and of the same kind."""
-    if (
-        given is None or held is None
-    ):  # for "not a time" of NumPy, Arrow has nothing but a missing value
+    # for "not a time" of NumPy, Arrow has nothing but a missing value
+    if given is None or held is None:
         is_nat = isinstance(given, (np.datetime64, np.timedelta64)) and bool(np.isnat(given))
         return held is None and (given is None or is_nat)
     (kind, one), (other_kind, other) = (
         _plain(given),
         held if isinstance(held, tuple) else _plain(held),
     )
-    return kind == other_kind and bool(
-        one == other or (one != one and other != other)
-    )  # what is no number equals nothing
+    # what is no number equals nothing
+    return kind == other_kind and bool(one == other or (one != one and other != other))
 
 
 def _plain(value: Any) -> tuple[str, Any]:

@@ -88,7 +88,7 @@ def as_example(record: Any) -> bytes:
 
 
 def _example(record: Mapping[str, Any]) -> bytes:
-    from ...formats.example import encode_example
+    from ...formats.example_writer import encode_example
 
     for name, value in record.items():
         if _has_axes(value):

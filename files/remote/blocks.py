@@ -258,9 +258,8 @@ class _Mapped:
         begin = first * CHUNK_BYTES
         if last - first == 1 and first == self._chunk:
             return self._data[part.start - begin : part.stop - begin]
-        data = self._mapping[
-            begin : min(last * CHUNK_BYTES, self._size)
-        ]  # a copy, which nobody changes any more
+        # a copy, which nobody changes any more
+        data = self._mapping[begin : min(last * CHUNK_BYTES, self._size)]
         sums = self._size + SUM_BYTES * first
         if sums_of(data) != self._mapping[sums : sums + SUM_BYTES * (last - first)]:
             raise _DamagedBlockError(self._block)

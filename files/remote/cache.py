@@ -77,9 +77,8 @@ class Cache:
         except OSError as error:
             raise self.unusable(error) from error
         found = os.fstat(descriptor)
-        if (
-            found.st_size != size
-        ):  # a machine went down before all was on the disk, or somebody wrote to it
+        # a machine went down before all was on the disk, or somebody wrote to it
+        if found.st_size != size:
             os.close(descriptor)
             _removed(self.path(name))
             return None
@@ -136,9 +135,8 @@ class Cache:
                 if _leads_to(path + _PART, descriptor):
                     if not os.path.exists(path):
                         return Claim(self, path, descriptor)
-                    with suppress(
-                        FileNotFoundError
-                    ):  # the piece got its name just before this file was made
+                    # the piece got its name just before this file was made
+                    with suppress(FileNotFoundError):
                         os.remove(path + _PART)
                 _unlock(descriptor)
         except OSError as error:
@@ -173,9 +171,8 @@ class Cache:
                 total = self._make_room(size)
             fits = total + size <= self.budget
             if fits:
-                os.ftruncate(
-                    descriptor, size
-                )  # under the lock: whoever counts the folder sees all that is reserved
+                # under the lock: whoever counts the folder sees all that is reserved
+                os.ftruncate(descriptor, size)
                 total += size
             write_at(used, total.to_bytes(8, "little"), 0)
             return fits
@@ -249,9 +246,8 @@ class Claim:
             self._size = size
             with open(self._descriptor, "wb", closefd=False) as out:
                 yield out
-            with suppress(
-                FileNotFoundError
-            ):  # somebody has cleared the folder: the piece is not kept
+            # somebody has cleared the folder: the piece is not kept
+            with suppress(FileNotFoundError):
                 os.replace(self._path + _PART, self._path)
                 self._size = 0
         except HeadraceError:
@@ -343,9 +339,8 @@ def _removed(path: str) -> bool:
     descriptor = _locked(path, wait=False)
     if descriptor is None:
         return False
-    abandoned = _leads_to(
-        path, descriptor
-    )  # else it got its name just now, and another one writes a new one
+    # else it got its name just now, and another one writes a new one
+    abandoned = _leads_to(path, descriptor)
     if abandoned:
         os.remove(path)
     _unlock(descriptor)

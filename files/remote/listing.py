@@ -21,9 +21,8 @@ class RemoteFileSystem:
 
     def is_file(self, path: str) -> bool:
         store, key = store_of(path, self._options)
-        if path.endswith("/") or (
-            not key and store.has_folders()
-        ):  # the URL of a bucket answers as if it were a file
+        # the URL of a bucket answers as if it were a file
+        if path.endswith("/") or (not key and store.has_folders()):
             return False
         try:
             try:

@@ -44,9 +44,8 @@ class OtherStore:
         try:
             fsspec.get_filesystem_class(scheme)
             known = True
-            self.system, _ = fsspec.core.url_to_fs(
-                url, **dict(options.store)
-            )  # some take the host from it
+            # some take the host from it
+            self.system, _ = fsspec.core.url_to_fs(url, **dict(options.store))
         except Exception as error:  # each file system has its own
             told = redacted_error(
                 f"{type(error).__name__}: {error}" if known else str(error), secrets

@@ -40,9 +40,8 @@ def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
     if len(items) < _MANY:
         return _in_threads(work, items)
     done: list[ResultT] = []
-    while len(done) < len(
-        items
-    ):  # some may wait and others not: a disk has a part of a folder in its memory
+    # some may wait and others not: a disk has a part of a folder in its memory
+    while len(done) < len(items):
         done += _while_busy(work, items[len(done) :])
         done += _in_threads(work, items[len(done) : len(done) + _MANY])
     return done
@@ -71,9 +70,8 @@ def _in_threads(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
         return []
     from concurrent.futures import ThreadPoolExecutor  # 2 ms of a worker's start
 
-    size = -(
-        -len(items) // _MOST_SHARES
-    )  # to hand over each of 100,000 items costs more than a look at a file
+    # to hand over each of 100,000 items costs more than a look at a file
+    size = -(-len(items) // _MOST_SHARES)
     shares = [items[start : start + size] for start in range(0, len(items), size)]
     with ThreadPoolExecutor(min(len(shares), _AT_ONCE), "headrace-request") as threads:
         return [

@@ -61,9 +61,8 @@ class RemoteFile:
         self.path, self.storage_options = path, options
         self._cache = Cache(options.cache_dir, options.cache_bytes)
         self.stamp = stamp or self._current_stamp()
-        self._is_whole = str(self.stamp.modified).startswith(
-            OF_CONTENT
-        )  # no other answer has this version
+        # no other answer has this version
+        self._is_whole = str(self.stamp.modified).startswith(OF_CONTENT)
         self.size = self.stamp.size
         self._follows, self._asked_for = -1, 0
         self._copy_name = copy_name(path, self.stamp)

@@ -197,9 +197,8 @@ def close_stores() -> None:
 def _forget_all() -> None:
     global _lock
     _lock = threading.Lock()
-    _inherited.extend(
-        _opened.values()
-    )  # their threads do not exist in this process: nothing of them may be closed
+    # their threads do not exist in this process: nothing of them may be closed
+    _inherited.extend(_opened.values())
     _opened.clear()
 
 

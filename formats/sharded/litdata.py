@@ -206,9 +206,8 @@ def _chunk(folder: str, values: Any, compression: str, where: str) -> list[LitDa
     nbytes, name = number_of(values, "chunk_bytes", where), value_of(values, "filename", str, where)
     tokens = None if values.get("dim") is None else number_of(values, "dim", where)
     samples, suffix = number_of(values, "chunk_size", where), f".{compression}.bin"
-    if not compression or not name.endswith(
-        suffix
-    ):  # files of tables are not compressed, whatever the index says
+    # files of tables are not compressed, whatever the index says
+    if not compression or not name.endswith(suffix):
         return [LitDataChunk(file_in(folder, name), samples, tokens, "", nbytes, nbytes)]
     plain = file_in(folder, name.removesuffix(suffix) + ".bin")
     return [

@@ -149,9 +149,8 @@ class ChunkedSource:
 
     def _open(self) -> Mapping[str, Any]:
         with self._lock:
-            if (
-                self._arrays is None or self._process != os.getpid()
-            ):  # a forked process shares no place in a file
+            # a forked process shares no place in a file
+            if self._arrays is None or self._process != os.getpid():
                 self._kept, self._sizes, self._kept_bytes = OrderedDict(), {}, 0
                 self._opened_arrays = {}
                 self._arrays, self._process = self._opened(), os.getpid()
@@ -201,9 +200,8 @@ class ChunkedSource:
     def _rows(self, name: str, keys: Int64s) -> list[Any]:
         found: list[Any] = [None] * len(keys)
         try:
-            with (
-                self._lock
-            ):  # for HDF5, which reads on one thread at a time anyway, and for `close`
+            # for HDF5, which reads on one thread at a time anyway, and for `close`
+            with self._lock:
                 opened = self._array(name)
                 if opened.read_row is not None:
                     return self._whole_chunks(name, opened.read_row, opened.row_bytes, keys)
@@ -212,9 +210,8 @@ class ChunkedSource:
                     if number % RUNS_AT_ONCE == 0:
                         self._fetch(name, opened.array, runs[number : number + RUNS_AT_ONCE])
                     rows = self._run(name, opened, start, min(stop, self._count))
-                    copies = (
-                        2 * len(places) < stop - start
-                    )  # a row that is a view keeps the whole run in memory
+                    # a row that is a view keeps the whole run in memory
+                    copies = 2 * len(places) < stop - start
                     for key, place in zip(wanted, places):
                         row = rows[key - start]
                         found[place] = (
@@ -260,9 +257,8 @@ class ChunkedSource:
             self._kept.move_to_end((name, start))
             return rows
         array = opened.array
-        if (
-            opened.is_plain and stop - start == 1
-        ):  # h5py reads one row several times as fast as a slice of one row
+        # h5py reads one row several times as fast as a slice of one row
+        if opened.is_plain and stop - start == 1:
             rows = np.asarray(array[start])[None]
         elif opened.is_plain:
             rows = np.asarray(array[start:stop]).view()

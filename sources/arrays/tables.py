@@ -170,8 +170,7 @@ def _of_arrow(column: Any) -> Array:
 
 def _objects(values: list[Any]) -> Array:
     array = np.empty(len(values), object)
-    for index, value in enumerate(
-        values
-    ):  # one by one: an assignment of lists would make a matrix of them
+    # one by one: an assignment of lists would make a matrix of them
+    for index, value in enumerate(values):
         array[index] = value
     return array

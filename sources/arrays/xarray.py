@@ -138,9 +138,8 @@ class XarraySource(ChunkedSource):
         }
 
     def _closed(self) -> None:
-        if not all(
-            map(_is_in_memory, self._variables.values())
-        ):  # xarray closes a file with the last variable that reads it
+        # xarray closes a file with the last variable that reads it
+        if not all(map(_is_in_memory, self._variables.values())):
             self._closed_variables, self._variables = cloudpickle.dumps(self._variables), {}
 
     def _content(self) -> Any:

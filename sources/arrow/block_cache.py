@@ -75,10 +75,11 @@ class BlockCache(Generic[BlockT]):
         """
         self._lock = threading.Lock()
         self._pending = {}
+        # The parent may have been forked in the middle of a change.
         self._blocks, self._bytes = (
             OrderedDict(),
             0,
-        )  # The parent may have been forked in the middle of a change.
+        )
 
     def _fill(self, number: int, mine: Future[BlockT]) -> BlockT:
         try:

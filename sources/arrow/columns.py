@@ -181,9 +181,8 @@ def column_of(chunked: Any) -> DecodedColumn:
         array = chunked.chunk(0) if chunked.num_chunks == 1 else pa.concat_arrays(chunked.chunks)
     except pa.ArrowInvalid:  # More than 2 GiB of strings: they fit no single array.
         return _Pieces(chunked.chunks)
-    if (
-        is_scalar(array.type) and not array.null_count
-    ):  # most columns: a random row makes one of each
+    # most columns: a random row makes one of each
+    if is_scalar(array.type) and not array.null_count:
         return _Dense(array.to_numpy(zero_copy_only=False))
     return _column(array)
 
@@ -318,9 +317,8 @@ def is_scalar(kind: Any) -> bool:
     """
     scalars, timestamp = _scalar_ids()
     number = kind.id
-    return number in scalars or (
-        number == timestamp and kind.tz is None
-    )  # NumPy's datetimes know no time zone.
+    # NumPy's datetimes know no time zone.
+    return number in scalars or (number == timestamp and kind.tz is None)
 
 
 @functools.cache

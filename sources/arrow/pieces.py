@@ -138,9 +138,8 @@ class PieceRows:
             out[...] = self.take(places)
         else:
             at = self._starts[places.pieces] + places.rows
-            self._items.take(
-                at, 0, out, "clip"
-            )  # the places are rows that exist: "clip" only spares a buffer
+            # the places are rows that exist: "clip" only spares a buffer
+            self._items.take(at, 0, out, "clip")
 
     def _windows(self) -> Array:
         """Return a view `[n, size]` of all items: row i begins at item i.

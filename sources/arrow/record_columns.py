@@ -66,9 +66,8 @@ class FileColumns:
         """Names of the columns that are read from the file."""
         self.asked = None if schema.names == [*self.own] else [*self.own]
         """The same as a list, for pyarrow; None for all columns of the file, in their order."""
-        self._twice = {
-            name: texts[name] for name in twice
-        }  # columns that must have the value that the folder names
+        # columns that must have the value that the folder names
+        self._twice = {name: texts[name] for name in twice}
         held = {name: schema.field(name).type for name in own}
         self._constants: dict[str, Any] = {
             name: self._constant(
@@ -146,9 +145,8 @@ class FileColumns:
         kind = castable(column.type)
         try:
             value = pa.array([text], pa.string()).cast(kind)
-            same = pc.is_in(
-                cast_column(column, kind), value_set=value
-            )  # nulls are equal here, and so are NaNs
+            # nulls are equal here, and so are NaNs
+            same = pc.is_in(cast_column(column, kind), value_set=value)
         except pa.ArrowException:  # no value of this type is so named
             same = pa.array([False] * min(len(column), 1))
         if (row := pc.index(same, False).as_py()) >= 0:

@@ -154,9 +154,8 @@ class Coroutines:
 
         May be called twice.
         """
-        if (
-            self._loop.is_current_thread
-        ):  # something that is dropped there: the loop cannot wait for itself
+        # something that is dropped there: the loop cannot wait for itself
+        if self._loop.is_current_thread:
             self._cancel()
         elif self._loop.alive:
             self._loop.run(self._end())

@@ -21,7 +21,8 @@ from ...files.storage_options import StorageOptions
 from ...files.urls import is_remote
 from ..parts import of_each
 from .generation import FileFacts
-from .growth import SETTLED_SECONDS, Growth, growth_of, is_settled
+from .growth import Growth, growth_of
+from .places import SETTLED_SECONDS, is_settled
 
 _LOGGER = logging.getLogger("headrace")
 
@@ -79,10 +80,7 @@ class GrowingFiles(Generic[FoundT]):
         """
 
     def _take(self, paths: Sequence[str]) -> None:
-        """Set the source to the files at these paths.
-
-        It calls `_inspected(paths)` for the facts about them.
-        """
+        """Set the source to the files at these paths, with facts from `_inspected(paths)`."""
         raise NotImplementedError
 
     def _begin(
@@ -117,13 +115,8 @@ class GrowingFiles(Generic[FoundT]):
             paths, growing, generation, patterns, described, self._beside, storage, self._settles
         )
         if growth is None:
-            self._take(
-                [
-                    path
-                    for path in find_files(paths, patterns, storage)
-                    if not path.endswith(self._beside)
-                ]
-            )
+            found = find_files(paths, patterns, storage)
+            self._take([path for path in found if not path.endswith(self._beside)])
             return
         self._growth = growth
         if not growth.pinned:
@@ -296,9 +289,8 @@ class GrowingFiles(Generic[FoundT]):
         except SourceError as error:
             if strict and (is_remote(path) or is_settled(path, _WRITING_SECONDS)):
                 raise
-            _LOGGER.warning(
-                "%s is left out for now: %s", path, str(error)
-            )  # a handler may keep it: without its frames
+            # a handler may keep it: without its frames
+            _LOGGER.warning("%s is left out for now: %s", path, str(error))
         return None
 
     @property

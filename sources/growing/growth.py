@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import glob
 import os
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
@@ -19,12 +18,12 @@ from ...common.messages import shorten
 from ...common.validation import whole_number
 from ...errors import SourceError, SourceNotFoundError
 from ...files.paths import PathLike, Paths, expand, file_system_of, path_list, text_of
-from ...files.stamps import local_stamp
 from ...files.storage_options import StorageOptions
 from ...files.urls import is_remote
 from .conversion_folder import finished_shards, folder_of
 from .generation import FileFacts, Generation, GrownFile, following
 from .log import FOLDER, GenerationLog
+from .places import home, is_settled, joined, normal
 
 _UNFINISHED = (
     ".unfinished",
@@ -38,9 +37,6 @@ _UNFINISHED = (
     "~",
 )
 """Suffixes of files that other programs are still writing."""
-
-SETTLED_SECONDS = 1.0
-"""Seconds since its last change after which a file is complete, if its format does not show it."""
 
 
 class FileSelection(NamedTuple):
@@ -93,7 +89,7 @@ class Growth:
 
     def __init__(self, selection: FileSelection, kind: Any, folder: str | None) -> None:
         self.selection = selection
-        homes = [_home(path, selection.storage) for path in selection.paths]
+        homes = [home(path, selection.storage) for path in selection.paths]
         self._home = homes[0]
         self._folders = tuple(dict.fromkeys(homes))
         self._log = GenerationLog(os.path.join(folder or f"{self._home}/{FOLDER}", self._key(kind)))
@@ -223,7 +219,7 @@ class Growth:
         self._check_there(set(there))
         known = {path for path, _ in self.files(self.newest)}
         finished = [
-            _joined(folder, name)
+            joined(folder, name)
             for folder, each in conversions.items()
             if each
             for name in each.names
@@ -259,7 +255,7 @@ class Growth:
                     "begin a conversion."
                 ) from error
             return []
-        return [_normal(each) for each in found if not each.endswith(self.selection.left_out)]
+        return [normal(each) for each in found if not each.endswith(self.selection.left_out)]
 
     def _check_there(self, there: set[str]) -> None:
         for path, _ in self.files(self.newest):
@@ -327,7 +323,7 @@ class Growth:
         return path if is_remote(path) else os.path.relpath(path, self._home)
 
     def _path(self, name: str) -> str:
-        return name if is_remote(name) or os.path.isabs(name) else _joined(self._home, name)
+        return name if is_remote(name) or os.path.isabs(name) else joined(self._home, name)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_generations": []}  # which are read again where they are asked for
@@ -376,7 +372,7 @@ def growth_of(
             'growing="" is not a folder. Pass True to write generations beside the data, or the '
             "path of a folder."
         )
-    texts = tuple(_normal(text_of(path)) for path in path_list(paths))
+    texts = tuple(normal(text_of(path)) for path in path_list(paths))
     if is_remote(folder or texts[0]):
         raise ValueError(
             f"{shorten(folder or texts[0])} is a URL, but the generations of a growing source are "
@@ -388,49 +384,3 @@ def growth_of(
         growth = growth.at(generation)
         growth.pinned = True
     return growth
-
-
-def _home(path: str, storage: StorageOptions) -> str:
-    """Return the folder that is listed for a path.
-
-    It is the path itself if that is a folder, else the folder of the glob or file.
-
-    Args:
-        path: a path, a glob or a folder.
-        storage: how files in a store are reached.
-    """
-    if not glob.has_magic(path) and file_system_of(path, storage).is_directory(path):
-        return path
-    folder = folder_of(path)
-    while glob.has_magic(folder):
-        folder = folder_of(folder)
-    return folder
-
-
-def _normal(path: str) -> str:
-    return path.rstrip("/") if is_remote(path) else os.path.normpath(path)
-
-
-def _joined(folder: str, name: str) -> str:
-    return (
-        name
-        if folder == "."
-        else os.path.normpath(f"{folder}/{name}")
-        if not is_remote(folder)
-        else f"{folder}/{name}"
-    )
-
-
-def is_settled(path: str, seconds: float = SETTLED_SECONDS) -> bool:
-    """Return True if a file was not modified in the last `seconds` seconds.
-
-    Return True for any file in a store.
-
-    Args:
-        path: path of the file.
-        seconds: this time, default 1.
-    """
-    if is_remote(path):
-        return True
-    modified = local_stamp(path).modified
-    return isinstance(modified, int) and abs(time.time() - modified / 1e9) >= seconds

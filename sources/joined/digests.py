@@ -38,10 +38,11 @@ Digests = npt.NDArray[np.uint64]
 """`uint64[records, 2]`. Equal values have equal digests. None has [0, 0], which never matches."""
 
 _AT_A_TIME = 1024
+# first numbers of the digests of integers, whose second number is the integer
 _POSITIVE, _NEGATIVE = (
     1,
     2,
-)  # first numbers of the digests of integers, whose second number is the integer
+)
 
 
 def digests_of(source: Any, name: str) -> Digests:

@@ -334,9 +334,8 @@ def _mixed_columns(columns: Sequence[Any]) -> Any:
     kinds = [[(leaf.dtype, leaf.shape[1:]) for leaf in some] for some in leaves]
     if any(other != structure for _, other in flat) or any(kind != kinds[0] for kind in kinds):
         return None
-    if not all(
-        hasattr(leaf, "take") for some in leaves for leaf in some
-    ):  # of texts, or of a mix in a mix
+    # of texts, or of a mix in a mix
+    if not all(hasattr(leaf, "take") for some in leaves for leaf in some):
         return None
     groups = LastResult(lambda keys: grouped(*reversed(np.divmod(keys, len(columns)))))
     return structure.unflatten([MixedColumn(parts, groups) for parts in zip(*leaves)])

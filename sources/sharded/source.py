@@ -86,9 +86,8 @@ class ShardSource(ABC, Generic[ShardT]):
         Called by the constructor and after unpickling.
         """
         self._mapped: dict[int, Sliced] = {}
-        opened = partial(
-            self._opened, self._shards, self._storage
-        )  # functions of the class, not of the source
+        # functions of the class, not of the source
+        opened = partial(self._opened, self._shards, self._storage)
         self._stored: BlockCache[Any] = BlockCache(opened, self._cache_bytes)
         self._plain = (
             self._stored.get if is_remote(self._folder) else partial(_kept, self._mapped, opened)

@@ -175,12 +175,13 @@ class DocumentSource(FileSource[Any]):
         return "Pass other files"
 
     def _prepare(self) -> None:
+        # the pool must not hold this
         paths, split, storage, stamps = (
             self._paths,
             self._split,
             self._storage,
             self._stamps,
-        )  # the pool must not hold this
+        )
         mapped = len(paths) <= MOST_MAPPED and not self._is_in_store
 
         def opened(number: int) -> DocumentFile:

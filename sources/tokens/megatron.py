@@ -242,9 +242,8 @@ class DocumentBounds:
     def of(self, places: Int64s) -> tuple[Array, Array]:
         index = self._index
         first, end = index.documents[places], index.documents[places + 1]
-        starts, stops = np.zeros(
-            (2, len(places)), np.int64
-        )  # a document without a sequence has no place
+        # a document without a sequence has no place
+        starts, stops = np.zeros((2, len(places)), np.int64)
         filled = first < end
         starts[filled] = index.sequences(first[filled])[0]
         stops[filled] = index.sequences(end[filled] - 1)[1]

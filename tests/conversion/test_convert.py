@@ -13,11 +13,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
-from support.conversions import RECORDS, ROWS, WRITE, content, convert, read, write_tfrecord, write_tfrecords
+from support.conversions import (
+    RECORDS,
+    ROWS,
+    WRITE,
+    content,
+    convert,
+    read,
+    write_tfrecord,
+    write_tfrecords,
+)
 
 import headrace
 from headrace.errors import ConversionError, SourceError
-from headrace.formats.example import decode_example, encode_example
+from headrace.formats.example import decode_example
+from headrace.formats.example_writer import encode_example
 
 
 @pytest.fixture
@@ -55,8 +65,14 @@ def test_the_manifest_says_what_there_is(tfrecords, tmp_path):
     made = convert(tfrecords, tmp_path / "out")
     told = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert (told["records"], told["left_out"], len(told["shards"])) == (100, 0, 3)
-    assert told["bytes"] == sum(path.stat().st_size for path in (tmp_path / "out").glob("*.array_record")) == made.bytes
-    assert [file["path"] for file in told["source"]["files"]] == sorted(map(str, tfrecords.iterdir()))
+    assert (
+        told["bytes"]
+        == sum(path.stat().st_size for path in (tmp_path / "out").glob("*.array_record"))
+        == made.bytes
+    )
+    assert [file["path"] for file in told["source"]["files"]] == sorted(
+        map(str, tfrecords.iterdir())
+    )
     assert told["options"]["options"] == "group_size:1"
     assert told["headrace"] == headrace.__version__
 
@@ -72,7 +88,10 @@ def test_workers_write_the_same_bytes(tfrecords, tmp_path):
 def _tar(path):
     with tarfile.open(path, "w") as archive:
         for number, row in enumerate(ROWS):
-            for name, data in ((f"a/{number}.txt", row["text"].encode()), (f"a/{number}.cls", b"%d" % number)):
+            for name, data in (
+                (f"a/{number}.txt", row["text"].encode()),
+                (f"a/{number}.cls", b"%d" % number),
+            ):
                 member = tarfile.TarInfo(name)
                 member.size = len(data)
                 archive.addfile(member, BytesIO(data))
@@ -87,7 +106,11 @@ def test_rows_of_any_format_become_parquet(name, tmp_path):
     text = (lambda value: value) if name != "x.tfrecord" else bytes.decode  # examples hold bytes
     assert [{**row, "text": text(row["text"])} for row in rows] == ROWS
     metadata = pq.ParquetFile(tmp_path / "out" / "x.parquet").metadata
-    assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [16, 16, 8]
+    assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [
+        16,
+        16,
+        8,
+    ]
 
 
 @pytest.mark.parametrize("name", WRITE)
@@ -111,7 +134,11 @@ def test_samples_of_a_tar_file_become_examples_and_rows(tmp_path):
     """By key, with a member for each extension."""
     _tar(tmp_path / "x.tar")
     convert(tmp_path / "x.tar", tmp_path / "out")
-    assert decode_example(read(tmp_path / "out")[7]) == {"__key__": b"a/7", "txt": b"text 7", "cls": b"7"}
+    assert decode_example(read(tmp_path / "out")[7]) == {
+        "__key__": b"a/7",
+        "txt": b"text 7",
+        "cls": b"7",
+    }
     convert(tmp_path / "x.tar", tmp_path / "rows", "parquet")
     assert pq.read_table(tmp_path / "rows" / "x.parquet").to_pylist()[7] == {
         "__key__": "a/7",
@@ -141,14 +168,19 @@ def test_any_source_and_function_goes(tmp_path):
         transform=lambda record: record["x"] + record["y"],
         encode=lambda array: array.astype("<i8").tobytes(),
     )
-    assert [np.frombuffer(record, "<i8").tolist() for record in read(tmp_path / "out")][3] == [9, 10]
+    assert [np.frombuffer(record, "<i8").tolist() for record in read(tmp_path / "out")][3] == [
+        9,
+        10,
+    ]
     assert made.source["source"]["kind"] == "MemorySource"
 
 
 def test_a_hugging_face_dataset_on_disk_is_found_by_its_folder(tmp_path):
     """Also one split of several. The columns have the types of the dataset, one without any value among the first rows, too."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # What datasets and what it imports say at import is not ours.
+        warnings.simplefilter(
+            "ignore"
+        )  # What datasets and what it imports say at import is not ours.
         import datasets
 
         datasets.disable_progress_bars()
@@ -159,7 +191,8 @@ def test_a_hugging_face_dataset_on_disk_is_found_by_its_folder(tmp_path):
         convert(tmp_path / source, tmp_path / "out" / source, "parquet", **options)
         assert list(headrace.ParquetDataSource(tmp_path / "out" / source)) == ROWS
     with pytest.raises(
-        ConversionError, match=r"has no split 'test', but the splits train\. Choose one of them with split="
+        ConversionError,
+        match=r"has no split 'test', but the splits train\. Choose one of them with split=",
     ):
         convert(tmp_path / "two", tmp_path / "out" / "three", split="test")
     types = {"a": datasets.Value("int8"), "b": {"c": datasets.Value("float32")}}
@@ -178,7 +211,10 @@ def test_images_in_folders_become_examples(tmp_path):
         (tmp_path / "in" / name).write_bytes(name.encode())
     made = convert(tmp_path / "in", tmp_path / "out", source_format="images", shards=2)
     assert made.source["classes"] == ["cat", "dog"]
-    assert decode_example(read(tmp_path / "out")[2]) == {"image": b"dog/2.png", "label": np.array([1])}
+    assert decode_example(read(tmp_path / "out")[2]) == {
+        "image": b"dog/2.png",
+        "label": np.array([1]),
+    }
 
 
 @pytest.mark.parametrize("suffix", ["tfrecord", "tfrecord.gz", "parquet", "array_record"])
@@ -200,7 +236,9 @@ def test_files_without_records_are_no_matter(suffix, shards, tmp_path):
             write_tfrecord(path, map(encode_example, some))
     made = convert(tmp_path / "in", tmp_path / "out", shards=shards)
     assert [shard.records for shard in made.shards] == ([5, 5] if shards else [0, 10, 0])
-    assert [decode_example(record)["x"].tolist() for record in read(tmp_path / "out")] == [[n] for n in range(10)]
+    assert [decode_example(record)["x"].tolist() for record in read(tmp_path / "out")] == [
+        [n] for n in range(10)
+    ]
 
 
 def test_types_of_csv_hold_for_all_files(tmp_path):
@@ -208,7 +246,9 @@ def test_types_of_csv_hold_for_all_files(tmp_path):
     (tmp_path / "0.csv").write_text("n,text\n")
     (tmp_path / "a.csv").write_text('n,text\n1,"a, b"\n,\n')
     (tmp_path / "b.csv").write_text("n,text\n2,x\nthree,y\n")
-    with pytest.raises(SourceError, match=r"b\.csv, line 3: the value 'three' must be a number of type"):
+    with pytest.raises(
+        SourceError, match=r"b\.csv, line 3: the value 'three' must be a number of type"
+    ):
         convert(tmp_path / "*.csv", tmp_path / "out", "parquet", source_format="csv")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.csv").write_text("n,text\n1,x\n")
@@ -217,10 +257,18 @@ def test_types_of_csv_hold_for_all_files(tmp_path):
         ("n", "column 2 is missing, but .* 'text'"),
     ):
         (tmp_path / "other" / "b.csv").write_text(f"{columns}\n")
-        with pytest.raises(SourceError, match=rf"b\.csv: {message}\. Convert files with different columns"):
+        with pytest.raises(
+            SourceError, match=rf"b\.csv: {message}\. Convert files with different columns"
+        ):
             convert(tmp_path / "other", tmp_path / "out", "parquet", source_format="csv")
-    made = convert(tmp_path / "*.csv", tmp_path / "two", "parquet", source_format="csv", on_error="skip")
-    rows = [row for name in "ab" for row in pq.read_table(tmp_path / "two" / f"{name}.parquet").to_pylist()]
+    made = convert(
+        tmp_path / "*.csv", tmp_path / "two", "parquet", source_format="csv", on_error="skip"
+    )
+    rows = [
+        row
+        for name in "ab"
+        for row in pq.read_table(tmp_path / "two" / f"{name}.parquet").to_pylist()
+    ]
     assert rows == [{"n": 1, "text": "a, b"}, {"n": None, "text": ""}, {"n": 2, "text": "x"}]
     assert made.left_out == 1
 
@@ -234,7 +282,12 @@ def test_an_exception_of_the_users_stays_what_it_is(tfrecords, tmp_path):
 
     for workers in (0, 1):
         with pytest.raises(KeyError, match="20") as caught:
-            convert(tfrecords / "b.tfrecord.gz", tmp_path / f"out {workers}", transform=fail, workers=workers)
+            convert(
+                tfrecords / "b.tfrecord.gz",
+                tmp_path / f"out {workers}",
+                transform=fail,
+                workers=workers,
+            )
         assert "b.tfrecord.gz, byte 0" in caught.value.__notes__[0]
 
 
@@ -242,7 +295,9 @@ def test_files_may_be_told_by_absolute_and_relative_paths_together(tmp_path, mon
     """And by paths that lead upwards: names are what they have below their common folder."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    paths = [write_tfrecord(tmp_path / folder / "x.tfrecord", RECORDS[:2]) for folder in ("one", "two")]
+    paths = [
+        write_tfrecord(tmp_path / folder / "x.tfrecord", RECORDS[:2]) for folder in ("one", "two")
+    ]
     for source in ([paths[0], "../two/x.tfrecord"], ["../one/x.tfrecord", "../two/x.tfrecord"]):
         made = convert(source, tmp_path / "out")
         assert [shard.name for shard in made.shards] == ["one/x.array_record", "two/x.array_record"]

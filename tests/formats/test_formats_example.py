@@ -11,13 +11,20 @@ from support.pipelines import tries
 
 from headrace import TFRecordDataSource, load
 from headrace.errors import SourceError
-from headrace.formats.example import Decoder, decode_example, encode_example
+from headrace.formats.example import Decoder, decode_example
+from headrace.formats.example_writer import encode_example
 from headrace.formats.tfrecord import framed
 
 
 def plain(value):
     """A feature as a list of Python values."""
-    return [value] if isinstance(value, bytes) else list(value) if isinstance(value, list) else value.tolist()
+    return (
+        [value]
+        if isinstance(value, bytes)
+        else list(value)
+        if isinstance(value, list)
+        else value.tolist()
+    )
 
 
 values = st.one_of(
@@ -57,7 +64,9 @@ def test_numbers_that_are_not_packed_are_read():
 
 def test_numbers_are_arrays_and_one_byte_string_is_bytes():
     """However many numbers there are, they have one axis, their stored dtype, and cannot be written to."""
-    found = decode_example(encode_example({"i": 3, "f": 0.5, "b": b"x", "t": ["a", "é"], "m": np.ones((2, 3), bool)}))
+    found = decode_example(
+        encode_example({"i": 3, "f": 0.5, "b": b"x", "t": ["a", "é"], "m": np.ones((2, 3), bool)})
+    )
     assert (found["i"].dtype, found["i"].shape, found["f"].dtype, found["f"].shape) == (
         np.int64,
         (1,),
@@ -71,7 +80,9 @@ def test_numbers_are_arrays_and_one_byte_string_is_bytes():
 
 def test_features_say_what_comes():
     """Only these, as bytes, lists, scalars and arrays of a shape."""
-    data = encode_example({"image": b"x", "label": 3, "box": [1, 2, 3, 4], "tags": ["a", "b"], "none": []})
+    data = encode_example(
+        {"image": b"x", "label": 3, "box": [1, 2, 3, 4], "tags": ["a", "b"], "none": []}
+    )
     wanted = {
         "label": np.int32,
         "box": ("float32", (2, None)),
@@ -81,8 +92,17 @@ def test_features_say_what_comes():
     }
     found = decode_example(data, wanted)
     assert list(found) == list(wanted)
-    assert (found["label"], found["label"].dtype, found["image"], found["tags"]) == (3, np.int32, b"x", [b"a", b"b"])
-    assert (found["box"].tolist(), found["box"].dtype, found["none"].shape) == ([[1, 2], [3, 4]], np.float32, (0,))
+    assert (found["label"], found["label"].dtype, found["image"], found["tags"]) == (
+        3,
+        np.int32,
+        b"x",
+        [b"a", b"b"],
+    )
+    assert (found["box"].tolist(), found["box"].dtype, found["none"].shape) == (
+        [[1, 2], [3, 4]],
+        np.float32,
+        (0,),
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +112,10 @@ def test_features_say_what_comes():
         ({"label": bytes}, "'label' contains numbers"),
         ({"text": np.int64}, "'text' contains bytes"),
         ({"text": bytes}, "2 byte strings, not one"),
-        ({"box": np.int64}, r"3 numbers, not one\. Pass features={'box': \(np\.int64, \(None,\)\)}"),
+        (
+            {"box": np.int64},
+            r"3 numbers, not one\. Pass features={'box': \(np\.int64, \(None,\)\)}",
+        ),
         ({"box": (np.int64, (2, None))}, r"3 numbers, which do not fill the shape \(2, None\)"),
     ],
 )
@@ -135,7 +158,12 @@ def test_numbers_that_a_dtype_holds_are_converted():
     data = encode_example({"a": [1.0, -3.0], "b": 2**24 + 1, "c": float("inf"), "d": [0, 1]})
     wanted = {"a": (np.int8, (2,)), "b": np.float32, "c": np.float16, "d": (np.bool_, (2,))}
     found = decode_example(data, wanted)
-    assert (found["a"].tolist(), found["b"], found["c"], found["d"].tolist()) == ([1, -3], 2**24, np.inf, [False, True])
+    assert (found["a"].tolist(), found["b"], found["c"], found["d"].tolist()) == (
+        [1, -3],
+        2**24,
+        np.inf,
+        [False, True],
+    )
 
 
 @pytest.mark.parametrize("features", [[1], {"x": "no dtype"}, {"x": object}, {"x": (1, 2, 3)}])
@@ -145,24 +173,41 @@ def test_features_that_mean_nothing_are_refused(features):
         Decoder(features)
 
 
-@pytest.mark.parametrize("data", [b"hello", b"\x0a\xff", b"\x0a\x03\x0a\x01", bytes(20), b"\xff" * 20])
+@pytest.mark.parametrize(
+    "data", [b"hello", b"\x0a\xff", b"\x0a\x03\x0a\x01", bytes(20), b"\xff" * 20]
+)
 def test_other_bytes_are_an_error(data):
     """Bytes that are no example, and those of one that is cut off."""
-    with pytest.raises(SourceError, match=r"tf\.train\.Example, or are damaged\. Pass .*leave out decode=, features="):
+    with pytest.raises(
+        SourceError,
+        match=r"tf\.train\.Example, or are damaged\. Pass .*leave out decode=, features=",
+    ):
         decode_example(data)
 
 
 @pytest.mark.parametrize(
     ("features", "text", "remedy"),
     [
-        ({"few": (np.int64, (2,))}, r"\{'few': \(np\.int64, \(None,\)\)\}", {"few": (np.int64, (None,))}),
+        (
+            {"few": (np.int64, (2,))},
+            r"\{'few': \(np\.int64, \(None,\)\)\}",
+            {"few": (np.int64, (None,))},
+        ),
         ({"few": (np.int8, (3,))}, r"\{'few': \(np\.int64, \(3,\)\)\}", {"few": (np.int64, (3,))}),
         ({"few": bytes}, r"\{'few': \(np\.int64, \(None,\)\)\}", {"few": (np.int64, (None,))}),
         ({"texts": str}, r"\{'texts': \(str, \(None,\)\)\}", {"texts": (str, (None,))}),
         ({"texts": np.int64}, r"\{'texts': list\}", {"texts": list}),
         ({"odd": (str, (1,))}, r"\{'odd': \(bytes, \(1,\)\)\}", {"odd": (bytes, (1,))}),
-        ({"none": np.int64}, r"\{'none': \(np\.int64, \(\), default\)\}", {"none": (np.int64, (), 7)}),
-        ({"none": (np.int64, (2,))}, r"\{'none': \(np\.int64, \(2,\), default\)\}", {"none": (np.int64, (2,), 7)}),
+        (
+            {"none": np.int64},
+            r"\{'none': \(np\.int64, \(\), default\)\}",
+            {"none": (np.int64, (), 7)},
+        ),
+        (
+            {"none": (np.int64, (2,))},
+            r"\{'none': \(np\.int64, \(2,\), default\)\}",
+            {"none": (np.int64, (2,), 7)},
+        ),
         ({"none": str}, r"\{'none': \(str, \(\), default\)\}", {"none": (str, (), "")}),
     ],
 )
@@ -175,7 +220,9 @@ def test_the_type_in_the_message_is_one_that_reads_the_feature(features, text, r
     assert decode_example(data + empty, remedy).keys() == remedy.keys()
 
 
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8)])
+@pytest.mark.parametrize(
+    "kind", [bytes, bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8)]
+)
 def test_any_bytes_are_decoded(kind):
     """Also a view of the memory of something else."""
     assert decode_example(kind(encode_example({"label": 3})))["label"].tolist() == [3]

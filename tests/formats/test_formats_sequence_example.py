@@ -13,7 +13,8 @@ from support.pipelines import tries
 
 from headrace import RaggedFeature, SparseFeature, TFRecordDataSource, load
 from headrace.errors import SourceError
-from headrace.formats.example import Decoder, decode_example, encode_example
+from headrace.formats.example import Decoder, decode_example
+from headrace.formats.example_writer import encode_example
 from headrace.formats.tfrecord import framed
 
 kinds = (
@@ -55,13 +56,21 @@ def test_steps_of_one_length_are_one_array():
         "none": [],
     }
     found = decode_example(encode_example({"id": 7}, lists))
-    assert (found["id"].tolist(), found["same"].tolist(), found["same"].dtype) == ([7], [[1, 2], [3, 4]], np.int64)
+    assert (found["id"].tolist(), found["same"].tolist(), found["same"].dtype) == (
+        [7],
+        [[1, 2], [3, 4]],
+        np.int64,
+    )
     assert [(step.tolist(), step.dtype) for step in found["ragged"]] == [
         ([1], np.int64),
         ([], np.int64),
         ([2, 3], np.int64),
     ]
-    assert (found["frames"], found["tags"], found["none"]) == ([b"a", b"b"], [[b"a", b"b"], [b"c"]], [])
+    assert (found["frames"], found["tags"], found["none"]) == (
+        [b"a", b"b"],
+        [[b"a", b"b"], [b"c"]],
+        [],
+    )
     assert not found["same"].flags.writeable
 
 
@@ -114,10 +123,20 @@ def test_a_feature_that_is_missing_has_its_default():
     found = decode_example(data, wanted)
     assert list(found) == list(wanted)
     assert (found["label"], found["weight"], found["weight"].dtype) == (3, 1, np.float32)
-    assert (found["empty"].tolist(), found["box"].tolist(), found["ids"].tolist()) == ([7, 7], [[1, 2], [3, 4]], [])
-    assert (found["name"], found["image"], found["tags"].tolist()) == ("nobody", b"", ["none", "none"])
+    assert (found["empty"].tolist(), found["box"].tolist(), found["ids"].tolist()) == (
+        [7, 7],
+        [[1, 2], [3, 4]],
+        [],
+    )
+    assert (found["name"], found["image"], found["tags"].tolist()) == (
+        "nobody",
+        b"",
+        ["none", "none"],
+    )
     assert (found["size"].tolist(), found["box"].flags.writeable) == ([0, 0], False)
-    found = decode_example(encode_example({name: [] for name in wanted}), {"weight": (np.float32, (), 2)})
+    found = decode_example(
+        encode_example({name: [] for name in wanted}), {"weight": (np.float32, (), 2)}
+    )
     assert found["weight"] == 2
 
 
@@ -133,7 +152,12 @@ def test_texts_have_shapes():
     data = encode_example({"words": ["a", "é", "", "d"]})
     found = decode_example(data, {"words": (str, (2, None))})["words"]
     assert (found.dtype, found.tolist()) == (object, [["a", "é"], ["", "d"]])
-    assert decode_example(data, {"words": (bytes, 4)})["words"].tolist() == [b"a", "é".encode(), b"", b"d"]
+    assert decode_example(data, {"words": (bytes, 4)})["words"].tolist() == [
+        b"a",
+        "é".encode(),
+        b"",
+        b"d",
+    ]
 
 
 @tries(30)
@@ -146,7 +170,9 @@ def test_rows_of_different_lengths_come_back(nested):
         "outer": [len(outer) for outer in nested],
         "inner": [len(row) for row in rows],
     }
-    record |= {f"{name}_splits": np.cumsum([0, *record[name]]).tolist() for name in ("outer", "inner")}
+    record |= {
+        f"{name}_splits": np.cumsum([0, *record[name]]).tolist() for name in ("outer", "inner")
+    }
     wanted = {
         "twice": RaggedFeature(np.int32, "values", row_lengths=["outer", "inner"]),
         "splits": RaggedFeature(np.int32, "values", row_splits=("outer_splits", "inner_splits")),
@@ -163,7 +189,13 @@ def test_sparse_features_are_dense_arrays():
     """Indices are in one feature, value by value, or in one for each axis; the shape may be stored, too."""
     dense = np.zeros((3, 4), np.float32)
     dense[[2, 0], [1, 3]] = [0.5, 2]
-    record = {"values": [0.5, 2.0], "places": [2, 1, 0, 3], "row": [2, 0], "column": [1, 3], "shape": [3, 4]}
+    record = {
+        "values": [0.5, 2.0],
+        "places": [2, 1, 0, 3],
+        "row": [2, 0],
+        "column": [1, 3],
+        "shape": [3, 4],
+    }
     wanted = {
         "one": SparseFeature(np.float32, "places", "values", (3, 4)),
         "each": SparseFeature(np.float32, ["row", "column"], "values", "shape"),
@@ -180,16 +212,32 @@ def test_sparse_features_are_dense_arrays():
 @pytest.mark.parametrize(
     ("features", "sequences", "text"),
     [
-        ({"x": np.int64}, None, r"x is a feature list of the example, not a feature\. Name it in sequences="),
-        (None, {"label": np.int64}, r"label is a feature of the example, not a feature list\. Name it in features="),
-        ({"none": np.int64}, None, r"no feature none: it has only .*label.*\(dtype, shape, default\)"),
+        (
+            {"x": np.int64},
+            None,
+            r"x is a feature list of the example, not a feature\. Name it in sequences=",
+        ),
+        (
+            None,
+            {"label": np.int64},
+            r"label is a feature of the example, not a feature list\. Name it in features=",
+        ),
+        (
+            {"none": np.int64},
+            None,
+            r"no feature none: it has only .*label.*\(dtype, shape, default\)",
+        ),
         (None, {"none": np.int64}, r"no feature list none: it has only both, x"),
         (
             None,
             {"x": (np.int64, (2,))},
             r"step 1 of feature 'x' contains 1 numbers, .*sequences={'x': \(np.int64, \(None",
         ),
-        (None, {"x": bytes}, r"step 0 of feature 'x' contains numbers \(int64\), not bytes\. .*sequences="),
+        (
+            None,
+            {"x": bytes},
+            r"step 0 of feature 'x' contains numbers \(int64\), not bytes\. .*sequences=",
+        ),
         (
             {"text": (bytes, (3,))},
             None,
@@ -222,7 +270,14 @@ def test_sparse_features_are_dense_arrays():
 )
 def test_features_that_are_otherwise_are_an_error(features, sequences, text):
     """The message names the feature, what it has, and the remedy."""
-    record = {"label": 3, "text": ["a", "b"], "bad": b"\xff", "v": [1, 2], "same": [5, 5], "both": 1}
+    record = {
+        "label": 3,
+        "text": ["a", "b"],
+        "bad": b"\xff",
+        "v": [1, 2],
+        "same": [5, 5],
+        "both": 1,
+    }
     data = encode_example(record, {"x": [[1, 2], [3]], "both": [1]})
     with pytest.raises(SourceError, match=text) as caught:
         decode_example(data, features, sequences)
@@ -232,7 +287,9 @@ def test_features_that_are_otherwise_are_an_error(features, sequences, text):
 def test_a_name_that_two_have_must_be_named():
     """One dict cannot have both; the remedy works."""
     data = encode_example({"both": 1}, {"both": [2, 3]})
-    with pytest.raises(SourceError, match=r"a feature and a feature list of the same name, both\. Choose"):
+    with pytest.raises(
+        SourceError, match=r"a feature and a feature list of the same name, both\. Choose"
+    ):
         decode_example(data)
     assert decode_example(data, {"both": np.int64}) == {"both": 1}
     assert decode_example(data, sequences={"both": np.int64})["both"].tolist() == [2, 3]
@@ -281,7 +338,9 @@ def test_names_that_are_none_are_refused(make):
         make()
 
 
-@pytest.mark.parametrize("steps", [5, "text", {"a": 1}, np.array(3), [[1], [0.5]], [b"x", 1], [None]])
+@pytest.mark.parametrize(
+    "steps", [5, "text", {"a": 1}, np.array(3), [[1], [0.5]], [b"x", 1], [None]]
+)
 def test_steps_that_cannot_be_stored_are_refused(steps):
     """No list of steps, steps of several kinds, other objects."""
     with pytest.raises(TypeError, match="'x'"):
@@ -295,14 +354,20 @@ def test_a_source_of_sequence_examples(tmp_path):
     path.write_bytes(b"".join(map(framed, records)))
     every = TFRecordDataSource(path, decode=True)
     assert every[2]["x"].tolist() == [[3, 3]] * 3
-    wanted = {"features": {"id": np.int64, "weight": (np.float32, (), 1)}, "sequences": {"x": (np.uint8, (2,))}}
+    wanted = {
+        "features": {"id": np.int64, "weight": (np.float32, (), 1)},
+        "sequences": {"x": (np.uint8, (2,))},
+    }
     source = pickle.loads(pickle.dumps(TFRecordDataSource(path, **wanted)))
     (first, *_) = load(source, num_epochs=1)
     assert (first["x"].dtype, first["x"].shape, first["weight"]) == (np.uint8, (first["id"], 2), 1)
     others = [
         {"features": wanted["features"]},
         {"sequences": wanted["sequences"]},
-        {"features": {"id": np.int64, "weight": (np.float32, (), 2)}, "sequences": wanted["sequences"]},
+        {
+            "features": {"id": np.int64, "weight": (np.float32, (), 2)},
+            "sequences": wanted["sequences"],
+        },
     ]
     sources = [TFRecordDataSource(path, **other) for other in [wanted, {"decode": True}, *others]]
     fingerprints = {str(source.fingerprint) for source in sources}

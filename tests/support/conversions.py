@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import headrace
-from headrace.formats.example import encode_example
+from headrace.formats.example_writer import encode_example
 from headrace.formats.tfrecord import framed
 
 RECORDS = [b"record %d " % number * (number % 7) for number in range(100)]
@@ -19,7 +19,9 @@ ROWS = [{"text": f"text {n}", "label": n, "score": n / 4} for n in range(40)]
 
 def convert(source, target, *arguments, **options):
     """In this process and silently, unless options say something else."""
-    return headrace.convert(source, target, *arguments, **{"workers": 0, "progress": False, **options})
+    return headrace.convert(
+        source, target, *arguments, **{"workers": 0, "progress": False, **options}
+    )
 
 
 def write_tfrecord(path, records):
@@ -46,7 +48,11 @@ def read(folder):
 
 def content(folder):
     """All files under a folder, by their bytes."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def flip(path, place):

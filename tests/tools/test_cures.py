@@ -18,7 +18,8 @@ from support.measured_runs import STORE, measured_store
 import headrace
 from headrace.loader.options import ReadOptions
 from headrace.tools.diagnosis.diagnosis import Diagnosis
-from headrace.tools.diagnosis.judging.verdict import found, step_seconds
+from headrace.tools.diagnosis.judging.estimates import step_seconds
+from headrace.tools.diagnosis.judging.verdict import found
 from headrace.tools.diagnosis.measured import Dropped, Measured, Rare, SourceInUse, WorkPart
 from headrace.tools.diagnosis.pillow import uses_pillow
 
@@ -26,7 +27,11 @@ from headrace.tools.diagnosis.pillow import uses_pillow
 def options_of(what):
     """The options that a change names: "read_options=ReadOptions(num_threads=64), instead of 16"."""
     numbers = {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", what)}
-    reading = {name: numbers.pop(name) for name in ("num_threads", "prefetch_buffer_size") if name in numbers}
+    reading = {
+        name: numbers.pop(name)
+        for name in ("num_threads", "prefetch_buffer_size")
+        if name in numbers
+    }
     return ({"read_options": ReadOptions(**reading)} if reading else {}) | numbers
 
 
@@ -36,7 +41,10 @@ def test_the_sentence_tells_how_many_reads_are_under_way_and_how_many_may_be():
         "Batches come 25 a second, one every 40.0 ms: reading waits for a disk or a store, and takes 20.0 ms a record, with 16 "
         "of 16 possible reads under way, in your own thread; num_threads=64 would give 4.0 times the batches."
     )
-    assert "with 32 of 32 possible reads under way, on 2 workers" in Diagnosis.of(measured_store(workers=2)).sentence
+    assert (
+        "with 32 of 32 possible reads under way, on 2 workers"
+        in Diagnosis.of(measured_store(workers=2)).sentence
+    )
 
 
 @pytest.mark.slow
@@ -82,7 +90,10 @@ OPTIONS = {
         dataclasses.replace(STORE, whole_batches=True, singly=False),
         {"read_options": ReadOptions(64, 64 * 32)},
     ),
-    "a small buffer": (dataclasses.replace(STORE, buffer=20), {"read_options": ReadOptions(64, 64)}),
+    "a small buffer": (
+        dataclasses.replace(STORE, buffer=20),
+        {"read_options": ReadOptions(64, 64)},
+    ),
 }
 
 
@@ -104,18 +115,35 @@ def test_a_source_that_allows_few_reads_is_told_to_allow_more():
 
 def test_reads_that_wait_for_one_another_are_no_reason_for_more_threads():
     """A service that answers four at a time: the same read takes 80 ms among others, and 20 alone."""
-    loop = dataclasses.replace(measured_store(), elapsed=0.16, waited=0.16, unready=0.16, read_seconds=32 * 80e-3)
+    loop = dataclasses.replace(
+        measured_store(), elapsed=0.16, waited=0.16, unready=0.16, read_seconds=32 * 80e-3
+    )
     diagnosis = Diagnosis.of(loop)
     assert diagnosis.finding.kind == "limited source"
-    assert "each takes 80.0 ms with 16 of 16 possible reads under way and 20.0 ms alone" in diagnosis.sentence
-    assert not any("num_threads" in change.what or "worker_count" in change.what for change in diagnosis.changes)
+    assert (
+        "each takes 80.0 ms with 16 of 16 possible reads under way and 20.0 ms alone"
+        in diagnosis.sentence
+    )
+    assert not any(
+        "num_threads" in change.what or "worker_count" in change.what
+        for change in diagnosis.changes
+    )
     assert diagnosis.changes[0].at_most
     assert step_seconds(loop, 0, reads=64) == pytest.approx(loop.elapsed)
 
 
 def _work(*parts, **more):
     elapsed = sum(part.seconds for part in parts)
-    return Measured(30, elapsed, elapsed, elapsed, 16, 128, parts, **{"at_work": 0.0, "step_known": False, **more})
+    return Measured(
+        30,
+        elapsed,
+        elapsed,
+        elapsed,
+        16,
+        128,
+        parts,
+        **{"at_work": 0.0, "step_known": False, **more},
+    )
 
 
 def test_a_filter_that_drops_most_records_is_told_with_what_was_done_for_them():
@@ -126,12 +154,20 @@ def test_a_filter_that_drops_most_records_is_told_with_what_was_done_for_them():
         WorkPart("keep", "record", 0.003, 3200),
     )
     dropped = Dropped("keep", 0.99, 3.201, 3.2, ("decode",))
-    diagnosis = Diagnosis.of(dataclasses.replace(_work(*parts), records=3200, rows=32, dropped=dropped))
+    diagnosis = Diagnosis.of(
+        dataclasses.replace(_work(*parts), records=3200, rows=32, dropped=dropped)
+    )
     assert (diagnosis.finding.kind, diagnosis.finding.stage) == ("filter", "keep")
-    assert "`keep` drops 99 % of the records, after reading and `decode` took 1.0 ms for each" in diagnosis.sentence
+    assert (
+        "`keep` drops 99 % of the records, after reading and `decode` took 1.0 ms for each"
+        in diagnosis.sentence
+    )
     assert "filter first on what is cheap: before `decode`, or on keys" in diagnosis.sentence
     assert (
-        found(dataclasses.replace(diagnosis.measured, dropped=dataclasses.replace(dropped, share=0.1))).kind != "filter"
+        found(
+            dataclasses.replace(diagnosis.measured, dropped=dataclasses.replace(dropped, share=0.1))
+        ).kind
+        != "filter"
     )
 
 
@@ -207,7 +243,10 @@ def test_what_a_sampler_takes_for_a_key_is_measured(workers):
 
     def seconds(sampler) -> float:
         loader = headrace.DataLoader(
-            data_source=range(10_000), sampler=sampler, operations=[headrace.Batch(16)], worker_count=workers
+            data_source=range(10_000),
+            sampler=sampler,
+            operations=[headrace.Batch(16)],
+            worker_count=workers,
         )
         return headrace.diagnose(loader, steps=10).measured.seconds_of("sampler")
 
@@ -224,7 +263,10 @@ def test_calls_that_wait_for_one_another_are_no_reason_for_more_workers():
     )
     diagnosis = Diagnosis.of(loop)
     assert diagnosis.finding.kind == "turns"
-    assert "each takes 6.2 ms alone and 25.0 ms among others, on 4 worker threads" in diagnosis.sentence
+    assert (
+        "each takes 6.2 ms alone and 25.0 ms among others, on 4 worker threads"
+        in diagnosis.sentence
+    )
     assert not any("worker_count" in change.what for change in diagnosis.changes)
     assert found(dataclasses.replace(loop, alone=0.3)).kind == "operation"
 
@@ -239,7 +281,10 @@ def test_an_operation_that_uses_pillow_is_told_of_decode_image():
         for change in Diagnosis.of(_work(dataclasses.replace(decode, pillow=True))).changes
         if "`decode`" in change.what
     )
-    assert by_pillow.what == "headrace.DecodeImage(size=…) in place of Pillow in `decode`, if it decodes images"
+    assert (
+        by_pillow.what
+        == "headrace.DecodeImage(size=…) in place of Pillow in `decode`, if it decodes images"
+    )
     assert by_pillow.at_most
 
 
@@ -257,7 +302,12 @@ def _by_module(data):
 
 def test_the_use_of_pillow_is_seen_in_the_code_of_a_function():
     """A module or a class by a global name, inside another function, in an object that is called, in a partial."""
-    for function in (_ByPillow(), _by_module, functools.partial(_by_module, 3), lambda data: Image.open(data)):
+    for function in (
+        _ByPillow(),
+        _by_module,
+        functools.partial(_by_module, 3),
+        lambda data: Image.open(data),
+    ):
         assert uses_pillow(function)
     for function in (measured_store, len, np.asarray, print, None, functools.partial(len)):
         assert not uses_pillow(function)
@@ -276,19 +326,42 @@ def _in_order(seconds, workers, ahead):
 
 
 @pytest.mark.slow
-@given(st.integers(1, 4), st.integers(3, 12), st.floats(0.03, 0.5), st.integers(1, 3), st.integers(0, 4))
+@given(
+    st.integers(1, 4),
+    st.integers(3, 12),
+    st.floats(0.03, 0.5),
+    st.integers(1, 3),
+    st.integers(0, 4),
+)
 def test_up_to_is_not_exceeded_by_repaired_records(workers, every, slow, buffer, lesser):
     """In a simulation in which workers wait for the slow one before they go on; some are less slow than others."""
     usual = 5e-3
-    tasks = [usual + (slow if n % every == 1 else slow / 4 if lesser and n % every == 2 else 0.0) for n in range(240)]
+    tasks = [
+        usual + (slow if n % every == 1 else slow / 4 if lesser and n % every == 2 else 0.0)
+        for n in range(240)
+    ]
     ahead = workers * (1 + buffer)
     elapsed, repaired = (_in_order(each, workers, ahead) / 240 for each in (tasks, [usual] * 240))
-    long = [each for each in tasks if each > 5 * statistics.median(tasks) and each >= max(tasks) / 3]
+    long = [
+        each for each in tasks if each > 5 * statistics.median(tasks) and each >= max(tasks) / 3
+    ]
     assume(long)
     rest = float(np.quantile(tasks, 0.25)) * 240 / sum(tasks)
     rare = Rare("decode", slow, "on record key 1", sum(long) / sum(tasks), len(long) / 240, rest)
     parts = (WorkPart("decode", "record", sum(tasks) / 240, 16),)
-    loop = Measured(240, elapsed, elapsed, elapsed, 16, 128, parts, 0.0, rare=rare, workers=workers, step_known=False)
+    loop = Measured(
+        240,
+        elapsed,
+        elapsed,
+        elapsed,
+        16,
+        128,
+        parts,
+        0.0,
+        rare=rare,
+        workers=workers,
+        step_known=False,
+    )
     diagnosis = Diagnosis.of(loop)
     assume(diagnosis.finding.kind == "slow record")
     change = next(change for change in diagnosis.changes if "repaired" in change.what)
@@ -306,7 +379,9 @@ def test_up_to_is_not_exceeded_by_larger_batches(each_batch, each_record, record
         WorkPart("shift", "record", each_record * records, records),
         WorkPart("between operations", "between", each_batch),
     )
-    loop = Measured(900, elapsed, elapsed, elapsed / 2, records, 128, parts, workers=workers, step_known=False)
+    loop = Measured(
+        900, elapsed, elapsed, elapsed / 2, records, 128, parts, workers=workers, step_known=False
+    )
     diagnosis = Diagnosis.of(loop)
     assume(diagnosis.finding.kind == "small batches")
     change = diagnosis.changes[0]
@@ -332,7 +407,10 @@ def test_up_to_is_not_exceeded_by_a_source_that_answers_more_reads(served, threa
 def test_reading_a_few_rows_of_arrays_in_memory_counts_as_the_cost_of_a_batch():
     """One call reads all rows of a batch: larger batches make it seldom."""
     arrays = SourceInUse("MemorySource", 1_000_000, in_memory=True, columns=True)
-    parts = (WorkPart("reading", "reading", 2.4e-6), WorkPart("between operations", "between", 2.2e-6))
+    parts = (
+        WorkPart("reading", "reading", 2.4e-6),
+        WorkPart("between operations", "between", 2.2e-6),
+    )
     loop = Measured(9000, 17e-6, 7.4e-6, 6.8e-6, 2, 16, parts, source=arrays, step_known=False)
     assert found(loop).kind == "small batches"
 

@@ -15,8 +15,9 @@ from support.planted import PLANTED, wait
 import headrace
 from headrace.errors import ProgramError
 from headrace.tools.diagnosis.diagnosis import Diagnosis
-from headrace.tools.diagnosis.judging.changes import NOISE
-from headrace.tools.diagnosis.judging.verdict import enough_workers, found, lighter, step_seconds
+from headrace.tools.diagnosis.judging.estimates import enough_workers, lighter, step_seconds
+from headrace.tools.diagnosis.judging.proposing import NOISE
+from headrace.tools.diagnosis.judging.verdict import found
 from headrace.tools.diagnosis.measured import Feeding, Measured, SourceInUse, WorkPart
 
 
@@ -24,7 +25,10 @@ from headrace.tools.diagnosis.measured import Feeding, Measured, SourceInUse, Wo
 def test_the_verdict_names_what_was_planted(name):
     """On the numbers that a run of each gave; with a sentence of one line, a table, and changes that help."""
     diagnosis = Diagnosis.of(recorded_run(name))
-    assert (diagnosis.finding.kind, diagnosis.finding.stage) == (RECORDED[name]["kind"], RECORDED[name]["stage"])
+    assert (diagnosis.finding.kind, diagnosis.finding.stage) == (
+        RECORDED[name]["kind"],
+        RECORDED[name]["stage"],
+    )
     first, second, third, *_ = str(diagnosis).splitlines()
     assert first == diagnosis.sentence
     assert len(first) < 300
@@ -55,21 +59,28 @@ def test_a_loop_that_keeps_up_tells_how_many_workers_would_do():
     """And how fast batches could come, where that was measured."""
     loop = dataclasses.replace(LOOP, elapsed=0.05, waited=0.0005, unready=0.0, workers=4)
     sentence = Diagnosis.of(loop, possible=0.01).sentence
-    assert "waits 1 % of its time: batches are there when it asks; 1 of the 4 workers would do." in sentence
+    assert (
+        "waits 1 % of its time: batches are there when it asks; 1 of the 4 workers would do."
+        in sentence
+    )
     assert sentence.endswith("batches could come every 10.0 ms.")
 
 
 def test_work_is_not_called_hidden_where_the_hand_over_is_waited_for():
     """What more workers would give is told then, as a number."""
     loop = dataclasses.replace(LOOP, elapsed=0.032, waited=0.028, unready=0.024)
-    assert Diagnosis.of(loop).sentence.endswith("on 2 workers; 5 workers would give 4.0 times the batches.")
+    assert Diagnosis.of(loop).sentence.endswith(
+        "on 2 workers; 5 workers would give 4.0 times the batches."
+    )
 
 
 def test_workers_of_a_cluster_bring_their_cores():
     """Those of this machine are no limit to them."""
     loop = dataclasses.replace(LOOP, at_work=1.0, cores=1, worker_kind="ray")
     sentence = Diagnosis.of(loop).sentence
-    assert sentence.endswith("`decode` takes 2.5 ms a record on 2 ray workers; 4 workers would hide it.")
+    assert sentence.endswith(
+        "`decode` takes 2.5 ms a record on 2 ray workers; 4 workers would hide it."
+    )
 
 
 def test_work_for_the_processor_is_not_hidden_by_more_workers_than_cores():
@@ -109,7 +120,9 @@ def test_workers_that_never_rest_are_what_a_feeders_step_waits_for():
     """Though the user waits longer for `transform=` than for the loader: nothing but more workers makes such a step shorter."""
     slow = WorkPart("slow", "record", 0.0627, 8)
     loop = Measured(40, 0.0325, 0.0311, 0.0114, 8, 32, (slow,), at_work=0.0, workers=2, cores=8)
-    diagnosis = Diagnosis.of(dataclasses.replace(loop, feeding=Feeding(0.0121, 0.0, 0.0004, 0.0072)))
+    diagnosis = Diagnosis.of(
+        dataclasses.replace(loop, feeding=Feeding(0.0121, 0.0, 0.0004, 0.0072))
+    )
     assert diagnosis.finding.stage == "slow"
     assert diagnosis.changes[0].what.startswith("worker_count=")
 
@@ -118,8 +131,26 @@ MOSTLY = st.floats(0.0, 1.0)
 
 
 @pytest.mark.slow
-@example(work=0.0, transform=0.0, hosts=0.0, transfer=0.0, hand_over=0.5, workers=0, records=8, step_known=True)
-@given(MOSTLY, MOSTLY, MOSTLY, MOSTLY, MOSTLY, st.integers(0, 4), st.sampled_from([8, 1024]), st.booleans())
+@example(
+    work=0.0,
+    transform=0.0,
+    hosts=0.0,
+    transfer=0.0,
+    hand_over=0.5,
+    workers=0,
+    records=8,
+    step_known=True,
+)
+@given(
+    MOSTLY,
+    MOSTLY,
+    MOSTLY,
+    MOSTLY,
+    MOSTLY,
+    st.integers(0, 4),
+    st.sampled_from([8, 1024]),
+    st.booleans(),
+)
 def test_advice_on_a_feeder_promises_nothing_that_its_table_rules_out(
     work, transform, hosts, transfer, hand_over, workers, records, step_known
 ):
@@ -129,7 +160,17 @@ def test_advice_on_a_feeder_promises_nothing_that_its_table_rules_out(
     waited = max(busiest - own, 0.0) + sum(vars(feeding).values())
     decode = WorkPart("decode", "record", work, 8)
     loop = Measured(
-        9, own + waited, waited, waited, records, 32, (decode,), 0.0, workers=workers, cores=64, feeding=feeding
+        9,
+        own + waited,
+        waited,
+        waited,
+        records,
+        32,
+        (decode,),
+        0.0,
+        workers=workers,
+        cores=64,
+        feeding=feeding,
     )
     diagnosis = Diagnosis.of(dataclasses.replace(loop, step_known=step_known))
     for change in diagnosis.changes:
@@ -151,7 +192,16 @@ def test_without_workers_the_feeders_thread_works_beside_the_users_step():
     """17.6 ms of work beside a step of 5.7 ms: half of the work is half of the time, not the step and half of the work."""
     slow = WorkPart("slow", "record", 0.0176, 8)
     loop = Measured(
-        40, 0.0179, 0.0122, 0.0114, 8, 32, (slow,), at_work=0.0, cores=8, feeding=Feeding(0.0, 0.0, 0.0, 0.0)
+        40,
+        0.0179,
+        0.0122,
+        0.0114,
+        8,
+        32,
+        (slow,),
+        at_work=0.0,
+        cores=8,
+        feeding=Feeding(0.0, 0.0, 0.0, 0.0),
     )
     assert step_seconds(loop, 0) == pytest.approx(0.0176)
     assert step_seconds(lighter(loop, 0.5, "record"), 0) == pytest.approx(0.0088)
@@ -177,7 +227,10 @@ def test_maps_below_a_mix_are_told_as_part_of_reading():
     source = SourceInUse("MixedSource", evaluates=True, at_work=0.1)
     loop = dataclasses.replace(LOOP, parts=(WorkPart("reading", "reading", 0.040),), source=source)
     assert found(loop).kind == "reading"
-    assert "reading with the maps of the datasets that are mixed takes 2.5 ms a record" in Diagnosis.of(loop).sentence
+    assert (
+        "reading with the maps of the datasets that are mixed takes 2.5 ms a record"
+        in Diagnosis.of(loop).sentence
+    )
 
 
 def _collate(rows):
@@ -188,7 +241,9 @@ def _collate(rows):
 def test_a_function_that_makes_batches_is_named():
     """It is the user's own: columns would not do without it."""
     loader = headrace.DataLoader(
-        data_source=range(1000), sampler=headrace.IndexSampler(1000), operations=[headrace.Batch(4, batch_fn=_collate)]
+        data_source=range(1000),
+        sampler=headrace.IndexSampler(1000),
+        operations=[headrace.Batch(4, batch_fn=_collate)],
     )
     found_ = headrace.diagnose(loader, steps=5)
     assert (found_.finding.kind, found_.finding.stage) == ("operation", "_collate")
@@ -246,7 +301,9 @@ def test_objects_that_are_unpickled_count_as_waited_for():
     """The user's thread unpickles what workers could not share: that is no work of the user's."""
     operations = [headrace.Batch(2, batch_fn=Slow)]
     sampler = headrace.IndexSampler(60, num_epochs=1)
-    loader = headrace.DataLoader(data_source=range(60), sampler=sampler, operations=operations, worker_count=1)
+    loader = headrace.DataLoader(
+        data_source=range(60), sampler=sampler, operations=operations, worker_count=1
+    )
     diagnosis = headrace.diagnose(loader, steps=5)
     assert diagnosis.measured.waited >= SECONDS_TO_UNPICKLE
     assert diagnosis.finding.kind != "step"
@@ -256,7 +313,12 @@ def test_objects_that_are_unpickled_count_as_waited_for():
 def test_every_task_of_a_short_run_is_timed_when_it_is_asked_for(worker_kind):
     """With observe="each", however short tasks are."""
     loader = headrace.load(
-        range(200), batch_size=2, num_epochs=1, worker_count=1, worker_kind=worker_kind, observe="each"
+        range(200),
+        batch_size=2,
+        num_epochs=1,
+        worker_count=1,
+        worker_kind=worker_kind,
+        observe="each",
     )
     with iter(loader) as batches:
         assert len(list(batches)) == 100
@@ -274,18 +336,24 @@ def test_operations_of_the_parts_of_a_mix_are_named(worker_count):
     """They are called where the mix is read; that is neither a disk nor a store."""
     web = headrace.MapDataset.range(1000).shuffle(seed=0).map(_twice)
     books = headrace.MapDataset.range(1000).map(lambda number: number)
-    mixed = headrace.MapDataset.mix({"web": web, "books": books}, {"web": 0.7, "books": 0.3}).batch(4)
+    mixed = headrace.MapDataset.mix({"web": web, "books": books}, {"web": 0.7, "books": 0.3}).batch(
+        4
+    )
     diagnosis = headrace.diagnose(mixed.to_iter_dataset().mp_prefetch(worker_count), steps=5)
     assert (diagnosis.finding.kind, diagnosis.finding.stage) == ("operation", "_twice")
     parts = {part.name: part.seconds for part in diagnosis.measured.parts}
     assert parts["_twice"] > 10 * parts["lambda"]
     assert parts["_twice"] > parts["reading"] > 0
     assert diagnosis.measured.at_work < 0.5
-    assert sum(part.calls for part in diagnosis.measured.parts if part.kind == "record") == pytest.approx(4)
+    assert sum(
+        part.calls for part in diagnosis.measured.parts if part.kind == "record"
+    ) == pytest.approx(4)
 
 
 def test_of_a_number_of_workers_that_is_looked_for_the_present_one_is_told():
     """Not the largest that there may be: what would help is reckoned from those that there are."""
-    loader = headrace.load(range(10_000), transformations=[wait], batch_size=4, worker_count=headrace.Auto(most=50))
+    loader = headrace.load(
+        range(10_000), transformations=[wait], batch_size=4, worker_count=headrace.Auto(most=50)
+    )
     loop = headrace.diagnose(loader, steps=5).measured
     assert loop.workers < 50

@@ -15,7 +15,7 @@ from support.simulated import simulated_step
 import headrace
 from headrace.tools.command_line import main
 from headrace.tools.diagnosis.diagnose import work_alone
-from headrace.tools.diagnosis.judging.verdict import worker_seconds
+from headrace.tools.diagnosis.judging.estimates import worker_seconds
 from headrace.tools.plan import Machines, Needs, Plan, step_seconds
 
 COMMANDS = Path(__file__).parent.parent.parent / "docs" / "api" / "command-line.md"
@@ -37,7 +37,10 @@ def test_a_plan_hides_the_work_in_a_simulation(needs, machines):
     plan = Plan.of(needs, machines)
     if plan.workers > 400:
         return
-    assert simulated_step(needs, machines, plan.workers, plan.nodes, 4 * plan.workers + 400) <= 1.05 * plan.seconds
+    assert (
+        simulated_step(needs, machines, plan.workers, plan.nodes, 4 * plan.workers + 400)
+        <= 1.05 * plan.seconds
+    )
     if plan.hidden:
         assert plan.seconds == needs.step + needs.hand_over
     assert str(plan).startswith(plan.sentence)
@@ -76,7 +79,9 @@ def test_a_network_that_is_too_slow_is_told():
     """With what a batch takes on it."""
     plan = Plan.of(Needs(work=1.0, processor=1.0, nbytes=1e8, step=0.05), Machines(1, 8, 1e9))
     assert not plan.hidden
-    assert plan.sentence.startswith("The network is too slow for a step of 50.0 ms: a batch of 100.0 MB takes 100 ms")
+    assert plan.sentence.startswith(
+        "The network is too slow for a step of 50.0 ms: a batch of 100.0 MB takes 100 ms"
+    )
 
 
 PROGRAM = """
@@ -99,7 +104,10 @@ def test_the_command_measures_a_program_and_prints_a_plan(tmp_path, capsys):
     assert "hide the work of a step of 5.0 ms" in first
     assert second.startswith("Measured: a batch of 5 records (40 B) takes ")
     assert main(["plan", str(path) + ":nothing", "--step-seconds", "0.005"]) == 2
-    assert "has no name nothing at its top level. Name one of its loaders, loader" in capsys.readouterr().err
+    assert (
+        "has no name nothing at its top level. Name one of its loaders, loader"
+        in capsys.readouterr().err
+    )
     for option in (["--cores", "0"], ["--step-seconds", "-1"], ["--bandwidth", "x"]):
         with pytest.raises(SystemExit):
             main(["plan", str(path), "--step-seconds", "1", *option])
@@ -134,9 +142,16 @@ def test_a_plan_comes_as_json(tmp_path, capsys):
     """What the words say, as numbers, with the keys that the docs name."""
     path = tmp_path / "train.py"
     path.write_text(PROGRAM)
-    assert main(["plan", str(path), "--step-seconds", "0.005", "--steps", "5", "--cores", "3", "--json"]) == 0
+    assert (
+        main(
+            ["plan", str(path), "--step-seconds", "0.005", "--steps", "5", "--cores", "3", "--json"]
+        )
+        == 0
+    )
     told = json.loads(capsys.readouterr().out)
-    (line,) = (line for line in COMMANDS.read_text().splitlines() if line.startswith("| `plan --json`"))
+    (line,) = (
+        line for line in COMMANDS.read_text().splitlines() if line.startswith("| `plan --json`")
+    )
     assert set(told) == set(re.findall(r"`(\w+)`", line.split("|")[2]))
     assert (told["machines"]["cores"], told["needs"]["step"], told["records"]) == (3, 0.005, 5)
     assert f"{told['workers']} worker" in told["sentence"]
@@ -151,7 +166,9 @@ def test_json_and_words_tell_the_same_steps(needs, machines):
     lines = str(plan).partition("Waits by number of workers:\n")[2].splitlines()
     assert [int(line.split()[0]) for line in lines] == [each["workers"] for each in told["steps"]]
     assert [each["nodes"] for each in told["steps"]] == list(range(len(lines)))
-    assert all(each["seconds"] >= needs.step and 0 <= each["share_waited"] <= 1 for each in told["steps"])
+    assert all(
+        each["seconds"] >= needs.step and 0 <= each["share_waited"] <= 1 for each in told["steps"]
+    )
 
 
 def test_workers_are_planned_from_the_work_that_a_loader_shows():
@@ -163,7 +180,10 @@ def test_workers_are_planned_from_the_work_that_a_loader_shows():
 
     work = work_alone(headrace.load(range(10_000), transformations=[fetch], batch_size=8), 10, 20)
     assert work.work >= 0.08
-    assert Plan.of(Needs(work.work, work.processor, work.nbytes, 0.02), Machines(64, 64, 1e9)).workers >= 4
+    assert (
+        Plan.of(Needs(work.work, work.processor, work.nbytes, 0.02), Machines(64, 64, 1e9)).workers
+        >= 4
+    )
 
 
 class Waits:

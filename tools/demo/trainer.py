@@ -197,9 +197,8 @@ def main() -> None:
     for name in ("workers", "workers-die-at", "trainer-dies-at"):
         parser.add_argument(f"--{name}", type=int, default=0)
     given = parser.parse_args()
-    logging.getLogger("headrace").setLevel(
-        logging.ERROR
-    )  # that a worker was killed is told by an event
+    # that a worker was killed is told by an event
+    logging.getLogger("headrace").setLevel(logging.ERROR)
     for event in train(given.folder, given.workers, given.workers_die_at, given.trainer_dies_at):
         print(json.dumps(event), flush=True)
 

@@ -9,17 +9,15 @@ from typing import Any
 
 from ...common.units import format_bytes, format_count, format_seconds, format_share
 from .judging.changes import HELPED_BY_WORKERS, changes
-from .judging.verdict import (
-    Change,
-    Finding,
+from .judging.estimates import (
     all_cores_work,
     enough_workers,
-    found,
     possible,
     share_waited,
     slowed,
     under_way,
 )
+from .judging.verdict import Change, Finding, found
 from .measured import Measured, WorkPart
 
 MOST_PARTS = 6

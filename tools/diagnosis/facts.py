@@ -86,9 +86,8 @@ def with_sampler(source: SourceInUse, pipeline: Pipeline) -> SourceInUse:
         )
     except Exception:  # of the user's sampler: the loop that was measured has told of it
         return source
-    return replace(
-        source, sampler=max(many - one, 0.0) / (PROBED - 1)
-    )  # a call for any number of keys costs something
+    # a call for any number of keys costs something
+    return replace(source, sampler=max(many - one, 0.0) / (PROBED - 1))
 
 
 def timed(source: SourceInUse, pipeline: Pipeline) -> SourceInUse:

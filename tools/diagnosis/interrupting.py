@@ -101,9 +101,8 @@ class UntilEnough:
                 return
         if not self._ends_process:
             return
-        os.write(
-            2, _GOES_ON.format(seconds=PATIENCE_SECONDS).encode()
-        )  # what Python writes to may be elsewhere
+        # what Python writes to may be elsewhere
+        os.write(2, _GOES_ON.format(seconds=PATIENCE_SECONDS).encode())
         os._exit(2)
 
     def _interrupted(self, number: int, frame: Any) -> None:

@@ -23,7 +23,7 @@ from ...reporting.machine import Processors, processors, taken_by_others
 from .evaluated import read_apart
 from .facts import source_of, timed, with_sampler
 from .hang_notes import LEAST_SECONDS, SHARE
-from .judging.verdict import slowed
+from .judging.estimates import slowed
 from .measured import Feeding, Measured, WorkPart
 from .work import Work, grown, slow_reads
 
@@ -247,9 +247,8 @@ def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions
         return replace(loop, source=source)
     source = timed(source, pipeline)
     others = loop.work - loop.seconds_of("reading") + (loop.own if loop.workers == 0 else 0.0)
-    room = max(
-        loop.places() * loop.elapsed - others, 0.0
-    )  # in which places may have read: alone, it may take longer
+    # in which places may have read: alone, it may take longer
+    room = max(loop.places() * loop.elapsed - others, 0.0)
     source = replace(source, processor=min(source.processor, room / max(loop.records, 1e-9)))
     return read_apart(replace(loop, source=source), pipeline.leaves[0])
 

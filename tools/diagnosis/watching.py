@@ -67,9 +67,8 @@ class Loops:
             each.have_enough() for each in self._all[:]
         ):
             return True
-        alike = [
-            each for each in self._all if each.alike(self._all[-1])
-        ]  # short loops over one loader
+        # short loops over one loader
+        alike = [each for each in self._all if each.alike(self._all[-1])]
         return len(alike) > SHORT_LOOPS and sum(each.steps for each in alike) >= self._steps
 
     def close(self) -> None:

@@ -14,8 +14,9 @@ from ...chains.map_dataset import MapDataset
 from ...chains.nodes.budgeted import BudgetBatched
 from ...chains.nodes.items import Applied, Packed
 from ...chains.nodes.joins import Chosen
-from ...chains.nodes.node import Evaluated, Node, Source
+from ...chains.nodes.node import Evaluated, Node
 from ...chains.nodes.reordered import Reordered
+from ...chains.nodes.source_node import Source
 from ...common.identity.values import described
 from ...common.messages import short_repr
 from ...sources.mixed.source import MixedSource

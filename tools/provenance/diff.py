@@ -7,28 +7,24 @@ computed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...common.messages import first_few, short_repr
-from ...errors import CheckpointError
-from ...loader.plan.identity import Identity, differences
+from ...loader.plan.identity import differences
 from ...loader.plan.pipeline import Pipeline
-from ...loader.plan.steps.skipped import SkippedSteps, within
-from ...loader.state.schema import LoaderState
-from ...samplers.history import SavedOrder
+from ...loader.plan.steps.skipped import within
 from ...samplers.protocol import ENDLESS
 from .changed_chains import changed_chains
-from .orders import OrderDifference, first_difference, rows_in_step
+from .orders import OrderDifference, first_difference
 from .records import records_differences
-from .streams import Described, states_of
+from .sides import Side, first_other
 
-# Chosen: if records are balanced differently, the first positions mostly differ already.
+# If records are balanced differently, the first positions mostly differ already.
 MOST_DEALT = 1 << 16
 """Largest number of a shard's positions compared if records are balanced among shards by cost."""
 
@@ -121,7 +117,7 @@ def diff(one: Any, two: Any) -> Difference:
     >>> found.step, [reason.what for reason in found.reasons]
     (500, ['weights'])
     """
-    one, two = _Side.of(one), _Side.of(two)
+    one, two = Side.of(one), Side.of(two)
     records = records_differences(
         [(side.identity, side.orders) for side in (one, two)], [one.pipeline, two.pipeline]
     )
@@ -138,131 +134,8 @@ def diff(one: Any, two: Any) -> Difference:
     )
     found = [reason for compare in compared for reason in compare(one, two)]
     found += [Reason("records", each.told, _first_step(one, two, each)) for each in records or ()]
-    return Difference(
-        tuple(sorted(found, key=lambda reason: (reason.step is None, reason.step or 0)))
-    )
-
-
-@dataclass(frozen=True)
-class _Side:
-    """One of the two streams that are compared.
-
-    Attributes:
-        pipeline: pipeline of a loader; None for a checkpoint.
-        states: states of a checkpoint; empty for a loader.
-        identity: description of the stream, as a checkpoint stores it.
-        skipped: skipped steps.
-        shards: number of shards; None if unknown: a loader without shards may be one of many.
-        sizes: for each operation that takes several elements, such as `Batch`, how many it takes.
-    """
-
-    pipeline: Pipeline | None
-    states: Sequence[LoaderState]
-    identity: Identity
-    skipped: SkippedSteps
-    shards: int | None
-    sizes: list[int]
-
-    @classmethod
-    def of(cls, given: Any) -> _Side:
-        """Return the side of a comparison for a loader or a checkpoint.
-
-        Raises:
-            CheckpointError: a state cannot be read, or there is none.
-        """
-        pipeline, states = None, list[LoaderState]()
-        if isinstance(given, (str, Path, bytes, bytearray, dict, list, tuple)):
-            states = states_of(given)
-            if not states:
-                raise CheckpointError(
-                    "there is no state to compare: the list is empty. Pass what get_state() "
-                    "returned."
-                )
-            identity, skipped, shards = (
-                states[0].identity,
-                states[0].kept.skipped,
-                states[0].shard[1],
-            )
-        else:
-            described = Described.of(given)
-            pipeline, skipped = described.pipeline, described.skipped
-            identity, shards = pipeline.identity, pipeline.shard.shard_count
-        known = None if pipeline and shards == 1 else shards
-        return cls(pipeline, states, identity, skipped, known, list(identity.sizes))
-
-    def labelled(self, what: str) -> dict[str, Any]:
-        """Return a part of the stream's description as plain values.
-
-        Such a part is "sampler" or "source".
-        """
-        values: dict[str, Any] = self.identity.labelled[what]
-        return values
-
-    @property
-    def orders(self) -> list[SavedOrder]:
-        """The order of each source."""
-        if self.pipeline is not None:
-            return [leaf.sampler.saved for leaf in self.pipeline.leaves]
-        return list(map(self.states[0].order, range(len(self.identity.orders))))
-
-    def order(self, beside: Collection[str]) -> SavedOrder:
-        """Return all that decides the order of the stream as one order.
-
-        Leave out the values named in `beside`.
-        """
-        described = {
-            name: value for name, value in self.labelled("sampler").items() if name not in beside
-        }
-        orders = self.orders
-        changes = tuple(change for order in orders for change in order.changes)
-        return SavedOrder(described, changes, orders[0].ended if len(orders) == 1 else ())
-
-    @property
-    def in_epochs(self) -> bool:
-        return "epoch" in self.identity.order
-
-    @property
-    def deal(self) -> tuple[Any, int, int]:
-        """Division of records among shards.
-
-        It has the balance by cost (or None), number of shards, and size of its blocks (or 0).
-        """
-        lineage = (
-            self.pipeline.leaves[0].lineage if self.pipeline else self.states[0].history.shards[0]
-        )
-        size = 0 if lineage.blocks is None else lineage.blocks.size
-        return self.identity.order.get("balance"), self.shards or 1, size
-
-    def step_of(self, found: OrderDifference, shards: int) -> int | None:
-        """Return the step with the position at which two orders differ.
-
-        Return None if it is unknown without running the pipeline.
-
-        Args:
-            found: the difference.
-            shards: number of shards.
-        """
-        if not found.position:
-            return found.position
-        if found.of_rows:
-            rows = rows_in_step(self.pipeline)
-            return found.position // rows if rows else None
-        if self.pipeline is not None:
-            aligned = self.pipeline.aligned
-        else:  # every step has as many records if the position is that of as many
-            (first, *_), whole = (
-                self.states,
-                len(self.states[0].history.shards) == 1
-                and not self.states[0].history.shards[0].layers,
-            )
-            aligned = whole and first.cursor.positions[0] == first.step * prod(self.sizes)
-        return found.position // (prod(self.sizes) * shards) if aligned else None
-
-
-def _first_other(one: Sequence[Any], two: Sequence[Any]) -> int:
-    return next(
-        (at for at, pair in enumerate(zip(one, two)) if pair[0] != pair[1]), min(len(one), len(two))
-    )
+    found.sort(key=lambda reason: (reason.step is None, reason.step or 0))
+    return Difference(tuple(found))
 
 
 def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
@@ -281,7 +154,7 @@ def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[st
     )
 
 
-def _first_step(one: _Side, two: _Side, found: OrderDifference) -> int | None:
+def _first_step(one: Side, two: Side, found: OrderDifference) -> int | None:
     shards = max(one.shards or 1, two.shards or 1)
     return min(
         (step for side in (one, two) if (step := side.step_of(found, shards)) is not None),
@@ -289,12 +162,11 @@ def _first_step(one: _Side, two: _Side, found: OrderDifference) -> int | None:
     )
 
 
-def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
+def _of_source(one: Side, two: Side) -> Iterator[Reason]:
     told = _differences("source", one.labelled("source"), two.labelled("source"))
     chains = []
-    if (
-        told and one.pipeline and two.pipeline
-    ):  # descriptions know datasets below the order by a digest
+    # descriptions know datasets below the order by a digest
+    if told and one.pipeline and two.pipeline:
         for leaf, other in zip(one.pipeline.leaves, two.pipeline.leaves):
             chains += [
                 Reason(what, words, 0) for what, words in changed_chains(leaf.source, other.source)
@@ -304,10 +176,10 @@ def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
         yield Reason("source", first_few(left), 0)
 
 
-def _of_operations(one: _Side, two: _Side) -> Iterator[Reason]:
+def _of_operations(one: Side, two: Side) -> Iterator[Reason]:
     known = [side.identity.operations for side in (one, two)]
     if known[0] != known[1]:
-        number = _first_other(*known)
+        number = first_other(*known)
         names = [
             "none"
             if number >= len(all_)
@@ -319,7 +191,7 @@ def _of_operations(one: _Side, two: _Side) -> Iterator[Reason]:
         yield Reason("operation", f"operation {number}: {' → '.join(names)}", 0)
 
 
-def _of_batches(one: _Side, two: _Side) -> Iterator[Reason]:
+def _of_batches(one: Side, two: Side) -> Iterator[Reason]:
     """Yield reasons if batch sizes or numbers of shards differ, which decide the global batches."""
     shards = [one.shards or two.shards or 1, two.shards or one.shards or 1]
     if len(one.sizes) == len(two.sizes) and one.sizes != two.sizes:
@@ -332,7 +204,7 @@ def _of_batches(one: _Side, two: _Side) -> Iterator[Reason]:
         )
 
 
-def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
+def _of_order(one: Side, two: Side) -> Iterator[Reason]:
     told = [side.order(beside=("epoch", "balance")) for side in (one, two)]
     if told[0][:2] == told[1][:2]:
         return
@@ -368,7 +240,7 @@ def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
     )
 
 
-def _of_deal(one: _Side, two: _Side) -> Iterator[Reason]:
+def _of_deal(one: Side, two: Side) -> Iterator[Reason]:
     """Yield a reason if records are balanced differently among shards by cost.
 
     Other comparisons ignore the balance.
@@ -427,7 +299,7 @@ def _kind(words: Sequence[str]) -> str:
     )
 
 
-def _of_loops(one: _Side, two: _Side) -> Iterator[Reason]:
+def _of_loops(one: Side, two: Side) -> Iterator[Reason]:
     """Yield a reason if only one of two runs loops over `loader.epochs()`.
 
     There a batch ends with each epoch.
@@ -444,7 +316,7 @@ def _of_loops(one: _Side, two: _Side) -> Iterator[Reason]:
         yield Reason("epochs", f"a loop per epoch: {one.in_epochs} → {two.in_epochs}", step)
 
 
-def _of_left_out(one: _Side, two: _Side) -> Iterator[Reason]:
+def _of_left_out(one: Side, two: Side) -> Iterator[Reason]:
     steps = [side.skipped.steps for side in (one, two)]
     edges = sorted({edge for each in steps for pair in each for edge in pair})
     first = next(
@@ -458,11 +330,11 @@ def _of_left_out(one: _Side, two: _Side) -> Iterator[Reason]:
         )
 
 
-def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
+def _of_history(one: Side, two: Side) -> Iterator[Reason]:
     """Yield reasons if shards or batch sizes changed differently before the two checkpoints."""
     layers = [side.states[0].history.shards[0].layers for side in (one, two) if side.states]
     if len(layers) == 2 and layers[0] != layers[1]:
-        same = _first_other(*layers)
+        same = first_other(*layers)
         told = " → ".join(_describe_layers(each[same:]) for each in layers)
         longer, before = (layers[0], two) if len(layers[0]) > same else (layers[1], one)
         yield Reason(
@@ -489,7 +361,7 @@ def _describe_layers(layers: Sequence[Any]) -> str:
     )
 
 
-def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
+def _step_after(layers: Sequence[Any], before: Side) -> int | None:
     """Return how many steps the runs of a history made with the shards of `before`.
 
     Return None if they did not have the batches and shards of `before`.
@@ -510,7 +382,7 @@ def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
     return steps
 
 
-def _size_changed(side: _Side, other: _Side) -> int | None:
+def _size_changed(side: Side, other: Side) -> int | None:
     """Return the step at which the run of `side` changed from the batch size of `other` to its own.
 
     Return None if it did not.

@@ -71,9 +71,8 @@ class StartPoint:
                 step,
                 True,
             )
-        if (
-            cursor_after(pipeline, pipeline.top, mark.step) == at
-        ):  # the run did not change on its way
+        # the run did not change on its way
+        if cursor_after(pipeline, pipeline.top, mark.step) == at:
             jump = cursor_after(pipeline, pipeline.top, step)
             if jump is not None:
                 return cls(pipeline, jump, step, True)
@@ -270,9 +269,8 @@ class Search:
         if not pipeline.aligned:
             return (self, step) if step >= mark.step else (self.at_epoch(0), step)
         delivered = pipeline.stages[0].outputs(mark.cursor.positions[0])
-        first = (
-            mark.step - delivered
-        )  # step of the current epoch; all are of one length, but maybe that one
+        # step of the current epoch; all are of one length, but maybe that one
+        first = mark.step - delivered
         after = first + pipeline.stages[0].outputs(pipeline.leaf.total)
         if first <= step < after:
             return replace(self, mark=replaced(mark, step=delivered)), step - first

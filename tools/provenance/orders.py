@@ -101,9 +101,8 @@ class Order:
     def describe(self, position: int) -> str:
         parts, keys = self.places(np.array([position], dtype=np.int64))
         name = self.names[int(parts[0])]
-        what = (
-            "element" if self.stages else "record"
-        )  # of a mix, as the part counts them in its own order
+        # of a mix, as the part counts them in its own order
+        what = "element" if self.stages else "record"
         return f"{what} {int(keys[0])}{f' of {name}' if name else ''}"
 
     def shares(self, position: int) -> dict[str, float]:

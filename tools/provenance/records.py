@@ -148,9 +148,8 @@ def _of_one_order(
     if (before.generation, before.records) == (after.generation, after.records):
         one, two = (_order(*side, pipelines) for side in zip(pipelines, histories))
         last = max(each.last.position for each in histories)
-        most = min(
-            last - position + 2 * after.records, MOST
-        )  # an epoch after the last changes shows all
+        # an epoch after the last changes shows all
+        most = min(last - position + 2 * after.records, MOST)
         if one is None or two is None:
             return unknown
         try:

@@ -55,9 +55,8 @@ def reduced(pipeline: Pipeline) -> Pipeline:
     Other operations are replaced by some that do nothing, and sources whose records are not needed
     by numbers.
     """
-    looked_at = [False] * len(
-        pipeline.stages
-    )  # whether something above looks at what a stage gives
+    # whether something above looks at what a stage gives
+    looked_at = [False] * len(pipeline.stages)
     read = [False] * len(pipeline.leaves)
     stages = list(pipeline.stages)
 
@@ -71,17 +70,15 @@ def reduced(pipeline: Pipeline) -> Pipeline:
     def leaf_of(leaf: Leaf, number: int) -> Leaf:
         if leaf.in_order or read[number]:
             return leaf
-        return dataclasses.replace(
-            leaf, source=RangeDataSource(max(len(leaf.source), 1))
-        )  # nobody looks at these numbers
+        # nobody looks at these numbers
+        return dataclasses.replace(leaf, source=RangeDataSource(max(len(leaf.source), 1)))
 
     look(pipeline.top, bool(pipeline.skips_errors))
     for stage in reversed(pipeline.stages):
         looks, operations = looked_at[stage.number], list[Operation]()
         for operation in reversed(stage.operations):
-            moves = (
-                operation.keeps_elements or operation.puts_together
-            )  # elements, whatever they are
+            # elements, whatever they are
+            moves = operation.keeps_elements or operation.puts_together
             looks = looks or not (operation.one_to_one or moves)
             operations.insert(0, operation if looks or moves else LeftOut(operation))
         stages[stage.number] = dataclasses.replace(stage, operations=tuple(operations))

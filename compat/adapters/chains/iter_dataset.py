@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....chains.iter_dataset import IterDataset as OurIterDataset
 from ....chains.iter_dataset import IterMethods
+from ....chains.joined_streams import merged, zipped
 from ....chains.nodes.node import Node, nearest_first
-from ....chains.stream import Stream, cached, limited, merged, repeated, stream_of, zipped
+from ....chains.stream import Stream, cached, limited, repeated, stream_of
 from ....chains.trees import over_leaves
 from ....common.validation import whole_number
 from ....loader.arguments import warn_of_no_effect
 from ....loader.plan.compile import compiled
-from ....loader.plan.joins import Apply
 from ....loader.plan.mix_rules import MixRows
 from ....loader.plan.pipeline import Pipeline
 from ....operations import FlatMap, MapWithIndexTransform, Operation, RandomMapTransform
 from ....operations.function import as_kind
-from ....operations.trees import rows_of
 from ....samplers.chain.index_maps import Indices
 from ..options import MultiprocessingOptions, as_read_options
 from ..transforms import Batch
@@ -381,104 +380,12 @@ class TakenApart(FlatMap):
         return Below(state["parent"], given=state[self.told_as])
 
 
-def _expanded(parent: Any, function: Any, told_as: str) -> Stream:
+def expanded(parent: Any, function: Any, told_as: str) -> Stream:
     """Return a stream that counts the elements of `parent`, and then applies a `TakenApart`."""
     return applied(TakenApart(function, told_as), counted(parent.chain_stream)[0])
 
 
-class RebatchIterDataset(Named[Any]):
-    """Batches of `batch_size` of the rows of the batches of `parent`.
-
-    `drop_remainder` drops a last one that is not full.
-
-    >>> from headrace.compat.grain import MapDataset
-    >>> batches = RebatchIterDataset(MapDataset.range(5).batch(2).to_iter_dataset(), 3)
-    >>> [batch.tolist() for batch in batches]
-    [[0, 1, 2], [3, 4]]
-    """
-
-    def __init__(self, parent: Any, batch_size: int, drop_remainder: bool = False) -> None:
-        self.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")
-        rows = _expanded(parent, rows_of, "batch_idx")
-        tree = Apply(rows.tree, (Batch(self.batch_size, drop_remainder),))
-        super().__init__(parent, dataclasses.replace(rows, tree=tree))
-
-
-class FlatMapIterDataset(Named[Any]):
-    """A stream that makes several elements of each.
-
-    They are made by the method `flat_map` of `transform`, or by `transform`, if it is a function.
-    """
-
-    def __init__(self, parent: Any, transform: Any) -> None:
-        super().__init__(
-            parent, _expanded(parent, as_kind(FlatMap, transform).function, "next_index_in_buffer")
-        )
-
-
-def _same(dataset: Any) -> Stream:
+def same(dataset: Any) -> Stream:
+    """Return the stream of a dataset, unchanged."""
     stream: Stream = dataset.chain_stream
     return stream.on(stream.tree)
-
-
-class ThreadPrefetchIterDataset(Named[T]):
-    """The same stream, made on a thread up to `prefetch_buffer_size` elements ahead.
-
-    Not with 0, workers or `seed_globals`.
-
-    Raises:
-        ValueError: `prefetch_buffer_size` is negative.
-    """
-
-    def __init__(self, parent: Any, *, prefetch_buffer_size: int) -> None:
-        if prefetch_buffer_size < 0:
-            raise ValueError(
-                "`prefetch_buffer_size` must be greater than or equal to 0, but got "
-                f"{prefetch_buffer_size}. Pass 0 to read no elements ahead."
-            )
-        stream = _same(parent)
-        if (
-            prefetch_buffer_size
-            and stream.execution.worker_count == 0
-            and not stream.execution.seed_globals
-        ):
-            stream = stream.with_options(
-                worker_count=1, worker_kind="thread", worker_buffer_size=prefetch_buffer_size
-            )
-        super().__init__(parent, stream)
-
-
-class WithOptionsIterDataset(Named[T]):
-    """The same stream; filters warn or raise at the limits in `options` (`DatasetOptions`).
-
-    Other options have no effect.
-    """
-
-    def __init__(self, parent: Any, options: Any) -> None:
-        self.options = self.dataset_options = options
-        super().__init__(parent, _same(parent))
-
-
-def multithread_prefetch(
-    ds: Any, num_threads: int, buffer_size: int, sequential_slice: bool = False
-) -> Any:
-    """Make the elements of a stream on threads.
-
-    Args:
-        ds: the stream.
-        num_threads: number of threads; 0 for none. With more than 1, ValueError if workers cannot
-            divide the stream.
-        buffer_size: number of finished elements that each thread keeps ready.
-        sequential_slice: no effect, since the order is the same.
-    """
-    threads = whole_number("num_threads", num_threads, 0, None, "a number of threads, 0 for none")
-    if threads > 1:
-        check_can_be_sliced(ds)
-    return ds.with_options(
-        worker_count=threads, worker_kind="thread", worker_buffer_size=max(buffer_size, 1)
-    )
-
-
-def apply_transformations(ds: Any, transformations: Any) -> Any:
-    """Apply a transform, or each transform of a list: `ds.apply(transformations)`."""
-    return ds.apply(transformations)

@@ -15,8 +15,9 @@ from ....chains.map_dataset import MapDataset as OurMapDataset
 from ....chains.nodes.choices import ByMap, Choice, OneAfterAnother
 from ....chains.nodes.items import Applied, FlatMapped
 from ....chains.nodes.joins import Chosen, Zipped
-from ....chains.nodes.node import Node, Source
+from ....chains.nodes.node import Node
 from ....chains.nodes.reordered import Reordered
+from ....chains.nodes.source_node import Source
 from ....common.messages import first_few
 from ....common.validation import warn, whole_number
 from ....errors import StructureError

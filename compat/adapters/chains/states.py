@@ -169,9 +169,8 @@ def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) ->
     )
     if unit == 1 or len(set(reached)) == 1:
         return after_records(reached if unit == 1 else (sum(reached),), pipeline)
-    made = [
-        -(-records // unit) for records in reached
-    ]  # batches; those after the first that is missing are skipped
+    # batches; those after the first that is missing are skipped
+    made = [-(-records // unit) for records in reached]
     if not pipeline.aligned or pipeline.stages[0].unit != unit:
         raise CheckpointError(
             "Grain's workers had made different numbers of batches of a MapDataset "

@@ -19,8 +19,9 @@ from ....common.validation import whole_number
 from ....errors import PackError
 from ....loader.plan.compile import compiled
 from ....operations.trees import flatten
-from ..chains.iter_dataset import IterDataset, WithOptionsIterDataset
+from ..chains.iter_dataset import IterDataset
 from ..chains.iterators import Resumed
+from ..chains.prefetching import WithOptionsIterDataset
 
 
 class Packing(IterDataset[Any]):
@@ -62,10 +63,11 @@ Later: TypeAlias = Callable[[], dict[str, Any]]
 """A function that returns a state."""
 
 
+# as Grain names them in an error that programs look for
 _PACKERS = {
     "first": "PackedBatch",
     "best": "packer",
-}  # as Grain names them in an error that programs look for
+}
 
 
 def length_of(value: Any) -> int:

@@ -241,9 +241,8 @@ class ConcatThenSplitIterDataset(Packing):
                     piece.starts[name] : piece.stops[name]
                 ]
                 ids[start:end], positions[start:end] = number, np.arange(end - start)
-                if (
-                    name in self.bos and start < length
-                ):  # as in Grain, that of an empty piece stays in the padding
+                # as in Grain, that of an empty piece stays in the padding
+                if name in self.bos and start < length:
                     values[start] = self.bos[name]
             row[name] = values
             if name not in self.meta_features:
