@@ -21,6 +21,6 @@ if not TYPE_CHECKING:
             "RaggedFeature": "joined_features",
             "SparseFeature": "joined_features",
             "decode_example": "example",
-            "encode_example": "example",
+            "encode_example": "example_writer",
         },
     )

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 from ..common.messages import short_repr, shorten
 from ..errors import SourceError
 from .damage import OnDamage, leave_out
-from .tar_blocks import BLOCK, Blocks, Extended, after_the_end, damaged, has_content, no_tar
+from .tar_blocks import BLOCK, Extended, TarBlocks, after_the_end, damaged, has_content, no_tar
 from .tar_links import Link, Member, followed, targets_of, wrong_link
 
 _END = bytes(BLOCK)
@@ -148,7 +148,7 @@ def read_members(
     Raises:
         SourceError: the file is cut off or damaged, or a link cannot be resolved.
     """
-    walked = _walk(Blocks(stream), name, contents)
+    walked = _walk(TarBlocks(stream), name, contents)
     for found in _with_contents(stream, walked, name) if contents else followed(walked, name):
         if isinstance(found, SourceError):
             leave_out(found, on_damage)
@@ -177,7 +177,7 @@ def _with_contents(
         else:
             here = stream.tell()
             if targets is None:
-                targets = targets_of(list(_walk(Blocks(stream), name, contents=False)), name)
+                targets = targets_of(list(_walk(TarBlocks(stream), name, contents=False)), name)
             target = next(targets, None)
             if isinstance(target, Member):
                 stream.seek(target.offset)
@@ -187,7 +187,7 @@ def _with_contents(
                 yield target
 
 
-def _walk(blocks: Blocks, name: str, contents: bool) -> Iterator[Member | Link | SourceError]:
+def _walk(blocks: TarBlocks, name: str, contents: bool) -> Iterator[Member | Link | SourceError]:
     extended = Extended(name)
     for header in _headers(blocks, name):
         if isinstance(header, SourceError):
@@ -211,7 +211,7 @@ def _walk(blocks: Blocks, name: str, contents: bool) -> Iterator[Member | Link |
                     yield Member(path, offset, size, content)
 
 
-def _headers(blocks: Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceError]:
+def _headers(blocks: TarBlocks, name: str) -> Iterator[tarfile.TarInfo | SourceError]:
     """Yield the headers of a tar file, and an error where none is intact.
 
     The caller must read or skip each content.

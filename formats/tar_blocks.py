@@ -55,7 +55,7 @@ class Extended:
         self._next: dict[str, str] = {}
         self._failure: SourceError | None = None
 
-    def read(self, header: tarfile.TarInfo, blocks: Blocks) -> None:
+    def read(self, header: tarfile.TarInfo, blocks: TarBlocks) -> None:
         """Read a metadata member. If it is damaged, the error is kept for the next member."""
         if not 0 <= header.size <= _LARGEST_EXTENSION:
             self._failure = self._damaged(f"has {header.size} bytes, not 0 to {_LARGEST_EXTENSION}")
@@ -110,7 +110,7 @@ class Extended:
             return SourceError(f"{shorten(self._file)}: {what}. Write the archive again.")
         return path, int(size)
 
-    def damaged(self, why: str) -> SourceError:
+    def _damaged(self, why: str) -> SourceError:
         return SourceError(
             f"{shorten(self._file)}: an extended header (pax) is damaged, because it {why}. Write "
             "the archive again."
@@ -135,7 +135,7 @@ class Extended:
         return found
 
 
-class Blocks:
+class TarBlocks:
     """Stream of a tar file, read from its beginning.
 
     After a `CutOffError` it behaves as if it had ended.

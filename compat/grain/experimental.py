@@ -15,12 +15,6 @@ from ..adapters.chains.iterators import set_next_index as set_next_index
 from ..adapters.chains.map_dataset import FlatMapMapDataset as FlatMapMapDataset
 from ..adapters.chains.map_dataset import WindowShuffleMapDataset as WindowShuffleMapDataset
 from ..adapters.chains.map_dataset import ZipMapDataset as ZipMapDataset
-from ..adapters.chains.prefetching import FlatMapIterDataset as FlatMapIterDataset
-from ..adapters.chains.prefetching import RebatchIterDataset as RebatchIterDataset
-from ..adapters.chains.prefetching import ThreadPrefetchIterDataset as ThreadPrefetchIterDataset
-from ..adapters.chains.prefetching import WithOptionsIterDataset as WithOptionsIterDataset
-from ..adapters.chains.prefetching import apply_transformations as apply_transformations
-from ..adapters.chains.prefetching import multithread_prefetch as multithread_prefetch
 from ..adapters.element_specs import ShapeDtypeStruct as ShapeDtypeStruct
 from ..adapters.element_specs import ShapeDtypeStructProtocol as ShapeDtypeStructProtocol
 from ..adapters.element_specs import get_element_spec as get_element_spec
@@ -43,6 +37,12 @@ from ..adapters.packing.concat_then_split import (
     ConcatThenSplitIterDataset as ConcatThenSplitIterDataset,
 )
 from ..adapters.packing.pack_and_batch import PackAndBatchOperation as PackAndBatchOperation
+from ..adapters.prefetching import FlatMapIterDataset as FlatMapIterDataset
+from ..adapters.prefetching import RebatchIterDataset as RebatchIterDataset
+from ..adapters.prefetching import ThreadPrefetchIterDataset as ThreadPrefetchIterDataset
+from ..adapters.prefetching import WithOptionsIterDataset as WithOptionsIterDataset
+from ..adapters.prefetching import apply_transformations as apply_transformations
+from ..adapters.prefetching import multithread_prefetch as multithread_prefetch
 
 FlatMapTransform = _transforms.FlatMap
 MapWithIndexTransform = _transforms.MapWithIndex

@@ -7,11 +7,12 @@ rows of datasets with other formats, or with features that must be decoded (imag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, SupportsIndex
+from typing import Any, ClassVar, Literal, SupportsIndex
 
 import numpy as np
+import numpy.typing as npt
 
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import SourceError
@@ -19,8 +20,8 @@ from ..facts import SourceFacts
 from ..keys import Keys, check_key, check_keys
 from ..parts import LastResult
 from ..protocol import fingerprint_of, is_hugging_face
-from .batch_columns import BatchColumn, BatchTexts, stacked
 from .column_lengths import column_named, lengths_of_column
+from .columns import Array
 from .pieces import Finder, Int64s, PieceRows, Places
 from .table import Lists, Numbers, TableColumn, Text, table_column
 
@@ -152,7 +153,7 @@ class HuggingFaceDataSource:
 
     def _whole(
         self, name: str, column: TableColumn, places: LastResult[Places]
-    ) -> BatchColumn | BatchTexts | None:
+    ) -> _BatchColumn | _BatchTexts | None:
         """Return a column of numbers or texts in the form that `Batch` reads.
 
         Return None for a column that it cannot read.
@@ -165,13 +166,13 @@ class HuggingFaceDataSource:
             places: finds the chunk and the row of each key in the table; remembers its last result.
         """
         if isinstance(column, Text):
-            return BatchTexts(
+            return _BatchTexts(
                 lambda keys: self._values(name, column, places.of(keys), keys), column, self._length
             )
         if not isinstance(column, Numbers):
             return None
-        dtype = stacked(column.rows) if column.as_python else column.rows.dtype
-        return None if dtype is None else BatchColumn(column.rows, self._length, dtype, places)
+        dtype = _stacked(column.rows) if column.as_python else column.rows.dtype
+        return None if dtype is None else _BatchColumn(column.rows, self._length, dtype, places)
 
     @cached_property
     def lengths(self) -> dict[str, Int64s] | None:
@@ -320,8 +321,9 @@ def _kept_type(kind: Any) -> Any:
     import pyarrow as pa
 
     types = pa.types
-    # of `datasets` are arrays of several dimensions, which lie in lists
-    if isinstance(kind, pa.BaseExtensionType):
+    if isinstance(
+        kind, pa.BaseExtensionType
+    ):  # of `datasets` are arrays of several dimensions, which lie in lists
         return _kept_type(kind.storage_type) if hasattr(kind, "storage_dtype") else None
     if types.is_float16(kind):
         return pa.float32()
@@ -338,6 +340,78 @@ def _kept_type(kind: Any) -> Any:
             else pa.struct([part.with_type(found) for part, found in parts])
         )
     return kind
+
+
+class _BatchColumn:
+    """Column of numbers, with the part of an array's interface that `Batch` uses.
+
+    It has dtype, shape, and `take` by keys.
+
+    Args:
+        rows: rows of the table's column.
+        length: number of rows of the dataset.
+        dtype: dtype of batches.
+        places: finds the places of keys in the table.
+    """
+
+    def __init__(
+        self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: LastResult[Places]
+    ) -> None:
+        self._rows = rows
+        self._places = places
+        self.dtype = np.dtype(dtype)
+        self.shape = (length, *rows.shape)
+        self.nbytes = length * self.dtype.itemsize * int(np.prod(rows.shape))
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def take(self, keys: Int64s, axis: Literal[0], out: Array, mode: Literal["clip"]) -> None:
+        """Copy the rows of `keys` into `out`, like `np.ndarray.take`.
+
+        `axis` and `mode` are always 0 and "clip".
+        """
+        self._rows.take_into(self._places.of(keys), out)
+
+
+class _BatchTexts:
+    """Column of strings or bytes, with the members of `sources.protocol.TextColumn`.
+
+    Args:
+        values: function that returns the values of keys `int64[n]`.
+        column: the table's column.
+        length: number of rows of the dataset.
+    """
+
+    is_text: ClassVar[Literal[True]] = True
+    dtype = np.dtype(object)
+
+    def __init__(self, values: Callable[[Int64s], list[Any]], column: Text, length: int) -> None:
+        self._values = values
+        self.shape = (length,)
+        self.nbytes = column.ragged.items_bytes
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def rows_of(self, keys: Int64s) -> tuple[Array, Int64s]:
+        """Return the values of `keys` as an array of objects, and their positions, `0, 1, …`."""
+        values = np.empty(len(keys), object)
+        values[:] = self._values(keys)
+        return values, np.arange(len(keys))
+
+
+def _stacked(rows: PieceRows) -> npt.DTypeLike | None:
+    """Return the dtype of an array made of a column's values as Python numbers.
+
+    Return None if it depends on the values.
+
+    Args:
+        rows: rows of the column. For lists, and for uint64, the result is None.
+    """
+    if rows.shape or rows.dtype == np.uint64:
+        return None
+    return {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}[rows.dtype.kind]
 
 
 def _lengths(column: TableColumn, places: Places) -> Int64s | None:

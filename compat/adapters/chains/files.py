@@ -15,9 +15,9 @@ from typing import Any
 from ....common.messages import shorten
 from ....common.validation import whole_number
 from ....errors import MissingExtraError, SourceError
+from ..prefetching import WithOptionsIterDataset
 from .iter_dataset import IterDataset, as_stream
 from .iterators import DatasetIterator, Resumed
-from .prefetching import WithOptionsIterDataset
 
 _CYCLE = 16
 _NOTHING = object()

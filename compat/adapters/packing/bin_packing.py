@@ -21,7 +21,7 @@ from ....loader.plan.compile import compiled
 from ....operations.trees import flatten
 from ..chains.iter_dataset import IterDataset
 from ..chains.iterators import Resumed
-from ..chains.prefetching import WithOptionsIterDataset
+from ..prefetching import WithOptionsIterDataset
 
 
 class Packing(IterDataset[Any]):

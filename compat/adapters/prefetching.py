@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from ....chains.iter_dataset import IterDataset as OurIterDataset
-from ....chains.iter_dataset import IterMethods
-from ....common.validation import whole_number
-from ....loader.plan.joins import Apply
-from ....operations import FlatMap
-from ....operations.function import as_kind
-from ....operations.trees import rows_of
-from ..transforms import Batch
-from .iter_dataset import Named, expanded, same
-from .slicing import check_can_be_sliced
+from ...common.validation import whole_number
+from ...loader.plan.joins import Apply
+from ...operations import FlatMap
+from ...operations.function import as_kind
+from ...operations.trees import rows_of
+from .chains.iter_dataset import Named, expanded, same
+from .chains.slicing import check_can_be_sliced
+from .transforms import Batch
 
 T = TypeVar("T")
-
-DEFAULT_WORKERS = 10
-
-
-if TYPE_CHECKING:
-    _Base = OurIterDataset  # as its methods say
-else:
-    _Base = IterMethods  # without a length, as in Grain
 
 
 class RebatchIterDataset(Named[Any]):
