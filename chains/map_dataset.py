@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.messages import first_few, short_repr
+from ..common.messages import short_repr
 from ..migration_hints.decorators import explains_arguments
 from ..migration_hints.remarks import NotHere, Remarks
 from ..samplers.mix.weights import MaxEpochs, Schedule, Weights
@@ -21,13 +19,13 @@ from ..sources import RangeDataSource, as_source
 from ..sources.facts import SourceFacts
 from .arguments import (
     as_named,
-    checked_index,
     finite,
     indices_of,
     joins,
     not_empty,
     warn_of_exchange,
 )
+from .elements import at_any_index
 from .map_methods import MapMethods
 from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .nodes.joins import Chosen, Own, Zipped
@@ -86,7 +84,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__getitem__" in vars(cls):
-            cls.__getitem__ = _at_any_index(cls.__getitem__)  # type: ignore[method-assign]
+            cls.__getitem__ = at_any_index(cls.__getitem__)  # type: ignore[method-assign]
 
     def __init__(self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()) -> None:
         self._parents = (parents,) if isinstance(parents, MapDataset) else tuple(parents)
@@ -367,37 +365,6 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     def _made(self, node: Node) -> MapDataset[Any]:
         return Chain(node)
-
-
-def _elements_at(dataset: MapDataset[Any], indices: NDArray[np.int64]) -> list[Any]:
-    """Return the elements at indices `int64[n]`.
-
-    Warn if they are in later epochs of a slice (step 1) of a shuffled dataset.
-    """
-    if len(indices) and not 0 <= indices.min() <= indices.max() < len(dataset):
-        warn_of_exchange(
-            dataset.root_node, f"indices {first_few(indices.tolist())} of {len(dataset)} elements"
-        )
-    return list(dataset.root_node.records(indices))
-
-
-def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
-    """Wrap `at`, a `__getitem__` for ints, for slices and lists.
-
-    For a slice return a dataset, for a list of indices a list of elements.
-    """
-
-    @functools.wraps(at)
-    def at_any_index(dataset: Any, index: Any) -> Any:
-        if type(index) is int:
-            return at(dataset, checked_index(index))
-        if isinstance(index, slice):
-            return dataset.slice(index)
-        if isinstance(index, (list, tuple, range, np.ndarray)):
-            return _elements_at(dataset, indices_of(index, len(dataset)))
-        return at(dataset, checked_index(operator.index(index)))
-
-    return at_any_index
 
 
 class Chain(MapDataset[T]):

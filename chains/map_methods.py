@@ -32,8 +32,9 @@ from ..samplers.chain.index_maps import (
 )
 from ..sources.omission.keys import Omit
 from .arguments import BELOW_2_64, checked_seed, finite, indices_of, seed_of, warn_of_exchange
-from .nodes.items import Packed, applied
+from .nodes.items import applied
 from .nodes.node import Node
+from .nodes.packed import Packed
 from .nodes.reordered import LivingElements, Reordered, Seeded
 from .nodes.source_node import Source
 

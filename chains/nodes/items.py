@@ -10,28 +10,22 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import starmap
 from typing import Any, cast
 
 import numpy as np
 
-from ...common.costs import Cost
 from ...common.generators.keyed_random import child_row
 from ...common.messages import short_repr
-from ...errors import PackError
-from ...operations import Operation, Pack
-from ...operations.packing.pieces import end_to_end
-from ...operations.packing.plan import PackPlan
+from ...operations import Operation
 from ...operations.protocol import fingerprint
 from ...operations.runner import Runner
 from ...samplers.chain.index_maps import Indices
 from ...samplers.protocol import ENDLESS
-from ...sources.provenance import TokenSpan, UsedRecord
-from ..arguments import finite
+from ...sources.provenance import UsedRecord
 from .budgeted import BudgetBatched
-from .element_lengths import lengths_of_elements
 from .line import Line
-from .node import Get, Node, OfSeveral, OnOne, naming_datasets
+from .node import Get, Node, OnOne, naming_datasets
+from .packed import Packed
 
 
 def applied(node: Node, operation: Operation) -> Node:
@@ -322,86 +316,3 @@ class Batched(Regrouped):
         return self.input.place(
             index * self.size if self.operation.drops_remainder else self._below(index)[0]
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Packed(OfSeveral):
-    """A node of packed rows of an epoch's documents.
-
-    `plan`, made from lengths, says which documents are in each row.
-    """
-
-    operation: Pack  # how they are packed
-    plan: PackPlan  # of the lengths
-
-    @classmethod
-    def of(cls, node: Node, operation: Pack, lengths: Any) -> Packed:
-        """Make the node that packs another node's elements.
-
-        Args:
-            node: the node of the documents.
-            operation: the packing.
-            lengths: lengths of the documents, as for `MapDataset.pack`; None if the source knows
-                them.
-
-        Raises:
-            PackError: if the lengths are unknown, there is not one for each, or elements may be
-                dropped before.
-            LengthsError: if a length is invalid, or `lengths` names a field or file that does not
-                fit.
-            ValueError: if the documents never end.
-        """
-        documents = finite("pack", node.length)
-        if node.left_out_by:
-            raise PackError(
-                f"pack cannot follow MapDataset.{node.left_out_by}, which may leave elements out. "
-                "Pack the stream: to_iter_dataset().pack(…)."
-            )
-        known = lengths_of_elements(node, lengths, "pack")
-        if known is None:
-            raise PackError(
-                "pack of a MapDataset needs the lengths of its elements. They are unknown, because "
-                "the source does not give them, or an operation after it may change them. Pass "
-                "lengths=, an array with one length for each element, or pack the stream: "
-                "to_iter_dataset().pack(…)."
-            )
-        plan = operation.plan(known)
-        if plan.documents != documents:
-            raise PackError(
-                f"pack: lengths= has {plan.documents} lengths, but the dataset has {documents} "
-                "elements. Pass one length for each element."
-            )
-        return cls(node, operation, plan)
-
-    @property
-    def length(self) -> int:
-        return self.plan.rows
-
-    @property
-    def parameters(self) -> Any:
-        return [fingerprint(self.operation), self.operation.window, self.length]
-
-    def packed_costs(self, cost: Cost | None) -> Any:
-        """Return the cost of each row: the sum of its segments' costs.
-
-        `cost` computes it from lengths (None: the length).
-        """
-        return self.plan.costs(cost)
-
-    def records(self, indices: Indices) -> Sequence[Any]:
-        """Return the rows at indices `int64[n]`; their documents are read in one call."""
-        if not len(indices):
-            return []
-        pieces = end_to_end([self.plan.row(index) for index in (indices % self.length).tolist()])
-        documents = self.input.records(pieces.documents)
-        with naming_datasets(self.input, pieces.documents):
-            return self.operation.planned(documents, pieces)
-
-    def made_of(self, index: int) -> Sequence[UsedRecord]:
-        pieces = self.plan.row(index % self.length)
-        spans = enumerate(zip(pieces.documents.tolist(), pieces.spans), start=1)
-        return [
-            used._replace(segment=segment, tokens=tuple(starmap(TokenSpan, tokens)))
-            for segment, (document, tokens) in spans
-            for used in self.input.made_of(document)
-        ]

@@ -12,9 +12,10 @@ from typing import Any
 
 from ...chains.map_dataset import MapDataset
 from ...chains.nodes.budgeted import BudgetBatched
-from ...chains.nodes.items import Applied, Packed
+from ...chains.nodes.items import Applied
 from ...chains.nodes.joins import Chosen
 from ...chains.nodes.node import Evaluated, Node
+from ...chains.nodes.packed import Packed
 from ...chains.nodes.reordered import Reordered
 from ...chains.nodes.source_node import Source
 from ...common.identity.values import described
