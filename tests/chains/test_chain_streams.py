@@ -401,9 +401,9 @@ def test_prefetch_makes_elements_on_a_thread_ahead_of_the_loop():
     assert list(stream.prefetch(0)) == list(range(10))
     assert set(made) == {threading.current_thread().name}
     options = stream.mp_prefetch(2).prefetch(4).chain_stream.execution
-    assert (options.worker_count, options.worker_kind, options.worker_buffer_size) == (2, "process", 4)
+    assert (options.worker_count, options.worker_kind, options.worker_buffer_size) == (2, None, 4)
     options = stream.prefetch(4).mp_prefetch(2).chain_stream.execution
-    assert (options.worker_count, options.worker_kind) == (2, "process")
+    assert (options.worker_count, options.worker_kind) == (2, None)
     options = stream.with_options(worker_kind="thread").mp_prefetch(2).chain_stream.execution
     assert (options.worker_count, options.worker_kind) == (2, "thread")
     with pytest.raises(ValueError, match=r"prefetch: count=-1 .*mp_prefetch\(2\)"):
