@@ -52,7 +52,10 @@ class LoaderOptions(TypedDict, total=False):
 
 
 def options_of_workers(options: Any) -> dict[str, Any]:
-    """Return the options of an object with `num_workers` as arguments of `ExecutionOptions`; any other is a `worker_count`."""
+    """Return the options of an object with `num_workers` as arguments of `ExecutionOptions`.
+
+    Any other object is a `worker_count`.
+    """
     if not hasattr(options, "num_workers"):
         return {"worker_count": options}
     return {
@@ -65,7 +68,7 @@ def options_of_workers(options: Any) -> dict[str, Any]:
 def refuse(
     function: str, unnamed: Sequence[Any], unknown: Iterable[str], known: Sequence[str]
 ) -> None:
-    """Raise an error for arguments that `DataLoader` or `load` does not accept: positional ones, and unknown names.
+    """Refuse arguments that `DataLoader` or `load` does not accept: positional and unknown ones.
 
     Args:
         function: name of the function, "DataLoader" or "load".
@@ -105,7 +108,7 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
 
 
 def sampler_alone(**others: Any) -> None:
-    """Check that the arguments of `load` which define an order are None, because a sampler is given.
+    """Check that the arguments of `load` which define an order are None, as a sampler is given.
 
     Raises:
         TypeError: if one of the arguments is not None.
@@ -182,7 +185,7 @@ def _packed_costs(source: Any, cost: Cost | None) -> Any:
 
 
 def skips(on_error: Any, max_errors: int | None) -> Skips:
-    """Return True if failing records are skipped, False if they raise, or the user's function as `Asked`.
+    """Return True to skip failing records, False to raise, or the user's function as `Asked`.
 
     Args:
         on_error: the user's argument: "raise", "skip", or a function.
@@ -220,7 +223,10 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
 
 
 def warn_of_no_effect(execution: ExecutionOptions) -> None:
-    """Warn if `timeout` or `worker_init_fn` has no effect, because there are no worker processes or actors."""
+    """Warn if `timeout` or `worker_init_fn` has no effect.
+
+    They have none if there are no worker processes or actors.
+    """
     no_process = execution.worker_count == 0 or execution.worker_kind == "thread"
     if execution.timeout is not None and no_process:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'

@@ -178,7 +178,7 @@ class LoaderMethods(Remarks):
         return self._with(pipeline=with_batch_size(self._pipeline, batch_size, batch))
 
     def records_at(self, step: int) -> Any:
-        """Return the record keys of this shard's element number `step`, from 0: `int64[records in the element]`.
+        """Return the record keys `int64[records]` of this shard's element number `step`, from 0.
 
         For a mix, a dict of such arrays by part. Reads no record.
 
@@ -195,7 +195,9 @@ class LoaderMethods(Remarks):
         return steps.records_at(self._pipeline, step)
 
     def find(self, record_key: int, epoch: int) -> steps.Place:
-        """Return the place of a record in this shard's stream, `Place(step, row)`, as if nothing was left out by `skip`.
+        """Return the place of a record in this shard's stream, `Place(step, row)`.
+
+        The place is given as if nothing was left out by `skip`.
 
         Reads nothing. With `IndexSampler` it takes the same time for any record. With your own
         sampler or a `WeightedSampler`, positions are searched one after another; the first one with
@@ -222,7 +224,9 @@ class LoaderMethods(Remarks):
         return steps.find(self._pipeline, record_key, epoch)
 
     def skip(self, ranges: Sequence[tuple[int, int]]) -> Self:
-        """Return the same loader without the steps `[start_step, stop_step)` of each range, for example after a loss spike.
+        """Return the same loader without the steps `[start_step, stop_step)` of each range.
+
+        Use it, for example, after a loss spike.
 
         Steps keep their numbers. Several calls add up. The state stores the ranges, so that a
         resumed run skips them too. Skipped records are not read, unless a `Filter` or `FlatMap`
@@ -239,7 +243,9 @@ class LoaderMethods(Remarks):
         return self._with(skipped_steps=self._description.skipped_steps.plus(ranges_of(ranges)))
 
     def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
-        """Return the epochs to loop over, `for epoch in loader.epochs(10): for batch in epoch:`, with one state for all.
+        """Return the epochs to loop over: `for epoch in loader.epochs(10): for batch in epoch:`.
+
+        One state covers all epochs.
 
         With an `IndexSampler`, each epoch has every record once; with `shuffle`, in an order of its
         own. Its last batch may be short, or is dropped with `drop_remainder=True`. Shards divide
@@ -412,7 +418,9 @@ def load(
     sampler: SamplerLike | None = None,
     **options: Unpack[LoaderOptions],
 ) -> DataLoader:
-    """Make a `DataLoader` in one line: an `IndexSampler` over all records, the transformations, then a `Batch`.
+    """Make a `DataLoader` in one line.
+
+    It has an `IndexSampler` over all records, the transformations, then a `Batch`.
 
     Args:
         source: as `data_source` of `DataLoader`.

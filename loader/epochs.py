@@ -56,7 +56,10 @@ class Epochs(Resumable, Generic[Kind]):
         self._begun = False  # whether the user has them
 
     def opened_by(self, open_loader: Callable[[Any], T]) -> Epochs[T]:
-        """Return the same epochs, from the beginning; `open_loader` makes each epoch's iterator from the epoch's loader."""
+        """Return the same epochs, from the beginning.
+
+        `open_loader` makes each epoch's iterator from the epoch's loader.
+        """
         return Epochs(self.loader_of, self._count, open_loader)
 
     def _open(self, number: int) -> Kind:
@@ -97,7 +100,7 @@ class Epochs(Resumable, Generic[Kind]):
 
     @property
     def epoch(self) -> int:
-        """Number of the epoch, from 0, whose batches you receive; after its loop has ended, of the next epoch."""
+        """Number, from 0, of the epoch whose batches you receive; after its loop, of the next."""
         return self._number + self._batches.ended
 
     def start_prefetch(self) -> None:
@@ -268,7 +271,7 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
 
 
 def epochs_of(loader: Any, count: int | None) -> Epochs[Any] | None:
-    """Return the epochs of a loader, as its method `epochs` does; None if it is not a `DataLoader`."""
+    """Return a loader's epochs, as its method `epochs` does; None if it is not a `DataLoader`."""
     loops = getattr(loader, "epochs", None)
     epochs = loops(count) if callable(loops) else None
     return epochs if isinstance(epochs, Epochs) else None

@@ -10,7 +10,7 @@ from ..common.messages import first_few, short_repr
 from .interrupts import raised_by_signal_handler
 
 OnError: TypeAlias = Callable[[Exception, list[Any]], Literal["skip", "raise"]]
-"""The user's function `(error, keys)`: takes an exception and the keys of the records that would be skipped.
+"""The user's function `(error, keys)`: takes an exception and the keys of the records to skip.
 
 It returns "skip" or "raise".
 """

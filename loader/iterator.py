@@ -1,4 +1,4 @@
-"""The iterator of the user's loop: it starts executors, delivers elements, and knows the user's position.
+"""The iterator of the user's loop: starts executors, delivers elements, knows the user's position.
 
 In: a pipeline. Out: elements, and at any moment a state from which the stream can continue.
 """
@@ -145,7 +145,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def skipped_count(self) -> int:
-        """Number of records or batches skipped because they failed, since the start or the last `set_state`.
+        """Number of failed records or batches skipped since the start or the last `set_state`.
 
         Records that failed ahead of your position are included.
         """
@@ -174,7 +174,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         )
 
     def snapshot(self) -> Snapshot:
-        """Return counts and times since the start or the last `set_state`, in less time than `stats()` takes.
+        """Return counts and times since the start or the last `set_state`, faster than `stats()`.
 
         Any thread may call this.
         """
@@ -205,7 +205,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def as_made(self) -> tuple[Pipeline, SkippedSteps]:
-        """The pipeline and the skipped steps of the loader; the pipeline with changes made in the run. For tools."""
+        """The loader's pipeline, with changes made in the run, and the loader's skipped steps.
+
+        It is for tools.
+        """
         return self._loaders, self._loaders_skipped_steps
 
     @property
@@ -230,7 +233,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             self._begin()
 
     def get_state(self) -> bytes:
-        """Return the state after the last element delivered, as JSON bytes: under 1,000 for ordinary pipelines."""
+        """Return the state after the last element delivered, as JSON bytes.
+
+        It has under 1,000 bytes for ordinary pipelines.
+        """
         return self.here().get_state()
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
@@ -253,7 +259,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def set_states(
         self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False
     ) -> None:
-        """Continue a run of another number of shards: deliver, once, each record that none of them delivered.
+        """Continue a run of another number of shards: deliver once each record that none delivered.
 
         Each new shard calls this with the states of all shards of earlier runs, which may be at
         different steps. If they are at equal steps and the global batch size is unchanged, the same
@@ -368,7 +374,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._keeper, self._skipped, self._changes = keeper, skipped, changes
 
     def _take_in(self, change: OrderChangedError) -> Elements:
-        """Continue at the user's position in an order that has changed, and return the elements from there on.
+        """Continue at the user's position in a changed order; return the elements from there on.
 
         `change` says to which sources records were appended.
         """
@@ -389,7 +395,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             self.take_up(change)
 
     def take_up(self, change: Change) -> None:
-        """Make a change of the weights of a mix now; make any other change at `next`, when its step comes."""
+        """Change the weights of a mix now; make any other change at `next`, when its step comes."""
         if isinstance(change, WeightsChange):
             pipeline = with_change(self._pipeline, change)
             self._running.end()

@@ -26,7 +26,9 @@ class WorkersLike(Protocol):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Limits of reading ahead, for sources that wait for disks or networks: numbers of threads, records and bytes.
+    """Limits of reading ahead: numbers of threads, records and bytes.
+
+    They are for sources that wait for disks or networks.
 
     The limits apply to each process that works: each worker process or actor; or, with
     `worker_count=0` or worker threads, the user's process as a whole. Records that are read very
@@ -89,7 +91,9 @@ class ReadOptions:
 
 
 def as_read_options(options: Any) -> ReadOptions:
-    """Return `ReadOptions` for an object with `num_threads` and `prefetch_buffer_size`; the defaults for None.
+    """Return `ReadOptions` for an object with `num_threads` and `prefetch_buffer_size`.
+
+    Return the defaults for None.
 
     Raises:
         TypeError: if `options` has no such attributes.

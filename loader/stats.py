@@ -1,4 +1,7 @@
-"""The statistics of an iterator: counts and times, and the times of single tasks; printed as a table with advice."""
+"""The statistics of an iterator: counts and times, and the times of single tasks.
+
+They are printed as a table with advice.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,9 @@ OPERATION_LINES = 6
 
 @dataclass(frozen=True)
 class IteratorStats(Snapshot):
-    """A `Snapshot` with statistics of workers and of single tasks; the result of `iterator.stats()`. `print` it for a table.
+    """A `Snapshot` with statistics of workers and single tasks; the result of `iterator.stats()`.
+
+    `print` it for a table.
 
     Attributes:
         workers: statistics of the workers; without workers, of your thread. None: no task is known.
@@ -72,20 +77,26 @@ class IteratorStats(Snapshot):
         return sum(stage.under_way for stage in self.stages) / self.elapsed if self.elapsed else 0.0
 
     def _waits_for_reads(self) -> bool:
-        """Return True if workers spend over half of their time waiting for records that are read ahead."""
+        """Return True if workers spend over half of their time waiting for records read ahead."""
         reading = sum(stage.reading for stage in self.stages)
         ahead = sum(stage.under_way for stage in self.stages) > AHEAD * reading
         return ahead and reading > MUCH * sum(stage.busy for stage in self.stages)
 
     @property
     def _start(self) -> float:
-        """Seconds that the user waited until a worker began the first task; 0 if `tasks` no longer contains that task."""
+        """Seconds that the user waited until a worker began the first task.
+
+        It is 0 if `tasks` no longer contains that task.
+        """
         if not self.tasks or self.tasks[0].block:
             return 0.0
         return min(max(self.tasks[0].times.began - self.tasks[0].asked, 0.0), self.waited)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything except single tasks, waits and events, and a device feeder's times, as plain values for JSON."""
+        """Return the statistics as plain values for JSON.
+
+        Single tasks, waits and events, and a device feeder's times are left out.
+        """
         plain = dataclasses.asdict(
             dataclasses.replace(self, tasks=(), worker_events=(), last_waits=())
         )
@@ -122,7 +133,10 @@ class IteratorStats(Snapshot):
         ]
 
     def most_work(self) -> str:
-        """Return the name of the operation, or of the other part of the work, that took most time; "" if none is known."""
+        """Return the name of the operation, or other part of the work, that took most time.
+
+        Return "" if none is known.
+        """
         return max(_rows(self.stages), key=lambda row: row[1], default=("", 0.0, 0.0))[0]
 
     def _advice(self) -> str:
@@ -164,7 +178,7 @@ def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[
 
 
 def lines_of_waits(waits: Quantiles | None) -> list[str]:
-    """Return a list with one line, the quantiles of the last waits; an empty list if there were none.
+    """Return a list with one line, the quantiles of the last waits; empty if there were none.
 
     >>> lines_of_waits(Quantiles(0.001, 0.002, 0.01, 0.25, 1000))
     ['  last 1,000 waits: median 1.0 ms, 95 % under 2.0 ms, 99 % under 10.0 ms, longest 250 ms']
@@ -182,7 +196,7 @@ def _row(name: str, seconds: float, whole: float) -> str:
 
 
 def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
-    """Return a line with the numbers of records and bytes, and with records, steps and bytes per second.
+    """Return a line with numbers of records and bytes, and records, steps and bytes per second.
 
     Args:
         records: number of records.
@@ -199,7 +213,9 @@ def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
 
 
 def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> list[str]:
-    """Return a list with one line that tells how the workers' time is divided; an empty list if there are no workers.
+    """Return a list with one line that tells how the workers' time is divided.
+
+    Return an empty list if there are no workers.
 
     Args:
         workers: statistics of the workers.

@@ -17,7 +17,9 @@ from .upstream import Upstream
 
 
 class DeviceFeeder(Feeder):
-    """One pass over a stream, transferred to the devices before the user needs it; made by `iter(loader.to_device(…))`.
+    """One pass over a stream, transferred to the devices before the user needs it.
+
+    It is made by `iter(loader.to_device(…))`.
 
     Use it from one thread at a time. The iterator that it reads from belongs to it until it is
     closed; until then, that iterator is ahead of you. When the feeder is closed or deleted, an

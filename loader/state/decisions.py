@@ -45,7 +45,7 @@ class DecisionLog:
         self._folder = folder
 
     def read(self, position: int) -> Decisions | None:
-        """Return the decisions at a position, by name of the source; None if no shard has checked there.
+        """Return the decisions at a position, by source name; None if no shard has checked there.
 
         Raises:
             CheckpointError: the file is damaged, or cannot be read.
@@ -76,7 +76,7 @@ class DecisionLog:
         return found
 
     def first(self, position: int, found: Decisions) -> Decisions:
-        """Return the decisions that all shards use at a position: those of the first shard that wrote any.
+        """Return the decisions for all shards at a position: those of the first that wrote any.
 
         If no shard has, write and return `found`, the decisions of this shard.
 

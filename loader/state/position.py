@@ -1,4 +1,4 @@
-"""The position of an iterator in its stream; and the methods that iterators, feeders and epochs have in common.
+"""An iterator's position in its stream; and the common methods of iterators, feeders and epochs.
 
 In: which element the iterator delivered last. Out: the cursor (a place in the stream) after it, the
 state and the records, computed only when the caller asks for them. So taking a position is cheap: a
@@ -109,13 +109,16 @@ class StreamPosition(NamedTuple):
 
     @property
     def passed(self) -> int:
-        """Number of the elements counted by `len()` that come before this position, without those left out by `skip()`."""
+        """Number of the elements counted by `len()` that come before this position.
+
+        Those left out by `skip()` do not count.
+        """
         return passed_before(
             self.pipeline, (self.cursor.positions[0], self.step), self.kept.skipped
         )
 
     def describe(self, worker_count: int) -> str:
-        """Describe the position, the number of workers and the source, for the `repr` of an iterator."""
+        """Describe the position, the number of workers and the source, for an iterator's `repr`."""
         place, source = (
             f"step={self.step}, epoch={self.epoch}",
             short_repr(self.pipeline.leaves[0].source),
@@ -206,7 +209,10 @@ class Resumable(ClosedAtExit):
         raise NotImplementedError
 
     def start_prefetch(self) -> None:
-        """Start workers and reading now instead of at the first `next`, so that the first element comes sooner."""
+        """Start workers and reading now instead of at the first `next`.
+
+        The first element then comes sooner.
+        """
         raise NotImplementedError
 
     def close(self) -> None:
@@ -282,7 +288,7 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
 
     @property
     def passed(self) -> int:
-        """Number of delivered elements, also by earlier runs; steps left out by `skip()` do not count.
+        """Number of delivered elements, also by earlier runs, without steps left out by `skip()`.
 
         If all elements have the same number of records, elements that were delivered before the
         number of shards changed do not count, as in `len()`.
@@ -315,7 +321,7 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
 
     @property
     def epoch(self) -> int:
-        """Epoch, from 0, of the record that was delivered last; of the first record if none was delivered.
+        """Epoch, from 0, of the record delivered last; of the first record if none was delivered.
 
         Between rows of one window of a `Pack`, it is the epoch of the window's first record. If
         several streams are joined, it is the epoch of the first source.
@@ -329,7 +335,9 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
 
     @property
     def part_epochs(self) -> dict[str, int]:
-        """For each part (dataset) of a mix, the epoch, from 0, of its last record up to this shard's last record.
+        """Epoch, from 0, of the last record of each part (dataset) of a mix.
+
+        It is the last record up to this shard's last record.
 
         Records of other shards count, too. Between rows of one window of a `Pack`, it is the epoch
         of the window's first record. If several streams are joined, the dict has each of their
@@ -351,7 +359,7 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
 
     @property
     def part_records(self) -> dict[str, int]:
-        """For each part (dataset) of a mix, the number of its records up to the record that this shard delivered last.
+        """Number of records of each part (dataset) of a mix, up to the record delivered last.
 
         Records of all runs and all shards count, in the order of the stream; other shards may have
         delivered more, or less. If several streams are joined, the dict has each of their sources.
@@ -370,7 +378,9 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
         return self.here().part_records
 
     def last_records(self) -> Any:
-        """Return the keys `int64[records]` of the records in the element delivered last, in the order of the stream.
+        """Return the keys `int64[records]` of the records in the element delivered last.
+
+        They are in the order of the stream.
 
         A key is the index of a record in its source. A key comes as often as the sampler drew the
         record, even if several rows were made of it. For a mix, the result is a dict of such arrays
@@ -390,7 +400,7 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
         return self.here().last_records()
 
     def records_at(self, step: int) -> Any:
-        """Return the keys `int64[records in the element]` of the records of a step that is still to come.
+        """Return the keys `int64[records in the element]` of the records of a step still to come.
 
         A key is the index of a record in its source; for a mix, the result is a dict of such arrays
         by part. Unlike `DataLoader.records_at`, it is also right if the number of shards or the

@@ -1,4 +1,4 @@
-"""Check whether a run may resume with more records, with omitted records, or with another mix; texts of refusals.
+"""Check if a run may resume with more records, omitted records, or another mix; texts of refusals.
 
 In: pipelines in the form to resume, and saved states. Out: facts about them; a `CheckpointError` if
 the run cannot resume.
@@ -36,7 +36,7 @@ If shards have read that much more or less than others, resuming fails.
 
 
 def changes_of(state: LoaderState) -> int:
-    """Return a number that tells which of several shards has seen most changes of the run's orders: it has the largest.
+    """Return a number that is largest for the shard that has seen most changes of the run's orders.
 
     Shards of a run see the same changes in the same order, but some may be ahead. The result is the
     number of changes in the state, plus the numbers of the generations (versions of the source's
@@ -61,7 +61,7 @@ def comes_before(until: RecordsHistory, history: RecordsHistory) -> bool:
 def retold(
     states: Sequence[LoaderState], known: SavedOrder, now: SavedOrder, source: Values | None = None
 ) -> list[LoaderState]:
-    """Return the states of one source, with the order `now` in each state that has the order `known`.
+    """Return the states of a source, with the order `now` in each that has the order `known`.
 
     Args:
         states: the states.
@@ -75,7 +75,7 @@ def retold(
 
 
 def check_omitted(before: str, now: str, of_part: str = "") -> None:
-    """Check that the same records are omitted as before, or more, because the program may have forgotten some.
+    """Check that all records omitted before still are; the program may have forgotten some.
 
     Args:
         before: digest of the records omitted before, which contains their number.
@@ -104,11 +104,16 @@ def _count(digest: str) -> int:
 
 
 class MissingShardsError(CheckpointError):
-    """Raised if a restore needs the states of all shards, but got fewer, which do not tell where the other shards are."""
+    """Raised if a restore needs the states of all shards, but got fewer.
+
+    These do not tell where the other shards are.
+    """
 
 
 def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
-    """Check that there is a state of every shard, because the order has changed, and shards may be at different steps.
+    """Check that there is a state of every shard.
+
+    The order has changed, and shards may be at different steps.
 
     Args:
         states: states of one run.
@@ -174,7 +179,7 @@ def check_nothing_owed(
 def _reached(
     states: Sequence[LoaderState],
 ) -> Iterator[tuple[Cursor, tuple[int, int], ReshardHistory]]:
-    """Yield the cursor, the shard and the history of shards of each state, and of all unfinished work in it."""
+    """Yield cursor, shard and history of shards of each state, and of all unfinished work in it."""
     for state in states:
         yield state.cursor, state.shard, state.history.shards[0]
         for rest in those_within(state.cursor.unfinished):
@@ -189,7 +194,7 @@ def length_of(sampler: VectorSampler) -> int:
 def check_unread(
     pipeline: Pipeline, changed: Any, states: Sequence[LoaderState], position: int
 ) -> None:
-    """Check that no record that is newly omitted is still to be read before the position at which the order changes.
+    """Check that no newly omitted record is still to be read before the position of the change.
 
     Up to that position, shards that are behind still read in the earlier order, which has the
     record.
@@ -220,7 +225,7 @@ def check_unread(
 def _positions_before(
     position: int, cursor: Cursor, shard: tuple[int, int], lineage: ReshardHistory
 ) -> NDArray[np.int64]:
-    """Return the global positions (counted over all shards) before `position` that a shard has not read yet.
+    """Return the global positions (over all shards) before `position` that a shard has not read.
 
     Args:
         position: a global position.
@@ -295,7 +300,7 @@ def former_length(states: Sequence[LoaderState], saved: SavedOrder, former: Vect
 
 
 def run_length(pipeline: Pipeline, state: LoaderState) -> int:
-    """Return the number of positions, on all shards together, of the order of the run that saved a state."""
+    """Return the number of positions, on all shards, of the order of the run that saved a state."""
     sampler, saved = pipeline.leaf.sampler, state.order()
     if sampler.facts.parts and saved.is_mix:
         return former_length([state], saved, sampler)
@@ -310,7 +315,10 @@ def run_length(pipeline: Pipeline, state: LoaderState) -> int:
 
 
 def marks_of(pipeline: Pipeline, state: LoaderState) -> dict[int, Mark]:
-    """Return the `marks` of a state: for each source that omits records, the place in its order from which on nothing is read.
+    """Return the `marks` of a state.
+
+    They give, for each source that omits records, the place in its order from which on nothing is
+    read.
 
     A mix that ends also has a place if records were appended to one of its parts. If parts of a mix
     end before the mix, their ends are marked, too. The result is a dict by the index of the source
@@ -357,7 +365,9 @@ def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> Mark | Non
 def place_in(
     mix: MixOrder | None, position: int, changed: Mapping[str, int]
 ) -> tuple[int, dict[str, int]]:
-    """Return the first position at which orders may change once more, and how many records of each order come before it.
+    """Return the first position at which orders may change once more.
+
+    Also return how many records of each order come before it.
 
     No shard has read this position, and the last change of every order lies before it.
 
@@ -390,7 +400,10 @@ MOST_WEIGHTS = 5  # lines of an error
 
 
 def remedy_of(state: LoaderState, pipeline: Pipeline, several: bool) -> str:
-    """Return what to do about a state of another pipeline or shard; `several` is True if more than one thing differs."""
+    """Return what to do about a state of another pipeline or shard.
+
+    `several` is True if more than one thing differs.
+    """
     if state.shard == (pipeline.shard.shard_index, pipeline.shard.shard_count):
         of_epochs = "epoch" in state.identity.order and "epoch" not in pipeline.identity.order
         return (

@@ -1,4 +1,4 @@
-"""Resume a pipeline from the state of its own shard, or from the states of all shards of an earlier run.
+"""Resume a pipeline from the state of its own shard, or from those of all shards of an earlier run.
 
 In: saved states, and the new pipeline. Out: the pipeline and the state to resume with;
 or a `CheckpointError` that says why that is not possible. No record is read here, except
@@ -179,7 +179,7 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
-    """Describe, as a list of short texts, how a pipeline differs from the pipeline that saved a state.
+    """Describe, as a list of short texts, how a pipeline differs from the one that saved a state.
 
     A batch size that differs counts only if the state was saved inside a batch, or if there are
     more or fewer sizes.
@@ -200,7 +200,7 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 def merge_shard_states(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> LoaderState:
-    """Return the state with which this shard resumes, from the states of all shards of an earlier run.
+    """Return the state with which this shard resumes, from those of all shards of an earlier run.
 
     If the number of shards is the same as before, it is the state of this shard.
 
@@ -304,7 +304,7 @@ def _dealt_after(
     number: int,
     skipped: SkippedSteps,
 ) -> ReshardHistory:
-    """Return the history of shards after a run with planned batches (`BudgetBatch` with known lengths).
+    """Return the history of shards after planned batches (`BudgetBatch` with known lengths).
 
     Args:
         leaf: source of the planned batches, with its sampler.

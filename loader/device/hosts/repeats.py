@@ -1,4 +1,4 @@
-"""Repeat the batches of a loader, from the first one, on a host whose stream ends before the streams of other hosts.
+"""Repeat the batches of a loader, from the first one, on a host whose stream ends before others.
 
 In: the number of a batch after the end. Out: the batch. Runs on the transfer thread.
 """

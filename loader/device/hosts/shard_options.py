@@ -1,4 +1,6 @@
-"""Find the shard of each process, such that processes whose devices hold the same rows of a batch get the same shard.
+"""Find the shard of each process.
+
+Processes whose devices hold the same rows of a batch get the same shard.
 
 In: a sharding. Out: the shard of this process. Model parallelism over several processes needs this.
 If every process holds other rows, there is one shard for each process, as with `ShardByJaxProcess`;

@@ -157,7 +157,7 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
 
 
 def _has_nothing(offer: Offer) -> bool:
-    """Return True if a process has come to the end of its stream without a single batch in any run."""
+    """Return True if a process has reached its stream's end without a single batch in any run."""
     return offer.kind == "end" and offer.at == 0
 
 
@@ -182,7 +182,10 @@ def _filled(offers: Mapping[int, Offer], batches: Mapping[int, Offer], rows: set
 
 
 def amount(offer: Offer) -> str:
-    """Describe how much a process has for a step, such as "8 rows", or "a batch" if numbers of rows do not matter."""
+    """Describe how much a process has for a step, such as "8 rows".
+
+    It is "a batch" if numbers of rows do not matter.
+    """
     if offer.kind != "batch":
         return "none, its stream has ended"
     return f"{offer.rows} rows" if offer.rows >= 0 else "a batch"

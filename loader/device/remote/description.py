@@ -51,7 +51,9 @@ class RemoteLoader(RemoteOptions):
     """
 
     def epochs(self, count: int) -> RemoteEpochs:
-        """Return an iterable with one loop per epoch: `for epoch in loader.epochs(3): for batch in epoch:`.
+        """Return an iterable with one loop per epoch.
+
+        Use it as `for epoch in loader.epochs(3): for batch in epoch:`.
 
         As `DataLoader.epochs` of the loader of each host; `on_uneven` holds for the end of each
         epoch. One state covers all epochs, and can be restored on another number of hosts. For each

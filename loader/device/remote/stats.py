@@ -33,7 +33,9 @@ class LoaderOfHost(NamedTuple):
 
 @dataclass(frozen=True)
 class RemoteStats(FeederStats):
-    """The result of `stats()` of a `RemoteLoader`'s iterator: a `FeederStats` whose `loader` is of all hosts together.
+    """The result of `stats()` of a `RemoteLoader`'s iterator.
+
+    It is a `FeederStats` whose `loader` is of all hosts together.
 
     "reading" is the wait for the slowest host. `headrace.watch_hosts(iterator)` names that host.
 

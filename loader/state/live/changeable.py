@@ -25,7 +25,7 @@ class Changeable:
         max_tokens: int | None = None,
         at_step: int | None = None,
     ) -> None:
-        """Change the weights, the omitted records, or the size of batches from a step on, during the run.
+        """Change the weights, the omitted records or the batch size from a step on, during the run.
 
         All shards must make the same call, before any of them comes to the step; nothing is sent
         between them. The iterator of a `RemoteLoader` changes the run on all hosts by one call.

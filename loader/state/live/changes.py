@@ -50,7 +50,7 @@ class WeightsChange(NamedTuple):
 
     @property
     def is_of_order(self) -> bool:
-        """True: the order, and so each state, contains the change as soon as the user has asked for it."""
+        """True: the order, and so every state, has the change once the user has asked for it."""
         return True
 
 
@@ -103,7 +103,10 @@ def _mix_of(pipeline: Pipeline) -> MixSampler:
 
 
 def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPosition:
-    """Return a position whose state contains the changes of weights among `changes`; other changes are ignored."""
+    """Return a position whose state contains the changes of weights among `changes`.
+
+    Other changes are ignored.
+    """
     for change in changes:
         if isinstance(change, WeightsChange) and not _has_change_at(
             _mix_of(here.pipeline), change.position
@@ -154,7 +157,10 @@ Change: TypeAlias = WeightsChange | ProgramChange
 
 
 def as_changed(loaders: Pipeline, changes: Iterable[Change]) -> Pipeline:
-    """Return the pipeline as the program would build it after `changes`; changes of the weights of a mix are ignored."""
+    """Return the pipeline as the program would build it after `changes`.
+
+    Changes of the weights of a mix are ignored.
+    """
     for change in changes:
         loaders = change.described(loaders) if isinstance(change, ProgramChange) else loaders
     return loaders
@@ -198,7 +204,7 @@ def change_of(
 def _program_change(
     here: StreamPosition, loaders: Pipeline, name: str, value: Any, at_step: int | None, ahead: int
 ) -> ProgramChange:
-    """Return the change of one argument of `iterator.change`, after a check of its value and of the pipeline.
+    """Return the change of one argument of `iterator.change`, after checking value and pipeline.
 
     Args:
         here: the user's position.
@@ -350,7 +356,7 @@ def continued(change: ProgramChange, loaders: Pipeline, here: StreamPosition, ru
 
 
 class ProgramChanges:
-    """The changes of what the program describes: those that an iterator has made, and those to come.
+    """The changes of what the program describes: those that an iterator made, and those to come.
 
     Attributes:
         waiting: changes whose step is still to come, sorted by step.
@@ -371,7 +377,10 @@ class ProgramChanges:
         return reduce(lambda pipeline, change: change.described(pipeline), self.waiting, loaders)
 
     def next_at(self, step: int) -> ProgramChange | None:
-        """Remove and return the next waiting change if its step has come; return None if its step has not, or if none waits."""
+        """Remove and return the next waiting change if its step has come.
+
+        Return None if its step has not come, or if none waits.
+        """
         return self.waiting.pop(0) if self.waiting and self.waiting[0].step <= step else None
 
     def made(self, change: ProgramChange, before: Pipeline) -> None:
