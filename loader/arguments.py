@@ -25,8 +25,8 @@ from .failures import Asked, OnError, Skips
 from .options import Auto, ExecutionOptions, ReadOptions
 
 _FORMS = {
-    "DataLoader": "DataLoader(data_source=…, sampler=…, operations=[…, headrace.Batch(32)]), or the short form "
-    "headrace.load(source, batch_size=32, shuffle=True, seed=0, num_epochs=1)",
+    "DataLoader": "DataLoader(data_source=…, sampler=…, operations=[…, headrace.Batch(32)]), "
+    "or the short form headrace.load(source, batch_size=32, shuffle=True, seed=0, num_epochs=1)",
     "load": "load(source, batch_size=32, shuffle=True, seed=0, num_epochs=1)",
 }
 
@@ -202,8 +202,8 @@ def skips(on_error: Any, max_errors: int | None) -> Skips:
         whole_number("max_errors", max_errors, 0, None, "a number of errors, or None for no limit")
         if not callable(on_error) and on_error == "raise":
             raise ValueError(
-                f'max_errors={short_repr(max_errors)} has an effect only with on_error="skip" or a function. '
-                "Pass one of these as on_error=, or leave max_errors= out."
+                f'max_errors={short_repr(max_errors)} has an effect only with on_error="skip" or a '
+                "function. Pass one of these as on_error=, or leave max_errors= out."
             )
     return Asked(on_error) if callable(on_error) else bool(on_error == "skip")
 
@@ -231,8 +231,8 @@ def warn_of_no_effect(execution: ExecutionOptions) -> None:
     if execution.timeout is not None and no_process:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'
         warn(
-            f"timeout={short_repr(execution.timeout)} does nothing with {where}: only a worker process can be stopped. "
-            'Pass worker_count=1 or more and worker_kind="process", or leave timeout out.'
+            f"timeout={short_repr(execution.timeout)} does nothing with {where}: only a worker "
+            'process can be stopped. Pass worker_count=1 or more and worker_kind="process", or leave timeout out.'
         )
     if execution.worker_init_fn is not None and no_process:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'

@@ -264,7 +264,8 @@ class LoaderMethods(Remarks):
             EmptyStreamError: if an epoch has too few records for a batch.
 
         >>> from headrace import load
-        >>> [[batch.tolist() for batch in epoch] for epoch in load(range(3), batch_size=2).epochs(2)]
+        >>> epochs = load(range(3), batch_size=2).epochs(2)
+        >>> [[batch.tolist() for batch in epoch] for epoch in epochs]
         [[[0, 1], [2]], [[0, 1], [2]]]
         """
         from .epochs import Epochs, count_of_epochs

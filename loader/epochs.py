@@ -217,8 +217,8 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     if leaf.growth is not None and leaf.has_parts:
         raise ValueError(
             "epochs() does not work for a mix of growing sources, because each source begins its "
-            'epochs at another time. Loop over iter(loader). Or pass growth="hand", which reads only '
-            "the records that exist now."
+            'epochs at another time. Loop over iter(loader). Or pass growth="hand", which reads '
+            "only the records that exist now."
         )
     if leaf.growth is not None and leaf.growth.at == "now":
         raise ValueError(
@@ -235,9 +235,10 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     )
     if there is not None and count > there:
         raise ValueError(
-            f"epochs({count}) needs a sampler of at least {count} epochs, but this one has {there}. "
-            f"Pass num_epochs={count} or more to it, or to load(). In place of a SequentialSampler, pass an IndexSampler; to a "
-            'MixSampler, pass when_exhausted="repeat".'
+            f"epochs({count}) needs a sampler of at least {count} epochs, but this one has "
+            f"{there}. Pass num_epochs={count} or more to it, or to load(). In place of a "
+            "SequentialSampler, pass an IndexSampler; to a MixSampler, pass "
+            'when_exhausted="repeat".'
         )
     return count
 

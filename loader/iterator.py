@@ -280,7 +280,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
         >>> import headrace
         >>> def shard(index, count):
-        ...     return iter(headrace.load(range(8), num_epochs=1, shard_options=headrace.ShardOptions(index, count)))
+        ...     options = headrace.ShardOptions(index, count)
+        ...     return iter(headrace.load(range(8), num_epochs=1, shard_options=options))
         >>> first, second = shard(0, 2), shard(1, 2)
         >>> next(first), next(first), next(second)
         (0, 2, 1)

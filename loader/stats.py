@@ -143,10 +143,16 @@ class IteratorStats(Snapshot):
         if self.waited <= LITTLE * self.elapsed:
             return "nothing; batches are there when you ask for them."
         if self._start > self.waited / 2:
-            return f"workers took {self._start:.1f} s to begin, in every loop: use one iterator over all epochs (num_epochs=)."
+            return (
+                f"workers took {self._start:.1f} s to begin, in every loop: use one iterator over "
+                "all epochs (num_epochs=)."
+            )
         if self._waits_for_reads():
             reads = f"{self.reads_under_way:.0f} reads under way"
-            return f"reading is waited for, with {reads}; headrace.diagnose(loader) says what would help."
+            return (
+                f"reading is waited for, with {reads}; headrace.diagnose(loader) says what would "
+                "help."
+            )
         who = (
             "workers are slower than your loop"
             if self.worker_count
@@ -187,7 +193,8 @@ def lines_of_waits(waits: Quantiles | None) -> list[str]:
         return []
     p50, p95, p99, longest = map(format_seconds, waits[:4])
     return [
-        f"  last {waits.number:,} waits: median {p50}, 95 % under {p95}, 99 % under {p99}, longest {longest}"
+        f"  last {waits.number:,} waits: median {p50}, 95 % under {p95}, 99 % under {p99}, longest "
+        f"{longest}"
     ]
 
 
@@ -209,7 +216,10 @@ def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
     """
     each = 1 / elapsed if elapsed > 0 else 0.0
     whole = f"{records:,} records, {format_bytes(nbytes)}"
-    return f"{whole}: {records * each:,.0f} records/s, {steps * each:,.1f} steps/s, {format_bytes(nbytes * each)}/s"
+    return (
+        f"{whole}: {records * each:,.0f} records/s, {steps * each:,.1f} steps/s, "
+        f"{format_bytes(nbytes * each)}/s"
+    )
 
 
 def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> list[str]:

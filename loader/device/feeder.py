@@ -118,8 +118,8 @@ class Feeder(StreamPositionAPI):
         """
         if self._mask is None:
             raise ValueError(
-                'mask exists only with on_uneven="pad" or "repeat", after a batch that contains an array with rows. Pass '
-                'on_uneven="pad", and call next() before you read mask.'
+                'mask exists only with on_uneven="pad" or "repeat", after a batch that contains an '
+                'array with rows. Pass on_uneven="pad", and call next() before you read mask.'
             )
         return self._mask
 

@@ -216,9 +216,10 @@ def check_rows(names: list[str], shapes: list[tuple[int, ...]], divided: list[in
     if len(sizes) > 1:
         each = first_few([f"{name or 'the batch'}: {size}" for size, name in sizes.items()])
         raise ShardingError(
-            'on_uneven="pad" or "repeat" cannot know which leaves have one row for each record, because their leading axes '
-            f"differ ({each}). Remove the others in a map. Or, for batches on devices, pass a tree of shardings: "
-            '(mesh, "data") for leaves with rows and (mesh, PartitionSpec()) for others.'
+            'on_uneven="pad" or "repeat" cannot know which leaves have one row for each record, '
+            f"because their leading axes differ ({each}). Remove the others in a map. Or, for "
+            'batches on devices, pass a tree of shardings: (mesh, "data") for leaves with rows and '
+            "(mesh, PartitionSpec()) for others."
         )
 
 

@@ -37,7 +37,8 @@ def as_shardings(target: Any) -> Any:
     ):
         what = "None" if target is None else "a list of devices"
         raise TypeError(
-            f'{what} is not a sharding. To divide batches over devices, pass (Mesh(devices, ("data",)), "data").'
+            f"{what} is not a sharding. To divide batches over devices, pass (Mesh(devices, "
+            '("data",)), "data").'
         )
     if not _is_one(target):
         flatten(target)  # registers the classes in it

@@ -119,7 +119,8 @@ class FeederStats:
 _PARTS = (
     (
         "reading",
-        "the loader is slower than your steps; print(iterator.stats()) without the feeder, or pass worker_count=.",
+        "the loader is slower than your steps; print(iterator.stats()) without the feeder, or pass "
+        "worker_count=.",
     ),
     (
         "transforming",

@@ -225,9 +225,9 @@ class Stepper:
         prepared = self._transfer.prepare(self._repeats.batch(verdict.at - self._step_at(item) - 1))
         if prepared.arrangement.described != layout:
             raise ShardingError(
-                "this process has no batch left, and the batch that it would repeat has another shape than the batch of the "
-                f"other processes ({prepared.arrangement.described}, not {layout}). Make all batches alike, or pass "
-                'on_uneven="pad" or "drop".'
+                "this process has no batch left, and the batch that it would repeat has another "
+                f"shape than the batch of the other processes ({prepared.arrangement.described}, "
+                f'not {layout}). Make all batches alike, or pass on_uneven="pad" or "drop".'
             )
         return prepared
 
@@ -276,6 +276,7 @@ class Stepper:
 def _describe_change(before: dict[str, bytes], now: dict[str, bytes]) -> str:
     names = [name for name, value in now.items() if before.get(name) != value]
     return (
-        f"{first_few(list(map(describe_leaf, names)))} has no rows and changes from batch to batch: a host that has no "
-        'batch left would put another value on its devices. Give this leaf rows, leave it out, or use on_uneven="drop".'
+        f"{first_few(list(map(describe_leaf, names)))} has no rows and changes from batch to "
+        "batch: a host that has no batch left would put another value on its devices. Give this "
+        'leaf rows, leave it out, or use on_uneven="drop".'
     )

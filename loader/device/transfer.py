@@ -135,8 +135,8 @@ class Transfer:
         if self._keeps:
             return False
         raise TypeError(
-            f"{describe_leaf(name)} has {_kind(dtype)}, which a device cannot store. Remove it in a map, or pass "
-            'on_unsupported="keep" to get it on the host, unchanged.'
+            f"{describe_leaf(name)} has {_kind(dtype)}, which a device cannot store. Remove it in "
+            'a map, or pass on_unsupported="keep" to get it on the host, unchanged.'
         )
 
     def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:

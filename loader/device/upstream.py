@@ -64,8 +64,9 @@ class Upstream:
         ):
             upstream.leave()
             raise ValueError(
-                f'on_uneven="repeat" begins the stream again, which {a_kind_of(description.source)} cannot. Feed from a '
-                'DataLoader or a dataset, or pass on_uneven="pad".'
+                'on_uneven="repeat" begins the stream again, which '
+                f"{a_kind_of(description.source)} cannot. Feed from a DataLoader or a dataset, or "
+                'pass on_uneven="pad".'
             )
         return upstream
 

@@ -93,8 +93,9 @@ def make_pipeline(
         )
     if wanted is not None and planned is not None:
         raise ValueError(
-            "batches or packed rows that are planned from lengths cannot be combined with records that are "
-            'appended during the run. Pass growth="hand", which reads only the records that exist now.'
+            "batches or packed rows that are planned from lengths cannot be combined with records "
+            'that are appended during the run. Pass growth="hand", which reads only the records '
+            "that exist now."
         )
     leaf = Leaf(source, order, shard, lineage, growth=wanted)
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))

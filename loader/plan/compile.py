@@ -226,9 +226,10 @@ def check_skips(leaf: Leaf) -> None:
     """
     if leaf.plans_batches and leaf.shard.shard_count > 1:
         raise ShardingError(
-            f"on_error= cannot skip records of planned batches of BudgetBatch on {leaf.shard.shard_count} shards: a "
-            "failing record would remove its whole batch, and one shard would have fewer batches than the "
-            'others. Let the map return an empty array instead of failing, and use on_error="raise".'
+            "on_error= cannot skip records of planned batches of BudgetBatch on "
+            f"{leaf.shard.shard_count} shards: a failing record would remove its whole batch, and "
+            "one shard would have fewer batches than the others. Let the map return an empty array "
+            'instead of failing, and use on_error="raise".'
         )
 
 

@@ -56,9 +56,10 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
         if facts_of(source).grows and (wanted is None or wanted.at != "hand"):
             given = '"epoch" (the default)' if wanted is None else f"{wanted.at!r}"
             raise ValueError(
-                f"growth={given} works for a source that is read in whole epochs, and for parts of a MixSampler. A Subset, or "
-                "a dataset that is sliced, mixed or joined, reads only the records that exist when it is made. Only shuffle(), "
-                'and after it repeat(), may reorder the dataset. Pass growth="hand" to read only these records.'
+                f"growth={given} works for a source that is read in whole epochs, and for parts of "
+                "a MixSampler. A Subset, or a dataset that is sliced, mixed or joined, reads only "
+                "the records that exist when it is made. Only shuffle(), and after it repeat(), "
+                'may reorder the dataset. Pass growth="hand" to read only these records.'
             )
         if wanted is not None and wanted.at != "hand":
             raise ValueError(
@@ -71,10 +72,11 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
         return None
     if shard.shard_count > 1 and wanted.log is None and decision_folder(growing) is None:
         raise ValueError(
-            f"{shard.shard_count} shards must begin to read appended records at the same step. They write this "
-            "step to a folder beside the data, but this folder does not exist or cannot be written. Pass "
-            f'growth=headrace.GrowthOptions({wanted.at!r}, log="a folder that all shards can write to"), or '
-            'growth="hand", which reads only the records that exist now.'
+            f"{shard.shard_count} shards must begin to read appended records at the same step. "
+            "They write this step to a folder beside the data, but this folder does not exist or "
+            f'cannot be written. Pass growth=headrace.GrowthOptions({wanted.at!r}, log="a folder '
+            'that all shards can write to"), or growth="hand", which reads only the records that '
+            "exist now."
         )
     return wanted
 

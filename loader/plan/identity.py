@@ -262,8 +262,10 @@ def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
     Args:
         told: the weights as a fingerprint has them. The result is [] for a value without weights.
 
-    >>> weights_by_position({"a": 1.0}), weights_by_position({"names": ["a"], "stages": [[0, [2.0]]]})
-    ([(0, {'a': 1.0})], [(0, {'a': 2.0})])
+    >>> weights_by_position({"a": 1.0})
+    [(0, {'a': 1.0})]
+    >>> weights_by_position({"names": ["a"], "stages": [[0, [2.0]]]})
+    [(0, {'a': 2.0})]
     """
     try:
         if isinstance(told, dict) and "stages" in told:

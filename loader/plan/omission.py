@@ -65,8 +65,8 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
     """
     if asked and growth is not None:
         raise ValueError(
-            "omit= is a function, which is called once for the records that exist when the loader is "
-            f"made. Records that growth={growth.at!r} finds later would not be checked. Pass "
+            "omit= is a function, which is called once for the records that exist when the loader "
+            f"is made. Records that growth={growth.at!r} finds later would not be checked. Pass "
             'growth="hand", which reads only the records that exist now, or pass a list of record '
             "keys as omit=."
         )

@@ -316,7 +316,8 @@ def _check_not_ended(pipeline: Pipeline, states: Sequence[LoaderState], number: 
             for each in ended
         ):
             raise CheckpointError(
-                f"omit= of {leaf.name or 'the source'} differs from the state, but this growing stream has ended in the mix "
-                "on a shard, so later records would not be read there. Restore with the former omit=, restore an earlier "
-                'checkpoint, or pass growth="hand".'
+                f"omit= of {leaf.name or 'the source'} differs from the state, but this growing "
+                "stream has ended in the mix on a shard, so later records would not be read there. "
+                "Restore with the former omit=, restore an earlier checkpoint, or pass "
+                'growth="hand".'
             )

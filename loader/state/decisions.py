@@ -108,7 +108,10 @@ class DecisionLog:
                 os.remove(beside)
 
     def _unusable(self, how: str, error: OSError) -> CheckpointError:
-        other = "Pass growth=headrace.GrowthOptions(log=…) with a folder that all shards can read and write"
+        other = (
+            "Pass growth=headrace.GrowthOptions(log=…) with a folder that all shards can read and "
+            "write"
+        )
         remedy = remedy_for(error, other)
         return CheckpointError(
             f"the log of a growing source, {shorten(self._folder)}, cannot be {how}: "

@@ -166,8 +166,8 @@ def _extra_text(values: Any) -> str:
         return ""
     if not isinstance(values, dict):
         raise TypeError(
-            f"the extra state, {short_repr(values)}, is {a_kind_of(values)}, not a dict. Pass a dict of plain values, such as "
-            '{"tokens": 512}; or None to remove the values.'
+            f"the extra state, {short_repr(values)}, is {a_kind_of(values)}, not a dict. Pass a "
+            'dict of plain values, such as {"tokens": 512}; or None to remove the values.'
         )
     try:
         json.dumps(values, allow_nan=False)

@@ -407,6 +407,7 @@ def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) ->
     except ValueError as error:
         reason = str(error).partition(". ")[0]
         raise CheckpointError(
-            f'the state is of a run with algorithm="grain", and does not fit this sampler: {shorten(reason)}. Restore it with '
-            "the sampler that saved it, and with as many records."
+            'the state is of a run with algorithm="grain", and does not fit this sampler: '
+            f"{shorten(reason)}. Restore it with the sampler that saved it, and with as many "
+            "records."
         ) from None

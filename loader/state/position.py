@@ -350,7 +350,10 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
         >>> import headrace
         >>> parts = {"web": range(100), "books": range(2)}
         >>> sampler = headrace.MixSampler(parts, when_exhausted="repeat")
-        >>> iterator = iter(headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(10)]))
+        >>> loader = headrace.DataLoader(
+        ...     data_source=parts, sampler=sampler, operations=[headrace.Batch(10)]
+        ... )
+        >>> iterator = iter(loader)
         >>> batch = next(iterator)
         >>> iterator.part_epochs
         {'web': 0, 'books': 2}
@@ -370,7 +373,10 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
         >>> import headrace
         >>> parts = {"web": range(100), "books": range(20)}
         >>> sampler = headrace.MixSampler(parts, weights={"web": 0.7, "books": 0.3})
-        >>> iterator = iter(headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(10)]))
+        >>> loader = headrace.DataLoader(
+        ...     data_source=parts, sampler=sampler, operations=[headrace.Batch(10)]
+        ... )
+        >>> iterator = iter(loader)
         >>> batch = next(iterator)
         >>> iterator.part_records
         {'web': 7, 'books': 3}
@@ -393,7 +399,8 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
                 the run, or an error.
 
         >>> import headrace
-        >>> iterator = iter(headrace.load(range(10), transformations=[headrace.Filter(lambda x: x % 3)], batch_size=3))
+        >>> no_thirds = headrace.Filter(lambda x: x % 3)
+        >>> iterator = iter(headrace.load(range(10), transformations=[no_thirds], batch_size=3))
         >>> next(iterator).tolist(), iterator.last_records().tolist()
         ([1, 2, 4], [1, 2, 4])
         """

@@ -139,9 +139,9 @@ def inside_a_window_of_growing() -> CheckpointError:
     Inside a window, the shards would not check for appended records at the same places.
     """
     return CheckpointError(
-        "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside a window of a Pack, "
-        "window_shuffle or the like, or between the rows of one record. Restore a checkpoint of another step, or pass "
-        'growth="hand".'
+        "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside "
+        "a window of a Pack, window_shuffle or the like, or between the rows of one record. "
+        'Restore a checkpoint of another step, or pass growth="hand".'
     )
 
 

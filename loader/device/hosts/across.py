@@ -135,7 +135,10 @@ def across_hosts(
             service nor a folder.
 
     >>> import headrace
-    >>> loader = headrace.load(range(6), transformations=[headrace.Filter(lambda x: x != 3)], batch_size=2, num_epochs=1)
+    >>> not_three = headrace.Filter(lambda x: x != 3)
+    >>> loader = headrace.load(
+    ...     range(6), transformations=[not_three], batch_size=2, num_epochs=1
+    ... )
     >>> [batch.tolist() for batch in loader.across_hosts("repeat")]
     [[0, 1], [2, 4], [5, 5]]
     """

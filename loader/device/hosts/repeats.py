@@ -54,8 +54,8 @@ class Repeats:
         self._next, self._iterator = again, self._opened()
         if had == 0:
             raise HostsError(
-                "this process has no batch at all, so it has none to repeat. Give every process at least one batch, or pass "
-                'on_uneven="pad" or "drop".'
+                "this process has no batch at all, so it has none to repeat. Give every process at "
+                'least one batch, or pass on_uneven="pad" or "drop".'
             )
         return next(self._iterator)
 

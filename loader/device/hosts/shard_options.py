@@ -63,7 +63,8 @@ def shard_of(process: int, parts: Mapping[int, frozenset[int]]) -> tuple[int, in
         ShardingError: the process has no part; processes have different numbers of parts; or the
             parts of two processes overlap without being equal.
 
-    >>> shard_of(2, {0: frozenset([0, 1]), 1: frozenset([0, 1]), 2: frozenset([2, 3]), 3: frozenset([2, 3])})
+    >>> first, second = frozenset([0, 1]), frozenset([2, 3])
+    >>> shard_of(2, {0: first, 1: first, 2: second, 3: second})
     (1, 2)
     """
     if process not in parts:

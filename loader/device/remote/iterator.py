@@ -1,4 +1,4 @@
-"""The iterator of a `RemoteLoader`: it calls the loaders of all hosts, and makes global arrays of their rows.
+"""The iterator of a `RemoteLoader`: calls all hosts' loaders, makes global arrays of their rows.
 
 In: a description. Out: batches on the sharding; and a state of all hosts.
 """

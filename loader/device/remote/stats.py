@@ -54,7 +54,10 @@ class RemoteStats(FeederStats):
 
     def advice(self) -> str:
         if self.total.waited > LITTLE * self.elapsed and self.total.reading > self.total.waited / 2:
-            return "the loaders are slower than your steps; headrace.watch_hosts(iterator) names the slowest host and its work."
+            return (
+                "the loaders are slower than your steps; headrace.watch_hosts(iterator) names the "
+                "slowest host and its work."
+            )
         return super().advice()
 
 

@@ -60,9 +60,9 @@ def decide_step(own: RemoteOptions, hosts: list[Caller], step: Step, number: int
     step.wanted = max(step.rows) if verdict.rows is None else verdict.rows
     if any(step.wanted % host.parts for host in hosts):
         step.verdict = Refuse(
-            f"batch {number} of this run has {step.wanted} rows of each host, which its devices cannot divide into "
-            f"{hosts[0].parts} equal parts. Choose another batch size, drop_remainder=True, or "
-            'on_uneven="pad".'
+            f"batch {number} of this run has {step.wanted} rows of each host, which its devices "
+            f"cannot divide into {hosts[0].parts} equal parts. Choose another batch size, "
+            'drop_remainder=True, or on_uneven="pad".'
         )
         return
     for host, asked, answer in zip(hosts, step.asked, answers):
@@ -107,8 +107,8 @@ def _leaves(
     described, layout = host.layout(answer.layout).arrangement.described, step.layout
     if layout is None or described != layout.arrangement.described:
         return Refuse(
-            f"a host whose stream has ended would repeat a batch with {described}, but the batch of the others has another "
-            'shape. Make all batches alike, or pass on_uneven="pad".'
+            f"a host whose stream has ended would repeat a batch with {described}, but the batch "
+            'of the others has another shape. Make all batches alike, or pass on_uneven="pad".'
         )
     return host.take(number, answer.layout, step.wanted)
 

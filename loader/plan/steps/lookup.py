@@ -48,15 +48,17 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
     whole = _length_of(pipeline, pipeline.top)
     if pipeline.endless:
         raise TypeError(
-            "this stream never ends, so it has no len(). Pass num_epochs= to the sampler, to load() or to repeat(), or "
-            'when_exhausted="first" or "all" to a mix.'
+            "this stream never ends, so it has no len(). Pass num_epochs= to the sampler, to "
+            'load() or to repeat(), or when_exhausted="first" or "all" to a mix.'
         )
     if not pipeline.aligned:
         if whole is None or any(leaf.lineage.layers for leaf in pipeline.leaves):
             raise TypeError(
-                "the number of elements is unknown before they are read, because of a source without random access, a Filter, "
-                "FlatMap, Pack, window_shuffle, BudgetBatch without lengths or the like, joined streams (mix, zip and so on) "
-                'or an on_error= other than "raise". Count them in a loop, or take the len() of the pipeline without these.'
+                "the number of elements is unknown before they are read, because of a source "
+                "without random access, a Filter, FlatMap, Pack, window_shuffle, BudgetBatch "
+                "without lengths or the like, joined streams (mix, zip and so on) or an on_error= "
+                'other than "raise". Count them in a loop, or take the len() of the pipeline '
+                "without these."
             )
         return whole - count_of(skipped.steps, whole)
     (position, step), outputs = at, pipeline.stages[0].outputs
@@ -294,8 +296,9 @@ def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
     """
     if not pipeline.aligned:
         raise TypeError(
-            f"{name} cannot know which records make an element before they are read, because of a Filter, FlatMap, Pack, "
-            "window_shuffle, BudgetBatch without lengths or the like, joined streams (mix, zip, limit and so on) or an "
-            'on_error= other than "raise". Use iterator.last_records(), which works for all pipelines.'
+            f"{name} cannot know which records make an element before they are read, because of a "
+            "Filter, FlatMap, Pack, window_shuffle, BudgetBatch without lengths or the like, "
+            'joined streams (mix, zip, limit and so on) or an on_error= other than "raise". Use '
+            "iterator.last_records(), which works for all pipelines."
         )
     return pipeline.leaf, pipeline.stages[0]

@@ -66,7 +66,10 @@ class Changeable:
         >>> import headrace
         >>> parts = {"web": range(100), "books": range(100, 200)}
         >>> sampler = headrace.MixSampler(parts, when_exhausted="repeat")
-        >>> iterator = iter(headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(4)]))
+        >>> loader = headrace.DataLoader(
+        ...     data_source=parts, sampler=sampler, operations=[headrace.Batch(4)]
+        ... )
+        >>> iterator = iter(loader)
         >>> next(iterator).tolist()
         [100, 0, 101, 1]
         >>> iterator.change(weights={"web": 1, "books": 0}, at_step=2)

@@ -83,8 +83,9 @@ def weights_change(
         )
     if pipeline.leaf.growth is not None:
         raise TypeError(
-            "change(weights=) does not work for a mix whose parts grow during the run, because shards agree on appended "
-            'records by the weights. Pass growth="hand" to the loader, or change the weights between two runs.'
+            "change(weights=) does not work for a mix whose parts grow during the run, because "
+            'shards agree on appended records by the weights. Pass growth="hand" to the loader, or '
+            "change the weights between two runs."
         )
     step = step_of(here, at_step, ahead)
     position = position_of(here, step)
@@ -149,7 +150,7 @@ class ProgramChange(NamedTuple):
 
     @property
     def is_of_order(self) -> bool:
-        """False: the order and the states do not contain this change until the iterator reaches its step."""
+        """False: order and states lack this change until the iterator reaches its step."""
         return False
 
 
@@ -260,9 +261,10 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
         and (not loaders.aligned or loaders.leaf.growth is not None)
     ):
         raise TypeError(
-            f"change({name}=) on several shards needs a pipeline in which each step has the same number of records, without "
-            'Filter, FlatMap, Pack, window_shuffle and on_error=, and with growth="hand". Save the states of all '
-            f"shards, and restore them with set_states(states, strict=False) in a program with the new {name}."
+            f"change({name}=) on several shards needs a pipeline in which each step has the same "
+            "number of records, without Filter, FlatMap, Pack, window_shuffle and on_error=, and "
+            'with growth="hand". Save the states of all shards, and restore them with '
+            f"set_states(states, strict=False) in a program with the new {name}."
         )
     if (
         name == "batch_size"
