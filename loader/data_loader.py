@@ -197,11 +197,9 @@ class LoaderMethods(Remarks):
     def find(self, record_key: int, epoch: int) -> steps.Place:
         """Return the place of a record in this shard's stream, `Place(step, row)`.
 
-        The place is given as if nothing was left out by `skip`.
-
-        Reads nothing. With `IndexSampler` it takes the same time for any record. With your own
-        sampler or a `WeightedSampler`, positions are searched one after another; the first one with
-        the record counts.
+        The place is given as if nothing was left out by `skip`. Reads nothing. With `IndexSampler`
+        it takes the same time for any record. With your own sampler or a `WeightedSampler`,
+        positions are searched one after another; the first one with the record counts.
 
         Args:
             record_key: key of a record of the source.
@@ -226,11 +224,10 @@ class LoaderMethods(Remarks):
     def skip(self, ranges: Sequence[tuple[int, int]]) -> Self:
         """Return the same loader without the steps `[start_step, stop_step)` of each range.
 
-        Use it, for example, after a loss spike.
-
-        Steps keep their numbers. Several calls add up. The state stores the ranges, so that a
-        resumed run skips them too. Skipped records are not read, unless a `Filter` or `FlatMap`
-        decides what a step is. All shards should skip the same steps.
+        Use it, for example, after a loss spike. Steps keep their numbers. Several calls add up. The
+        state stores the ranges, so that a resumed run skips them too. Skipped records are not read,
+        unless a `Filter` or `FlatMap` decides what a step is. All shards should skip the same
+        steps.
 
         Raises TypeError if `ranges` are not pairs of integers, and ValueError if a range is empty
         or begins below 0.
@@ -245,13 +242,11 @@ class LoaderMethods(Remarks):
     def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
         """Return the epochs to loop over: `for epoch in loader.epochs(10): for batch in epoch:`.
 
-        One state covers all epochs.
-
-        With an `IndexSampler`, each epoch has every record once; with `shuffle`, in an order of its
-        own. Its last batch may be short, or is dropped with `drop_remainder=True`. Shards divide
-        each epoch separately. `iter(loader)`, in contrast, fills the last batch of an epoch with
-        records of the next. Worker processes are started again, and `max_errors` counts from 0, for
-        each epoch.
+        One state covers all epochs. With an `IndexSampler`, each epoch has every record once; with
+        `shuffle`, in an order of its own. Its last batch may be short, or is dropped with
+        `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast,
+        fills the last batch of an epoch with records of the next. Worker processes are started
+        again, and `max_errors` counts from 0, for each epoch.
 
         Args:
             count: number of epochs. None (default): all epochs of the sampler.

@@ -1,8 +1,7 @@
 """Delay interrupts while processes, threads or descriptors are created or ended.
 
-This work is then not left half done.
-
-The interrupt, or the exception of a signal handler, is raised at the end of the section.
+This work is then not left half done. The interrupt, or the exception of a signal handler, is raised
+at the end of the section.
 """
 
 from __future__ import annotations

@@ -28,12 +28,10 @@ class WorkersLike(Protocol):
 class ReadOptions:
     """Limits of reading ahead: numbers of threads, records and bytes.
 
-    They are for sources that wait for disks or networks.
-
-    The limits apply to each process that works: each worker process or actor; or, with
-    `worker_count=0` or worker threads, the user's process as a whole. Records that are read very
-    quickly are read by the thread that needs them, whatever the options are. The loader measures
-    this while it runs.
+    They are for sources that wait for disks or networks. The limits apply to each process that
+    works: each worker process or actor; or, with `worker_count=0` or worker threads, the user's
+    process as a whole. Records that are read very quickly are read by the thread that needs them,
+    whatever the options are. The loader measures this while it runs.
 
     Attributes:
         num_threads: number of concurrent reads, for any batch size (default 16). 0: read records

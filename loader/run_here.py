@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
     """Run a pipeline in this thread, and yield its elements.
 
-    It begins at the cursor (place in the stream) `start`.
-
-    Each task makes as many rows as the plan says, even if tasks are slow. Each item is the element,
-    the `Rows` that contain it, and its index in these rows.
+    It begins at the cursor (place in the stream) `start`. Each task makes as many rows as the plan
+    says, even if tasks are slow. Each item is the element, the `Rows` that contain it, and its
+    index in these rows.
     """
     options, observer = (
         ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False, hang_seconds=None),

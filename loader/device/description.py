@@ -95,10 +95,8 @@ class DeviceLoader(FeederOptions):
     def epochs(self, count: int | None = None) -> Epochs[DeviceFeeder]:
         """Return an iterable with one loop per epoch, whose batches are on devices.
 
-        See `DataLoader.epochs`.
-
-        One state covers all epochs. Each epoch has its own feeder, which begins to read when the
-        loop of the epoch begins.
+        See `DataLoader.epochs`. One state covers all epochs. Each epoch has its own feeder, which
+        begins to read when the loop of the epoch begins.
 
         Args:
             count: number of epochs. None (default): all epochs of the sampler.

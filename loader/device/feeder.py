@@ -127,10 +127,8 @@ class Feeder(StreamPositionAPI):
     def step(self) -> int:
         """Number of the next batch, from 0, the same on all hosts.
 
-        Batches without records of this host count, too.
-
-        Earlier runs count. After `set_state` with a state of such a batch, it counts them from the
-        next batch on.
+        Batches without records of this host count, too. Earlier runs count. After `set_state` with
+        a state of such a batch, it counts them from the next batch on.
         """
         return max(int(self.here().step), self._step_of_others)
 
@@ -157,9 +155,8 @@ class Feeder(StreamPositionAPI):
     def last_records(self) -> Any:
         """Return the keys of the records in the last batch, as iterators do.
 
-        There are none if all of its rows were filled in.
-
-        All rows are filled in if this host has no more data and others have.
+        There are none if all of its rows were filled in. All rows are filled in if this host has no
+        more data and others have.
         """
         return np.empty(0, np.int64) if self._empty else super().last_records()
 
@@ -167,10 +164,8 @@ class Feeder(StreamPositionAPI):
     def skipped_count(self) -> int:
         """Number of records or batches that were skipped because they failed.
 
-        See `DataLoaderIterator.skipped_count`.
-
-        Batches that you have not received yet are included. A record that is read a second time
-        after an error is counted a second time.
+        See `DataLoaderIterator.skipped_count`. Batches that you have not received yet are included.
+        A record that is read a second time after an error is counted a second time.
 
         Raises:
             TypeError: the feeder does not read from a `DataLoader`.

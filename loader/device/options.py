@@ -1,6 +1,6 @@
 """The options of a device feeder, used by all its modules; and the import of jax.
 
-Jax is imported when a feeder is described.
+The import is made when a feeder is described.
 
 In: the user's arguments. Out: the same arguments, checked.
 """

@@ -109,9 +109,8 @@ class Prepared:
     def filled(self, rows: int | None, repeats: bool) -> list[Any]:
         """Return the leaves (arrays and numbers) to put on devices.
 
-        Leaves with rows are filled up to a number of rows.
-
-        A feeder without devices gets the leaves that may be filled up.
+        Leaves with rows are filled up to a number of rows. A feeder without devices gets the leaves
+        that may be filled up.
 
         Args:
             rows: number of rows; None: the leaves are returned as they are.

@@ -147,11 +147,9 @@ class Upstream:
     def steady(self, mark: Any) -> int:
         """Return how many consecutive batches are known to have equally many rows.
 
-        The first of them is the batch before a position.
-
-        If each step has the same number of positions, the last operation is a `Batch`, and nothing
-        was skipped, these are the batch before the position and all whole batches after it.
-        Otherwise the result is 1.
+        The first of them is the batch before a position. If each step has the same number of
+        positions, the last operation is a `Batch`, and nothing was skipped, these are the batch
+        before the position and all whole batches after it. Otherwise the result is 1.
 
         Args:
             mark: a position of the iterator.

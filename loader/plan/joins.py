@@ -59,9 +59,7 @@ class JoinPolicy:
     def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
         """Return the index of the input of each of the next `count` rows: `int64[count]`.
 
-        There are fewer at the end.
-
-        Subclasses must define it.
+        There are fewer at the end. Subclasses must define it.
         """
         raise NotImplementedError
 
@@ -86,9 +84,7 @@ class JoinPolicy:
     def ended(self, state: JoinState, number: int) -> JoinState | None:
         """Return the state with which the joined stream continues after the end of an input.
 
-        Return None if the stream ends, too.
-
-        This default returns None.
+        Return None if the stream ends, too. This default returns None.
 
         Args:
             state: state at the end of the input: the next row should have come from this input.

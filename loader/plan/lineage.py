@@ -290,10 +290,9 @@ def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
 def _layer_to_values(layer: Layer) -> list[Any]:
     """Return a layer of a history as short plain values.
 
-    A layer is skipped ranges, or the local positions that shards reached.
-
-    Ranges become pairs. Positions become three values: the smallest position, a divisor, and a list
-    with (position - smallest) / divisor for each shard.
+    A layer is skipped ranges, or the local positions that shards reached. Ranges become pairs.
+    Positions become three values: the smallest position, a divisor, and a list with (position -
+    smallest) / divisor for each shard.
     """
     numbers = [part for part in layer if isinstance(part, int)]
     if not numbers:

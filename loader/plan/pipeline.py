@@ -221,10 +221,9 @@ class Pipeline:
     def repeats_in(self, part: Subtree) -> dict[int, range]:
         """Return the endless `repeat`s of streams in a section.
 
-        They read their input from its beginning again and again.
-
-        The keys are the indices of their notes in a cursor of the section; the values are the
-        indices, in the section, of the sources that each reads.
+        They read their input from its beginning again and again. The keys are the indices of their
+        notes in a cursor of the section; the values are the indices, in the section, of the sources
+        that each reads.
         """
         first = part.first
         endless = (

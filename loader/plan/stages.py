@@ -253,9 +253,7 @@ class Span(NamedTuple):
 def parts_of(span: Span, unit: int) -> list[Span]:
     """Divide a range of positions into at most 32 (`MAX_PARTS`) ranges of about equal length.
 
-    Each has whole outputs.
-
-    The inputs of a single output are not divided.
+    Each has whole outputs. The inputs of a single output are not divided.
 
     Args:
         span: the range.

@@ -34,10 +34,8 @@ def with_datasets_of_now(
 ) -> LoaderState:
     """Rearrange a shard's state for the current pipeline, if the pipeline's last mix has changed.
 
-    Its datasets or weights may have changed.
-
-    If it has not, or if the last join of the pipeline or of the state is no mix, the state is
-    returned unchanged.
+    Its datasets or weights may have changed. If it has not, or if the last join of the pipeline or
+    of the state is no mix, the state is returned unchanged.
 
     Args:
         pipeline: the current pipeline.
@@ -102,10 +100,8 @@ def with_datasets_of_now(
 def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
     """Return True if a random operation after the mix would now draw other numbers.
 
-    It would if its index has changed.
-
-    An operation's index is part of the key of its random numbers. It changes if the number of
-    operations before it changes.
+    It would if its index has changed. An operation's index is part of the key of its random
+    numbers. It changes if the number of operations before it changes.
 
     Args:
         pipeline: the current pipeline.
@@ -237,9 +233,8 @@ class _Moved:
     def marks(self, marks: Mapping[int, Mark]) -> dict[int, Mark]:
         """Replace the keys of a dict, indices of leaves, by their indices in the current pipeline.
 
-        The keys are indices in the earlier pipeline.
-
-        A leaf is a source with its sampler. Leaves of removed datasets are left out.
+        The keys are indices in the earlier pipeline. A leaf is a source with its sampler. Leaves of
+        removed datasets are left out.
         """
         left = iter(range(sum(size.leaves for size in self._sizes.values())))
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}

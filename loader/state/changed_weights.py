@@ -143,9 +143,7 @@ def _set_apart(
 def _replaced_part(mix: VectorSampler, saved: SavedOrder) -> str:
     """Return a text for the first part whose order differs from the mix of the earlier run.
 
-    The text is "the order of part 'name'".
-
-    Return "" if the order of no part differs.
+    The text is "the order of part 'name'". Return "" if the order of no part differs.
     """
     for name, part in mix.parts.items() if mix.facts.parts else ():
         before = saved.part(name).described

@@ -313,9 +313,8 @@ class Lookout:
     def _began_incomplete(self, name: str, look: int) -> bool:
         """Return True if the source's writer was at work when an epoch got its records.
 
-        The epoch ends at position `look`.
-
-        The writer may have ended since then. Its last records belong to this epoch, too.
+        The epoch ends at position `look`. The writer may have ended since then. Its last records
+        belong to this epoch, too.
 
         Args:
             name: name of the part of a mix; "" for a single source.

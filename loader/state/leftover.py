@@ -123,9 +123,8 @@ def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
     """Run a leftover (unfinished work of an earlier shard) to its end, and drop its rows.
 
-    Its errors are raised now.
-
-    Only a window of rows is run. For a batch or window of records, nothing is read.
+    Its errors are raised now. Only a window of rows is run. For a batch or window of records,
+    nothing is read.
 
     Args:
         loaders: the new pipeline, as the program built it, before any state is applied.
@@ -307,10 +306,9 @@ def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
 def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
     """Return a bool for each operation that takes several inputs.
 
-    It is True if one of its batches or windows was delivered in part.
-
-    The size of such an operation must not change, because elements would then be repeated or lost.
-    The state's place and its leftovers (unfinished work of earlier shards) count.
+    It is True if one of its batches or windows was delivered in part. The size of such an operation
+    must not change, because elements would then be repeated or lost. The state's place and its
+    leftovers (unfinished work of earlier shards) count.
     """
     begun = [(pipeline.top, state.cursor)]
     begun += [

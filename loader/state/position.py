@@ -337,11 +337,9 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def part_epochs(self) -> dict[str, int]:
         """Epoch, from 0, of the last record of each part (dataset) of a mix.
 
-        It is the last record up to this shard's last record.
-
-        Records of other shards count, too. Between rows of one window of a `Pack`, it is the epoch
-        of the window's first record. If several streams are joined, the dict has each of their
-        sources.
+        It is the last record up to this shard's last record. Records of other shards count, too.
+        Between rows of one window of a `Pack`, it is the epoch of the window's first record. If
+        several streams are joined, the dict has each of their sources.
 
         Raises:
             AttributeError: there is a single source that is not a mix. So `hasattr` is True only
@@ -386,13 +384,12 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def last_records(self) -> Any:
         """Return the keys `int64[records]` of the records in the element delivered last.
 
-        They are in the order of the stream.
-
-        A key is the index of a record in its source. A key comes as often as the sampler drew the
-        record, even if several rows were made of it. For a mix, the result is a dict of such arrays
-        by part; for joined datasets, a dict by the datasets' names (or, as texts, their indices).
-        Records that a filter dropped are not included. The keys are computed when this is called,
-        so it costs nothing while the loop runs.
+        They are in the order of the stream. A key is the index of a record in its source. A key
+        comes as often as the sampler drew the record, even if several rows were made of it. For a
+        mix, the result is a dict of such arrays by part; for joined datasets, a dict by the
+        datasets' names (or, as texts, their indices). Records that a filter dropped are not
+        included. The keys are computed when this is called, so it costs nothing while the loop
+        runs.
 
         Raises:
             ValueError: no element was delivered since the start, the last `set_state`, a change of

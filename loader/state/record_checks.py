@@ -318,11 +318,9 @@ def marks_of(pipeline: Pipeline, state: LoaderState) -> dict[int, Mark]:
     """Return the `marks` of a state.
 
     They give, for each source that omits records, the place in its order from which on nothing is
-    read.
-
-    A mix that ends also has a place if records were appended to one of its parts. If parts of a mix
-    end before the mix, their ends are marked, too. The result is a dict by the index of the source
-    among all sources of the pipeline.
+    read. A mix that ends also has a place if records were appended to one of its parts. If parts of
+    a mix end before the mix, their ends are marked, too. The result is a dict by the index of the
+    source among all sources of the pipeline.
     """
     found = ((number, _mark_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
     return {number: mark for number, mark in found if mark is not None}
@@ -367,9 +365,8 @@ def place_in(
 ) -> tuple[int, dict[str, int]]:
     """Return the first position at which orders may change once more.
 
-    Also return how many records of each order come before it.
-
-    No shard has read this position, and the last change of every order lies before it.
+    Also return how many records of each order come before it. No shard has read this position, and
+    the last change of every order lies before it.
 
     Args:
         mix: the mix whose parts the orders are; None for a single source, with the name ""

@@ -98,9 +98,8 @@ class Ordered:
 class InOrder:
     """Supply of the results of tasks that read a source without random access, in order.
 
-    A result is a pair (request, block).
-
-    A block has the rows that one task returned. Each task begins where the last one ended.
+    A result is a pair (request, block). A block has the rows that one task returned. Each task
+    begins where the last one ended.
 
     Args:
         stage: stage that reads the source.

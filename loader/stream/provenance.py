@@ -73,10 +73,8 @@ def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
 class Provenance:
     """Tells from which records the rows of a block were made, and where the stream continues.
 
-    A block is the rows of one task.
-
-    The task read positions of a leaf (a source with its sampler), or a group of earlier rows. A
-    unit is the inputs of one output.
+    A block is the rows of one task. The task read positions of a leaf (a source with its sampler),
+    or a group of earlier rows. A unit is the inputs of one output.
 
     Attributes:
         stage: stage that made the rows.
@@ -225,9 +223,8 @@ class Provenance:
     def _rows_of(self, places: Ints, size: int) -> Ints:
         """Return, for each input of a task, its row in a batch that the task makes.
 
-        It is -1 if the task makes none.
-
-        If the task makes batches of batches, it is the row in the last batch.
+        It is -1 if the task makes none. If the task makes batches of batches, it is the row in the
+        last batch.
 
         Args:
             places: index of each input among the inputs of its element.

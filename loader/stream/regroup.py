@@ -1,11 +1,10 @@
 """Divide ordered rows into groups: the inputs of one output of the next stage.
 
-A stage is the operations that run in one task.
-
-In: consecutive rows. Out: a request for each group; the last group may be smaller. Rows are only
-counted, with one exception: the first row of a large batch is used to check that there is memory
-for the batch. The stream fails if there is not enough memory, or if a whole stream has too few rows
-for one group and groups that are not full are dropped.
+A stage is the operations that run in one task. In: consecutive rows. Out: a request for each group;
+the last group may be smaller. Rows are only counted, with one exception: the first row of a large
+batch is used to check that there is memory for the batch. The stream fails if there is not enough
+memory, or if a whole stream has too few rows for one group and groups that are not full are
+dropped.
 """
 
 from __future__ import annotations
@@ -126,10 +125,8 @@ class Regroup(Pull[Request]):
     def _last(self, ended: StreamEnd) -> Request | StreamEnd:
         """Return the request for the last, incomplete group.
 
-        Return `ended`, the end of the rows, if the group is dropped.
-
-        If a whole stream has too few rows for a batch, so that all are dropped, the result is a
-        failure.
+        Return `ended`, the end of the rows, if the group is dropped. If a whole stream has too few
+        rows for a batch, so that all are dropped, the result is a failure.
         """
         if ended.failure is not None:
             return ended if self.stage.groups else self._group()
@@ -184,9 +181,8 @@ class Regroup(Pull[Request]):
 def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
     """Convert rows to ranges of blocks, and their order among the rows of these ranges.
 
-    A block is the rows of one task.
-
-    The order is `int32[rows]` as bytes; None stands for the order of the ranges.
+    A block is the rows of one task. The order is `int32[rows]` as bytes; None stands for the order
+    of the ranges.
     """
     found: list[BlockRows] = []
     orders: list[NDArray[np.int64]] = []
@@ -219,9 +215,8 @@ def _take_memory(row: object, size: int) -> None:
 def _rows_to_come(pipeline: Pipeline, stage: Stage, start: Cursor) -> int:
     """Return how many rows a stage gets at least after the cursor `start`; 0 if unknown.
 
-    It is assumed that no record is skipped.
-
-    A stage is the operations that run together in one task. A cursor is a place in the stream.
+    It is assumed that no record is skipped. A stage is the operations that run together in one
+    task. A cursor is a place in the stream.
     """
     below = stage.input
     assert below is not None, "rows are the input"

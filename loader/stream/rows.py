@@ -109,9 +109,8 @@ class Rows:
     def take(self, row: int) -> Any:
         """Return the row with index `row`, and drop this object's reference to it.
 
-        It can then be freed after use.
-
-        Returns a copy if the block (the rows of one task) is kept to be returned again.
+        It can then be freed after use. Returns a copy if the block (the rows of one task) is kept
+        to be returned again.
         """
         origin = self.origin
         if origin.which is None:

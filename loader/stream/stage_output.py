@@ -112,9 +112,7 @@ class StageOutput:
     def _take(self, request: Request, block: Block) -> None:
         """Pass on the rows of a block; count its rows, times, warnings and skipped records.
 
-        A block is the rows of one task.
-
-        Rows that were delivered before a restore are left out.
+        A block is the rows of one task. Rows that were delivered before a restore are left out.
         """
         number, sums, task = next(self._numbers), self._sums, request.task
         if block.units is not None:
@@ -181,9 +179,7 @@ class StageOutput:
     def _hold(self, rows: Rows | None) -> None:
         """Hold back rows, because a later task may make more rows of the same inputs.
 
-        Pass on rows held back earlier.
-
-        With None, only pass on the rows held back earlier.
+        Pass on rows held back earlier. With None, only pass on the rows held back earlier.
         """
         if self._held is not None:
             self._found.append(self._held)

@@ -84,10 +84,9 @@ class Agreement:
     def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
         """Send this process's offer for the next step, and return the verdict.
 
-        The verdict comes after all processes have sent theirs.
-
-        For a step that was agreed on in advance, nothing is sent: the verdict is known. If this
-        process's offer is another one, the verdict says so.
+        The verdict comes after all processes have sent theirs. For a step that was agreed on in
+        advance, nothing is sent: the verdict is known. If this process's offer is another one, the
+        verdict says so.
 
         Args:
             offer: the offer.
@@ -185,9 +184,8 @@ class Agreement:
     def give_template(self, layout: str, template: Any) -> None:
         """Send the other processes a batch without rows.
 
-        It is a pattern for those that have no batch with its layout.
-
-        Only the first call for a layout has an effect.
+        It is a pattern for those that have no batch with its layout. Only the first call for a
+        layout has an effect.
         """
         if layout not in self._gave:
             self._store.set(f"{self._templates(layout)}{self._me}", to_text(template))

@@ -32,11 +32,9 @@ class HostOptions(CommonOptions, Protocol):
 class HostFeeder(Feeder):
     """One pass over a stream, with as many batches as all other hosts have.
 
-    It is made by `iter(loader.across_hosts(…))`.
-
-    Use it from one thread at a time. Batches are made ahead, on threads. Its state is the state
-    after the last batch that *you received*, and any `iter(loader)` or `loader.across_hosts(…)` can
-    restore it.
+    It is made by `iter(loader.across_hosts(…))`. Use it from one thread at a time. Batches are made
+    ahead, on threads. Its state is the state after the last batch that *you received*, and any
+    `iter(loader)` or `loader.across_hosts(…)` can restore it.
 
     After an error, the state is the state after the last batch that you received, and the next
     `next` tries again. To stop the threads at once, close it, use it as a context manager, or

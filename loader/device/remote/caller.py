@@ -101,9 +101,7 @@ class Caller:
     def stats(self) -> list[tuple[str, Any]]:
         """Return a list with the name of the machine and the statistics of the loader.
 
-        Return an empty list if it cannot be made.
-
-        Any thread may call this.
+        Return an empty list if it cannot be made. Any thread may call this.
         """
         content = self._bytes("stats")
         return [named_stats(content)] if content else []

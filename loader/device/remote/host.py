@@ -234,10 +234,8 @@ class HostSide:
     def _placed(self, call: Any, step: int, layout: int, rows: int) -> list[Any]:
         """Return the leaves of a batch, each with the parts of this host's devices.
 
-        They are filled up to a number of rows.
-
-        If the batch has another layout or more rows, the leaves are zeros. Without a layout, there
-        are none.
+        They are filled up to a number of rows. If the batch has another layout or more rows, the
+        leaves are zeros. Without a layout, there are none.
         """
         if layout < 0:
             return []

@@ -157,11 +157,9 @@ class RemoteIterator(StreamPositionAPI):
     def stats(self) -> RemoteStats:
         """Return how long you waited for batches, and the times of the loaders of all hosts.
 
-        The waits are in seconds for each cause.
-
-        `print` the result for a table. Each host is asked, which takes a few milliseconds for each,
-        and perhaps the time of a batch that the host is making. Any thread may call this, also
-        after `close`.
+        The waits are in seconds for each cause. `print` the result for a table. Each host is asked,
+        which takes a few milliseconds for each, and perhaps the time of a batch that the host is
+        making. Any thread may call this, also after `close`.
         """
         hosts, told = self._hosts, self._told  # another thread may close this iterator meanwhile
         told = told if hosts is None else [each for host in hosts for each in host.stats()]

@@ -35,9 +35,8 @@ class LoaderOfHost(NamedTuple):
 class RemoteStats(FeederStats):
     """The result of `stats()` of a `RemoteLoader`'s iterator.
 
-    It is a `FeederStats` whose `loader` is of all hosts together.
-
-    "reading" is the wait for the slowest host. `headrace.watch_hosts(iterator)` names that host.
+    It is a `FeederStats` whose `loader` is of all hosts together. "reading" is the wait for the
+    slowest host. `headrace.watch_hosts(iterator)` names that host.
 
     Attributes:
         hosts: statistics of the loader of each host, by the hosts' numbers; empty if no host was

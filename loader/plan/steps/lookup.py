@@ -155,9 +155,8 @@ def records_of_step(
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
     """Return the epoch of each part of a mix, or of each joined stream.
 
-    It is the epoch of its last record before a place.
-
-    At the beginning, it is the epoch of the first record.
+    It is the epoch of its last record before a place. At the beginning, it is the epoch of the
+    first record.
 
     Args:
         pipeline: the pipeline.
