@@ -232,8 +232,8 @@ def warn_of_no_effect(execution: ExecutionOptions) -> None:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'
         warn(
             f"timeout={short_repr(execution.timeout)} does nothing with {where}: only a worker "
-            'process can be stopped. Pass worker_count=1 or more and worker_kind="process", or leave '
-            "timeout out."
+            'process can be stopped. Pass worker_count=1 or more and worker_kind="process", or '
+            "leave timeout out."
         )
     if execution.worker_init_fn is not None and no_process:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'

@@ -15,7 +15,8 @@ from .plan.build import not_empty
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
 from .state.growing import as_epoch_begins
-from .state.position import Resumable, StreamPositionAPI
+from .state.position import StreamPositionAPI
+from .state.resumable import Resumable
 from .state.schema import LoaderState, parsed
 
 Kind = TypeVar("Kind", bound=StreamPositionAPI)

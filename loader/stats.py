@@ -12,6 +12,7 @@ from typing import Any
 
 from ..common.messages import short_repr, shorten
 from ..common.units import format_bytes, format_seconds
+from .timing.observer import Observer
 from .timing.quantiles import Quantiles, as_plain
 from .timing.snapshot import Snapshot, StageNames, StageStats
 from .timing.times import TaskEvent, WorkerEvent
@@ -300,3 +301,22 @@ def stage_names(pipeline: Any) -> list[StageNames]:
         )
         for stage in pipeline.stages
     ]
+
+
+def stats_of(observer: Observer, counted: Snapshot, names: Sequence[StageNames]) -> IteratorStats:
+    """Return the statistics of an iterator.
+
+    Args:
+        observer: notes of the iterator's work.
+        counted: the iterator's snapshot.
+        names: result of `stage_names`.
+    """
+    return IteratorStats(
+        **vars(counted),
+        workers=observer.worker_stats() if counted.stages else None,
+        tasks=observer.last_tasks(),
+        worker_events=observer.last_of_workers(),
+        decision=observer.decision,
+        last_waits=tuple(observer.waits.last.copy()),
+        quantiles=observer.quantiles(names) if counted.stages else {},
+    )

@@ -23,7 +23,7 @@ from ..plan.history import NO_RUNS, Mark
 from ..plan.identity import Identity
 from ..plan.mix_rules import text_of
 from ..plan.pipeline import Pipeline
-from .record_checks import inside_a_window_of_growing
+from .checks.record_checks import inside_a_window_of_growing
 from .schema import LoaderState
 
 Value = TypeVar("Value")

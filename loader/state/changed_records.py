@@ -30,8 +30,8 @@ from ..plan.growth import (
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .changed_weights import migrate_weights
-from .leftover import Run, check_sizes, set_apart
-from .record_checks import (
+from .checks.batch_sizes import check_sizes
+from .checks.record_checks import (
     changes_of,
     check_all_shards,
     check_omitted,
@@ -42,6 +42,7 @@ from .record_checks import (
     place_in,
     retold,
 )
+from .leftover import Run, set_apart
 from .schema import LoaderState
 
 Orders = Mapping[str, ChangingSampler]

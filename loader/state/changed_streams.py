@@ -1,8 +1,10 @@
 """Resume a pipeline whose order or records have changed since the states were saved.
 
-It may join several streams. In: the new pipeline, and saved states. Out: both, in the form to
-resume. Each source of joined streams is adapted separately. The joins (mix, zip and others) need no
-work, because they choose among rows, not records.
+It may join several streams.
+
+In: the new pipeline, and saved states. Out: both, in the form to resume. Each source of joined
+streams is adapted separately. The joins (mix, zip and others) need no work, because they choose
+among rows, not records.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from ..plan.identity import Identity
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
-from .leftover import Run, check_sizes, read_to_end, set_apart, split_leftover
-from .record_checks import (
+from .checks.batch_sizes import check_sizes
+from .checks.record_checks import (
     check_all_shards,
     check_nothing_owed,
     first_unread,
@@ -34,6 +34,7 @@ from .record_checks import (
     length_of,
     retold,
 )
+from .leftover import Run, read_to_end, set_apart, split_leftover
 from .schema import LoaderState
 
 MOST_CHECKED = 1_000_000

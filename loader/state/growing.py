@@ -181,7 +181,7 @@ class Lookout:
         whole: Any = leaf.sampler.with_shard_options(NoSharding())
         self._total = len(whole)
         self._log = _log_of(leaf, growth)
-        from .record_checks import first_unread
+        from .checks.record_checks import first_unread
 
         unread = first_unread(pipeline, [state], number, of_shard=state.shard[0])
         self._begun = min(

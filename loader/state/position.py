@@ -9,24 +9,21 @@ device feeder takes one for every batch. A position does not change, except for 
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Awaitable, Sequence
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...common.closing import ClosedAtExit
-from ...common.messages import a_kind_of, short_repr
+from ...common.messages import short_repr
 from ...common.validation import whole_number
 from ..plan.cursor import Cursor
 from ..plan.pipeline import Pipeline
 from ..plan.steps.lookup import number_of, part_epochs, part_records, passed_before, records_of_step
-from ..plan.steps.skipped import within
+from ..plan.steps.skipped import Ranges, within
 from ..stream.rows import Rows
-from .files import restore_later, write_later
+from .checks.record_checks import marks_of
 from .kept import ExtraState, Keeper, Kept
 from .live.changeable import Changeable
-from .record_checks import marks_of
+from .resumable import Resumable
 from .schema import LoaderState
 
 
@@ -117,6 +114,14 @@ class StreamPosition(NamedTuple):
             self.pipeline, (self.cursor.positions[0], self.step), self.kept.skipped
         )
 
+    @property
+    def unread(self) -> Ranges:
+        """The local positions of the steps to be skipped from here on; empty if unknown."""
+        if not self.pipeline.aligned:
+            return ()
+        at = (self.cursor.positions[0], self.step)
+        return self.kept.skipped.positions(at, self.pipeline.stages[0].unit)
+
     def describe(self, worker_count: int) -> str:
         """Describe the position, the number of workers and the source, for an iterator's `repr`."""
         place, source = (
@@ -161,93 +166,6 @@ class StreamPosition(NamedTuple):
             if len(told) == 1
             else {leaf.name or str(n): told[n] for n, leaf in enumerate(leaves)}
         )
-
-
-class Resumable(ClosedAtExit):
-    """Base of objects that have a state and can be closed."""
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"{a_kind_of(self)} owns threads and files, and cannot be pickled or copied. Keep "
-            "state = iterator.get_state() and pickle the loader. To restore, call iterator = "
-            "iter(loader) and iterator.set_state(state)."
-        )
-
-    def get_state(self) -> Any:
-        """Return the state after the last element that the user received."""
-        raise NotImplementedError
-
-    def set_state(self, state: Any, strict: bool = True) -> None:
-        """Move to the position of a state from `get_state`.
-
-        Args:
-            state: the state.
-            strict: False accepts a state of another source, sampler or other operations.
-
-        Raises:
-            CheckpointError: the state is damaged, or belongs to another pipeline.
-        """
-        raise NotImplementedError
-
-    def set_states(
-        self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False
-    ) -> None:
-        """Continue a run that had another number of shards, from the states of all its shards.
-
-        Args:
-            states: results of `get_state` on each of the shards of the earlier run, in any order.
-            strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True takes a list with the state of any one shard, if all shards were at
-                the same step.
-
-        Raises:
-            CheckpointError: a state is missing or damaged, or belongs to another pipeline.
-        """
-        raise NotImplementedError
-
-    def start_prefetch(self) -> None:
-        """Start workers and reading now instead of at the first `next`.
-
-        The first element then comes sooner.
-        """
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Stop all work. May be called twice."""
-        raise NotImplementedError
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state as a dict of plain JSON values.
-
-        PyTorch's loaders and checkpoints call this method.
-        """
-        state = self.get_state()
-        return state if isinstance(state, dict) else dict(json.loads(state))
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Move to the position saved by `state_dict`.
-
-        Raises:
-            CheckpointError: the state is damaged, or belongs to another pipeline.
-        """
-        self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
-
-    async def save(self, directory: Any) -> Awaitable[None]:
-        """Take the current state, and return an awaitable that writes it to a folder.
-
-        Orbax calls this method.
-        """
-        return write_later(directory, self.get_state())
-
-    async def load(self, directory: Any) -> Awaitable[None]:
-        """Return an awaitable that restores the position from a folder and begins to prefetch.
-
-        Orbax calls this method.
-        """
-        return restore_later(directory, self)
 
 
 class StreamPositionAPI(Changeable, ExtraState, Resumable):

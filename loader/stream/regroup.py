@@ -1,10 +1,11 @@
 """Divide ordered rows into groups: the inputs of one output of the next stage.
 
-A stage is the operations that run in one task. In: consecutive rows. Out: a request for each group;
-the last group may be smaller. Rows are only counted, with one exception: the first row of a large
-batch is used to check that there is memory for the batch. The stream fails if there is not enough
-memory, or if a whole stream has too few rows for one group and groups that are not full are
-dropped.
+A stage is the operations that run in one task.
+
+In: consecutive rows. Out: a request for each group; the last group may be smaller. Rows are only
+counted, with one exception: the first row of a large batch is used to check that there is memory
+for the batch. The stream fails if there is not enough memory, or if a whole stream has too few rows
+for one group and groups that are not full are dropped.
 """
 
 from __future__ import annotations

@@ -96,17 +96,15 @@ class HostSide:
     def __init__(self, make_loader: Callable[[ShardOptions], Any], share: Share) -> None:
         self._share = share
         self._repeats: Repeats | None = None
-        self._batches: dict[
-            int, Prepared
-        ] = {}  # by step, until the controlling process has received the step
+        # by step, until the controlling process has received the step
+        self._batches: dict[int, Prepared] = {}
         self._asked = 0
         self._numbers: dict[Hashable, int] = {}  # of layouts
         self._layouts: list[Prepared] = []  # a batch without rows of each layout
         self._messages: dict[int, str] = {}  # errors and warnings, by step
         self._warned, self._text = False, b""
-        self._failure: Exception | None = (
-            None  # which each step tells, as an error of another host's class cannot travel
-        )
+        # which each step tells, as an error of another host's class cannot travel
+        self._failure: Exception | None = None
         try:
             self._make(make_loader)
         except Exception as error:
@@ -178,17 +176,11 @@ class HostSide:
             return None
 
     def take(self, call: Any) -> Any:
-        """Return the batch of a step that was read.
-
-        `call` has the step, the layout, and the number of rows.
-        """
+        """Return the batch of a step that was read; `call` has step, layout and number of rows."""
         return self._placed(call, *numbers_of(call))
 
     def again(self, call: Any) -> Any:
-        """Make a step of a batch that came before, and return an `Answer`.
-
-        `call` has the step, and the number of the batch.
-        """
+        """Make a step of an earlier batch; return an `Answer`. `call` has step and batch number."""
         step, number, _ = numbers_of(call)
         assert self._repeats is not None
         repeats = self._repeats
@@ -260,17 +252,11 @@ class HostSide:
         return np.concatenate([pieces[place] for place in places])
 
     def message(self, call: Any) -> Any:
-        """Return the first part of the error or warning at a step.
-
-        The step is the first number of `call`; after `restore`, it is 0.
-        """
+        """Return the first part of the error or warning at step `call[0]`; 0 after `restore`."""
         return self._begin_text(call, self._messages[numbers_of(call)[0]])
 
     def layout(self, call: Any) -> Any:
-        """Return the first part of a text with a batch without rows.
-
-        The layout's number is the first one of `call`.
-        """
+        """Return the first part of a text with a batch of layout `call[0]` without rows."""
         return self._begin_text(call, to_text(self._layouts[numbers_of(call)[0]].template()))
 
     def stats(self, call: Any) -> Any:

@@ -1,8 +1,9 @@
 """Steps that a run skips because the user asked for it; and ranges of steps or positions.
 
-The user may skip steps, for example, after a loss spike. In: half-open ranges of steps `[start,
-stop)`, counted over the whole stream. Out: sorted ranges with gaps between them; the local
-positions of skipped steps, and of later steps.
+The user may skip steps, for example, after a loss spike.
+
+In: half-open ranges of steps `[start, stop)`, counted over the whole stream. Out: sorted ranges
+with gaps between them; the local positions of skipped steps, and of later steps.
 """
 
 from __future__ import annotations
