@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 from ..common.lazy_exports import names_from
 
 if TYPE_CHECKING:
-    from .data_loader import DataLoader, load
+    from .data_loader import DataLoader
     from .device import DeviceLoader, HostLoader, RemoteLoader, device_put, shard_options_for
     from .iterator import DataLoaderIterator
     from .options import Auto, ReadOptions
+    from .short_form import load
 
 __all__ = [
     "Auto",
@@ -35,7 +36,7 @@ if not TYPE_CHECKING:
             "Auto": "options",
             "ReadOptions": "options",
             "device_put": "device",
-            "load": "data_loader",
+            "load": "short_form",
             "shard_options_for": "device",
         },
     )

@@ -25,8 +25,8 @@ from .failures import Asked, OnError, Skips
 from .options import Auto, ExecutionOptions, ReadOptions
 
 _FORMS = {
-    "DataLoader": "DataLoader(data_source=…, sampler=…, operations=[…, headrace.Batch(32)]), or the short form "
-    "headrace.load(source, batch_size=32, shuffle=True, seed=0, num_epochs=1)",
+    "DataLoader": "DataLoader(data_source=…, sampler=…, operations=[…, headrace.Batch(32)]), "
+    "or the short form headrace.load(source, batch_size=32, shuffle=True, seed=0, num_epochs=1)",
     "load": "load(source, batch_size=32, shuffle=True, seed=0, num_epochs=1)",
 }
 
@@ -52,7 +52,10 @@ class LoaderOptions(TypedDict, total=False):
 
 
 def options_of_workers(options: Any) -> dict[str, Any]:
-    """Return the options of an object with `num_workers` as arguments of `ExecutionOptions`; any other is a `worker_count`."""
+    """Return the options of an object with `num_workers` as arguments of `ExecutionOptions`.
+
+    Any other object is a `worker_count`.
+    """
     if not hasattr(options, "num_workers"):
         return {"worker_count": options}
     return {
@@ -65,7 +68,7 @@ def options_of_workers(options: Any) -> dict[str, Any]:
 def refuse(
     function: str, unnamed: Sequence[Any], unknown: Iterable[str], known: Sequence[str]
 ) -> None:
-    """Raise an error for arguments that `DataLoader` or `load` does not accept: positional ones, and unknown names.
+    """Refuse arguments that `DataLoader` or `load` does not accept: positional and unknown ones.
 
     Args:
         function: name of the function, "DataLoader" or "load".
@@ -105,7 +108,7 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
 
 
 def sampler_alone(**others: Any) -> None:
-    """Check that the arguments of `load` which define an order are None, because a sampler is given.
+    """Check that the arguments of `load` which define an order are None, as a sampler is given.
 
     Raises:
         TypeError: if one of the arguments is not None.
@@ -182,7 +185,7 @@ def _packed_costs(source: Any, cost: Cost | None) -> Any:
 
 
 def skips(on_error: Any, max_errors: int | None) -> Skips:
-    """Return True if failing records are skipped, False if they raise, or the user's function as `Asked`.
+    """Return True to skip failing records, False to raise, or the user's function as `Asked`.
 
     Args:
         on_error: the user's argument: "raise", "skip", or a function.
@@ -199,8 +202,8 @@ def skips(on_error: Any, max_errors: int | None) -> Skips:
         whole_number("max_errors", max_errors, 0, None, "a number of errors, or None for no limit")
         if not callable(on_error) and on_error == "raise":
             raise ValueError(
-                f'max_errors={short_repr(max_errors)} has an effect only with on_error="skip" or a function. '
-                "Pass one of these as on_error=, or leave max_errors= out."
+                f'max_errors={short_repr(max_errors)} has an effect only with on_error="skip" or a '
+                "function. Pass one of these as on_error=, or leave max_errors= out."
             )
     return Asked(on_error) if callable(on_error) else bool(on_error == "skip")
 
@@ -220,13 +223,17 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
 
 
 def warn_of_no_effect(execution: ExecutionOptions) -> None:
-    """Warn if `timeout` or `worker_init_fn` has no effect, because there are no worker processes or actors."""
+    """Warn if `timeout` or `worker_init_fn` has no effect.
+
+    They have none if there are no worker processes or actors.
+    """
     no_process = execution.worker_count == 0 or execution.worker_kind == "thread"
     if execution.timeout is not None and no_process:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'
         warn(
-            f"timeout={short_repr(execution.timeout)} does nothing with {where}: only a worker process can be stopped. "
-            'Pass worker_count=1 or more and worker_kind="process", or leave timeout out.'
+            f"timeout={short_repr(execution.timeout)} does nothing with {where}: only a worker "
+            'process can be stopped. Pass worker_count=1 or more and worker_kind="process", or '
+            "leave timeout out."
         )
     if execution.worker_init_fn is not None and no_process:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'

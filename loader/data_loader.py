@@ -8,21 +8,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self
 
 from ..common.validation import true_or_false
 from ..migration_hints.remarks import Remarks
-from ..operations import Batch
-from ..samplers import BlockShuffle, GrowthOptions, IndexSampler, NoSharding, ShardOptions
-from ..sources import as_source
+from ..samplers import GrowthOptions, ShardOptions
 from ..sources.omission.keys import OmitOfParts
 from .arguments import (
     LoaderOptions,
-    as_list,
-    balance_of,
     needs_seed_for_globals,
     refuse,
-    sampler_alone,
     skips,
     warn_of_no_effect,
     warn_of_shared_blocks,
@@ -41,9 +36,7 @@ from .plan.steps import lookup as steps
 from .plan.steps.skipped import ranges_of
 
 if TYPE_CHECKING:
-    from ..samplers.balance import BalanceLike
     from ..samplers.protocol import SamplerLike
-    from ..sources.lengths import LengthsLike
     from ..sources.protocol import SourceLike
     from .epochs import Epochs
 
@@ -178,7 +171,7 @@ class LoaderMethods(Remarks):
         return self._with(pipeline=with_batch_size(self._pipeline, batch_size, batch))
 
     def records_at(self, step: int) -> Any:
-        """Return the record keys of this shard's element number `step`, from 0: `int64[records in the element]`.
+        """Return the record keys `int64[records]` of this shard's element number `step`, from 0.
 
         For a mix, a dict of such arrays by part. Reads no record.
 
@@ -195,11 +188,11 @@ class LoaderMethods(Remarks):
         return steps.records_at(self._pipeline, step)
 
     def find(self, record_key: int, epoch: int) -> steps.Place:
-        """Return the place of a record in this shard's stream, `Place(step, row)`, as if nothing was left out by `skip`.
+        """Return the place of a record in this shard's stream, `Place(step, row)`.
 
-        Reads nothing. With `IndexSampler` it takes the same time for any record. With your own
-        sampler or a `WeightedSampler`, positions are searched one after another; the first one with
-        the record counts.
+        The place is given as if nothing was left out by `skip`. Reads nothing. With `IndexSampler`
+        it takes the same time for any record. With your own sampler or a `WeightedSampler`,
+        positions are searched one after another; the first one with the record counts.
 
         Args:
             record_key: key of a record of the source.
@@ -222,11 +215,12 @@ class LoaderMethods(Remarks):
         return steps.find(self._pipeline, record_key, epoch)
 
     def skip(self, ranges: Sequence[tuple[int, int]]) -> Self:
-        """Return the same loader without the steps `[start_step, stop_step)` of each range, for example after a loss spike.
+        """Return the same loader without the steps `[start_step, stop_step)` of each range.
 
-        Steps keep their numbers. Several calls add up. The state stores the ranges, so that a
-        resumed run skips them too. Skipped records are not read, unless a `Filter` or `FlatMap`
-        decides what a step is. All shards should skip the same steps.
+        Use it, for example, after a loss spike. Steps keep their numbers. Several calls add up. The
+        state stores the ranges, so that a resumed run skips them too. Skipped records are not read,
+        unless a `Filter` or `FlatMap` decides what a step is. All shards should skip the same
+        steps.
 
         Raises TypeError if `ranges` are not pairs of integers, and ValueError if a range is empty
         or begins below 0.
@@ -239,13 +233,13 @@ class LoaderMethods(Remarks):
         return self._with(skipped_steps=self._description.skipped_steps.plus(ranges_of(ranges)))
 
     def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
-        """Return the epochs to loop over, `for epoch in loader.epochs(10): for batch in epoch:`, with one state for all.
+        """Return the epochs to loop over: `for epoch in loader.epochs(10): for batch in epoch:`.
 
-        With an `IndexSampler`, each epoch has every record once; with `shuffle`, in an order of its
-        own. Its last batch may be short, or is dropped with `drop_remainder=True`. Shards divide
-        each epoch separately. `iter(loader)`, in contrast, fills the last batch of an epoch with
-        records of the next. Worker processes are started again, and `max_errors` counts from 0, for
-        each epoch.
+        One state covers all epochs. With an `IndexSampler`, each epoch has every record once; with
+        `shuffle`, in an order of its own. Its last batch may be short, or is dropped with
+        `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast,
+        fills the last batch of an epoch with records of the next. Worker processes are started
+        again, and `max_errors` counts from 0, for each epoch.
 
         Args:
             count: number of epochs. None (default): all epochs of the sampler.
@@ -258,7 +252,8 @@ class LoaderMethods(Remarks):
             EmptyStreamError: if an epoch has too few records for a batch.
 
         >>> from headrace import load
-        >>> [[batch.tolist() for batch in epoch] for epoch in load(range(3), batch_size=2).epochs(2)]
+        >>> epochs = load(range(3), batch_size=2).epochs(2)
+        >>> [[batch.tolist() for batch in epoch] for epoch in epochs]
         [[[0, 1], [2]], [[0, 1], [2]]]
         """
         from .epochs import Epochs, count_of_epochs
@@ -383,93 +378,3 @@ class DataLoader(LoaderMethods):
                 or on failing records.
         """
         return steps.number_of(self._pipeline, (0, 0), self._description.skipped_steps)
-
-
-_OF_LOAD = [
-    "num_epochs",
-    "shuffle",
-    "seed",
-    "shard_options",
-    "transformations",
-    "batch_size",
-    "drop_remainder",
-]
-_OF_LOAD += ["balance", "lengths", "sampler"]
-
-
-def load(
-    source: SourceLike,
-    *unnamed: Never,
-    num_epochs: int | None = None,
-    shuffle: bool | BlockShuffle = False,
-    seed: int | None = None,
-    shard_options: ShardOptions | None = None,
-    transformations: Sequence[Any] = (),
-    batch_size: int | None = None,
-    drop_remainder: bool = False,
-    balance: BalanceLike | None = None,
-    lengths: LengthsLike | None = None,
-    sampler: SamplerLike | None = None,
-    **options: Unpack[LoaderOptions],
-) -> DataLoader:
-    """Make a `DataLoader` in one line: an `IndexSampler` over all records, the transformations, then a `Batch`.
-
-    Args:
-        source: as `data_source` of `DataLoader`.
-        num_epochs: number of epochs. None (default): endless.
-        shuffle: True: permute each epoch; or a `BlockShuffle`. Needs `seed`. Default False.
-        seed: int in `[0, 2^32)`.
-        shard_options: the part of the stream for this process. Default: all of it; with `sampler`,
-            the sampler's own.
-        transformations: operations before the batch.
-        batch_size: number of elements in a batch. None (default): single elements.
-        drop_remainder: True: drop a last batch that is not full. For shards of unequal length, see
-            `ShardOptions`.
-        balance: gives shards records of equal cost in each global batch. None (default): no
-            balance. True: the cost of a record is its length. A function of an array of lengths,
-            such as `attention(a, b)`: returns costs. Or a `Balance`.
-        lengths: lengths for `balance`. None (default): from the source. An array: one for each
-            record. A string: the name of a field with the length. A function: returns the length of
-            a record; then all records are read here.
-        sampler: as in `DataLoader`, instead of `num_epochs`, `shuffle`, `seed`, `balance` and
-            `lengths`. Default None.
-        *unnamed: refused: all arguments but the source need names.
-        **options: the other arguments of `DataLoader`: `worker_count`, `read_options`, `timeout`,
-            `on_error` and so on.
-
-    Raises:
-        TypeError, ValueError: if an argument is wrong, as in `DataLoader` and `IndexSampler`.
-
-    >>> import numpy as np
-    >>> batches = load({"x": np.arange(6)}, shuffle=True, seed=0, batch_size=3, num_epochs=1)
-    >>> sorted(np.concatenate([batch["x"] for batch in batches]).tolist())
-    [0, 1, 2, 3, 4, 5]
-    """
-    options_of_load = [*_OF_LOAD, *LoaderOptions.__annotations__]
-    refuse(
-        "load", unnamed, [name for name in options if name not in options_of_load], options_of_load
-    )
-    records = as_source(source)
-    if sampler is None:
-        costs = balance_of(records, balance, lengths)
-        sampler = IndexSampler(
-            len(records), shard_options or NoSharding(), shuffle, num_epochs, seed, balance=costs
-        )
-        shard_options = None
-    else:
-        sampler_alone(
-            num_epochs=num_epochs,
-            shuffle=shuffle or None,
-            seed=seed,
-            balance=balance,
-            lengths=lengths,
-        )
-    drops = true_or_false("drop_remainder", drop_remainder)
-    batch = [] if batch_size is None else [Batch(batch_size, drops)]
-    return DataLoader(
-        data_source=records,
-        sampler=sampler,
-        operations=[*as_list("transformations", transformations), *batch],
-        shard_options=shard_options,
-        **options,
-    )

@@ -15,7 +15,8 @@ from .plan.build import not_empty
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
 from .state.growing import as_epoch_begins
-from .state.position import Resumable, StreamPositionAPI
+from .state.position import StreamPositionAPI
+from .state.resumable import Resumable
 from .state.schema import LoaderState, parsed
 
 Kind = TypeVar("Kind", bound=StreamPositionAPI)
@@ -56,7 +57,10 @@ class Epochs(Resumable, Generic[Kind]):
         self._begun = False  # whether the user has them
 
     def opened_by(self, open_loader: Callable[[Any], T]) -> Epochs[T]:
-        """Return the same epochs, from the beginning; `open_loader` makes each epoch's iterator from the epoch's loader."""
+        """Return the same epochs, from the beginning.
+
+        `open_loader` makes each epoch's iterator from the epoch's loader.
+        """
         return Epochs(self.loader_of, self._count, open_loader)
 
     def _open(self, number: int) -> Kind:
@@ -97,7 +101,7 @@ class Epochs(Resumable, Generic[Kind]):
 
     @property
     def epoch(self) -> int:
-        """Number of the epoch, from 0, whose batches you receive; after its loop has ended, of the next epoch."""
+        """Number, from 0, of the epoch whose batches you receive; after its loop, of the next."""
         return self._number + self._batches.ended
 
     def start_prefetch(self) -> None:
@@ -214,8 +218,8 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     if leaf.growth is not None and leaf.has_parts:
         raise ValueError(
             "epochs() does not work for a mix of growing sources, because each source begins its "
-            'epochs at another time. Loop over iter(loader). Or pass growth="hand", which reads only '
-            "the records that exist now."
+            'epochs at another time. Loop over iter(loader). Or pass growth="hand", which reads '
+            "only the records that exist now."
         )
     if leaf.growth is not None and leaf.growth.at == "now":
         raise ValueError(
@@ -232,9 +236,10 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     )
     if there is not None and count > there:
         raise ValueError(
-            f"epochs({count}) needs a sampler of at least {count} epochs, but this one has {there}. "
-            f"Pass num_epochs={count} or more to it, or to load(). In place of a SequentialSampler, pass an IndexSampler; to a "
-            'MixSampler, pass when_exhausted="repeat".'
+            f"epochs({count}) needs a sampler of at least {count} epochs, but this one has "
+            f"{there}. Pass num_epochs={count} or more to it, or to load(). In place of a "
+            "SequentialSampler, pass an IndexSampler; to a MixSampler, pass "
+            'when_exhausted="repeat".'
         )
     return count
 
@@ -268,7 +273,7 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
 
 
 def epochs_of(loader: Any, count: int | None) -> Epochs[Any] | None:
-    """Return the epochs of a loader, as its method `epochs` does; None if it is not a `DataLoader`."""
+    """Return a loader's epochs, as its method `epochs` does; None if it is not a `DataLoader`."""
     loops = getattr(loader, "epochs", None)
     epochs = loops(count) if callable(loops) else None
     return epochs if isinstance(epochs, Epochs) else None

@@ -10,7 +10,7 @@ from ..common.messages import first_few, short_repr
 from .interrupts import raised_by_signal_handler
 
 OnError: TypeAlias = Callable[[Exception, list[Any]], Literal["skip", "raise"]]
-"""The user's function `(error, keys)`: takes an exception and the keys of the records that would be skipped.
+"""The user's function `(error, keys)`: takes an exception and the keys of the records to skip.
 
 It returns "skip" or "raise".
 """
@@ -62,7 +62,7 @@ def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -
         return own
     if said not in ("skip", "raise"):
         return ValueError(
-            f"on_error={short_repr(skips.function)} returned {short_repr(said)} for the record keys "
-            f'{first_few(found)}. It must return "skip" or "raise".'
+            f"on_error={short_repr(skips.function)} returned {short_repr(said)} for the record "
+            f'keys {first_few(found)}. It must return "skip" or "raise".'
         )
     return None if said == "skip" else error

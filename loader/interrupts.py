@@ -1,6 +1,7 @@
-"""Delay interrupts while processes, threads or descriptors are created or ended, so that this is not left half done.
+"""Delay interrupts while processes, threads or descriptors are created or ended.
 
-The interrupt, or the exception of a signal handler, is raised at the end of the section.
+This work is then not left half done. The interrupt, or the exception of a signal handler, is raised
+at the end of the section.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> 
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:
-    """Return True if a handler of a signal raised an exception, or a function that the handler called.
+    """Return True if a signal handler raised an exception, or a function that the handler called.
 
     False for handlers that are not Python functions, methods or objects with `__call__`.
     """
@@ -148,7 +149,7 @@ def raised_by_signal_handler(error: BaseException) -> bool:
 
 
 def raise_if_of_signal_handler(error: BaseException) -> None:
-    """Raise an exception again if a signal handler raised it: it is about no operation and no record."""
+    """Raise again an exception of a signal handler: it is about no operation and no record."""
     try:
         if raised_by_signal_handler(error):
             raise error
@@ -157,7 +158,10 @@ def raise_if_of_signal_handler(error: BaseException) -> None:
 
 
 def code_of(function: Any) -> CodeType | None:
-    """Return the code of a function, a method, a partial function or an object with `__call__`; None if it is not Python's."""
+    """Return the code of a function, a method, a partial function or an object with `__call__`.
+
+    Return None if it is not Python's.
+    """
     while isinstance(function, functools.partial):
         function = function.func
     function = getattr(function, "__func__", function)  # of a method

@@ -1,4 +1,4 @@
-"""The iterator of the user's loop: it starts executors, delivers elements, and knows the user's position.
+"""The iterator of the user's loop: starts executors, delivers elements, knows the user's position.
 
 In: a pipeline. Out: elements, and at any moment a state from which the stream can continue.
 """
@@ -19,22 +19,15 @@ from .executors.protocol import Executor, Tuning
 from .options import ExecutionOptions
 from .passes import Passes
 from .plan.pipeline import Pipeline
-from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
+from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from .run_here import run_here
 from .state.growing import OrderChangedError, WaitNotice, grown, lookouts_of
 from .state.kept import Keeper, Kept
-from .state.live.changes import (
-    Change,
-    ProgramChange,
-    ProgramChanges,
-    WeightsChange,
-    change_of,
-    continued,
-    with_change,
-)
+from .state.live.changes import ProgramChange, WeightsChange, change_of, continued, with_change
+from .state.live.program_changes import ProgramChanges
 from .state.position import StreamPosition, StreamPositionAPI
 from .state.schema import LoaderState, parsed
-from .stats import IteratorStats, stage_names
+from .stats import IteratorStats, stage_names, stats_of
 from .stream.flow import Flow
 from .stream.run_handle import Elements, RunHandle
 from .stream.stage_output import SkippedRecords
@@ -43,6 +36,7 @@ from .timing.observer import Observer
 from .timing.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from .state.live.changes import Change
     from .stream.rows import Rows
 
 _LOGGER = logging.getLogger("headrace")
@@ -75,9 +69,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._tuning = tuning  # what other iterators of the loader have found out; None: nothing
         self._passes = passes  # of the loader; None: nobody counts them
         self._from_start = True  # nothing has come yet, and no state was set
-        self._pipeline = self._loaders = (
-            pipeline  # as it resumes from a state, and as the loader made it
-        )
+        # as it resumes from a state, and as the loader made it
+        self._pipeline = self._loaders = pipeline
         self._loaders_skipped_steps, self._keeper = skipped_steps, Keeper(Kept(skipped_steps))
         self._execution = execution.for_operations(pipeline.operations)
         self._running, self._changes = RunHandle(), ProgramChanges()
@@ -87,9 +80,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._log_at = perf_counter() + LOG_SECONDS if execution.observe == "log" else None
         self._step = 0
         self._start = pipeline.start
-        self._changed_at: dict[
-            int, int
-        ] = {}  # by leaf, the last change of its order since the start or `set_state`
+        # by leaf, the last change of its order since the start or `set_state`
+        self._changed_at: dict[int, int] = {}
         self._run: Rows | None = None  # of the last element delivered since the start …
         self._index = 0  # … and its place there
 
@@ -110,9 +102,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
                 if elements is not self._running.elements or not self._running.finish(
                     stop.value is True
                 ):
-                    return next(
-                        self
-                    )  # another thread closed it or went elsewhere; or an interrupt broke it
+                    # another thread closed it or went elsewhere; or an interrupt broke it
+                    return next(self)
                 self._ended = True
                 if self._passes is not None:
                     self._passes.ended = True
@@ -128,9 +119,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             if (skipped := self._keeper.kept.skipped).steps and (
                 kept_from := skipped.end_of(self._step)
             ) is not None:
-                if (
-                    not self._pipeline.aligned
-                ):  # what it is made of is known too late to not read it
+                # what it is made of is known too late to not read it
+                if not self._pipeline.aligned:
                     self._step += 1
                     continue
                 self._step = kept_from
@@ -145,7 +135,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def skipped_count(self) -> int:
-        """Number of records or batches skipped because they failed, since the start or the last `set_state`.
+        """Number of failed records or batches skipped since the start or the last `set_state`.
 
         Records that failed ahead of your position are included.
         """
@@ -162,19 +152,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         >>> iterator.stats().steps
         4
         """
-        observer, counted = self._observer, self.snapshot()
-        return IteratorStats(
-            **vars(counted),
-            workers=observer.worker_stats() if counted.stages else None,
-            tasks=observer.last_tasks(),
-            worker_events=observer.last_of_workers(),
-            decision=observer.decision,
-            last_waits=tuple(observer.waits.last.copy()),
-            quantiles=observer.quantiles(stage_names(self._pipeline)) if counted.stages else {},
-        )
+        return stats_of(self._observer, self.snapshot(), stage_names(self._pipeline))
 
     def snapshot(self) -> Snapshot:
-        """Return counts and times since the start or the last `set_state`, in less time than `stats()` takes.
+        """Return counts and times since the start or the last `set_state`, faster than `stats()`.
 
         Any thread may call this.
         """
@@ -205,15 +186,12 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def as_made(self) -> tuple[Pipeline, SkippedSteps]:
-        """The pipeline and the skipped steps of the loader; the pipeline with changes made in the run. For tools."""
+        """The loader's pipeline with changes made in the run, and its skipped steps, for tools."""
         return self._loaders, self._loaders_skipped_steps
 
     @property
     def host_iterator(self) -> DataLoaderIterator:
-        """The iterator that makes the elements: itself.
-
-        A device feeder returns the iterator that it reads from.
-        """
+        """The iterator that makes the elements: itself; of a feeder, the one that it reads from."""
         return self
 
     @property
@@ -230,7 +208,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             self._begin()
 
     def get_state(self) -> bytes:
-        """Return the state after the last element delivered, as JSON bytes: under 1,000 for ordinary pipelines."""
+        """Return the state after the last element delivered: JSON bytes, mostly under 1,000."""
         return self.here().get_state()
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
@@ -253,7 +231,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def set_states(
         self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False
     ) -> None:
-        """Continue a run of another number of shards: deliver, once, each record that none of them delivered.
+        """Continue a run of another number of shards: deliver once each record that none delivered.
 
         Each new shard calls this with the states of all shards of earlier runs, which may be at
         different steps. If they are at equal steps and the global batch size is unchanged, the same
@@ -272,9 +250,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             CheckpointError: if a state is missing, or is from another run or pipeline. The iterator
                 keeps its position.
 
-        >>> import headrace
+        >>> from headrace import ShardOptions, load
         >>> def shard(index, count):
-        ...     return iter(headrace.load(range(8), num_epochs=1, shard_options=headrace.ShardOptions(index, count)))
+        ...     return iter(load(range(8), num_epochs=1, shard_options=ShardOptions(index, count)))
         >>> first, second = shard(0, 2), shard(1, 2)
         >>> next(first), next(first), next(second)
         (0, 2, 1)
@@ -308,9 +286,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         if was_open and not self._ended and self._log_at is not None:
             self._log()
 
-    def __del__(
-        self, is_finalizing: Callable[[], bool] = sys.is_finalizing
-    ) -> None:  # at exit the name may be gone
+    # at exit the name may be gone
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if not is_finalizing() and (running := getattr(self, "_running", None)) is not None:
             running.end()  # at exit the threads have been joined and the processes ended already
 
@@ -331,22 +308,16 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     def _flow(self, executor: Executor) -> Flow:
         self._start, self._run = self.here().cursor, None
-        horizons = lookouts_of(self._pipeline, self.here().state, self._notice, self._changed_at)
+        here = self.here()
+        horizons = lookouts_of(self._pipeline, here.state, self._notice, self._changed_at)
         return Flow(
             self._pipeline,
             self._start,
             executor,
             self._skipped,
             self._observer,
-            self._unread(),
+            here.unread,
             horizons=horizons,
-        )
-
-    def _unread(self) -> Ranges:
-        if not self._pipeline.aligned:
-            return ()
-        return self._keeper.kept.skipped.positions(
-            (self._start.positions[0], self._step), self._pipeline.stages[0].unit
         )
 
     def here(self) -> StreamPosition:
@@ -368,7 +339,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._keeper, self._skipped, self._changes = keeper, skipped, changes
 
     def _take_in(self, change: OrderChangedError) -> Elements:
-        """Continue at the user's position in an order that has changed, and return the elements from there on.
+        """Continue at the user's position in a changed order; return the elements from there on.
 
         `change` says to which sources records were appended.
         """
@@ -389,7 +360,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             self.take_up(change)
 
     def take_up(self, change: Change) -> None:
-        """Make a change of the weights of a mix now; make any other change at `next`, when its step comes."""
+        """Change the weights of a mix now; make any other change at `next`, when its step comes."""
         if isinstance(change, WeightsChange):
             pipeline = with_change(self._pipeline, change)
             self._running.end()
@@ -411,25 +382,13 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         )
         steps = state.kept.skipped.plus(self._loaders_skipped_steps.steps)
         keeper = Keeper(replace(state.kept, skipped=steps))
-        skipped, observer, changes = (
-            SkippedRecords(self._skipped.limit),
-            Observer(),
-            ProgramChanges(),
-        )
+        skipped = SkippedRecords(self._skipped.limit)
+        observer, changes = Observer(), ProgramChanges()
         same = loaders is self._loaders and pipeline.runs_like(self._pipeline)
         # after this nothing is called, so that an interrupt finds all of it done or nothing
         self._running.end(observer if same else None)
-        self._loaders, self._pipeline, self._start, self._run, self._from_start = (
-            loaders,
-            pipeline,
-            start,
-            None,
-            False,
-        )
-        self._step, self._first_step, self._changed_at, self._changes = (
-            state.step,
-            state.step,
-            {},
-            changes,
-        )
+        self._loaders, self._pipeline, self._start = loaders, pipeline, start
+        self._run, self._from_start = None, False
+        self._step = self._first_step = state.step
+        self._changed_at, self._changes = {}, changes
         self._keeper, self._skipped, self._observer, self._ended = keeper, skipped, observer, False

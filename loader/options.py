@@ -26,12 +26,12 @@ class WorkersLike(Protocol):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Limits of reading ahead, for sources that wait for disks or networks: numbers of threads, records and bytes.
+    """Limits of reading ahead: numbers of threads, records and bytes.
 
-    The limits apply to each process that works: each worker process or actor; or, with
-    `worker_count=0` or worker threads, the user's process as a whole. Records that are read very
-    quickly are read by the thread that needs them, whatever the options are. The loader measures
-    this while it runs.
+    They are for sources that wait for disks or networks. The limits apply to each process that
+    works: each worker process or actor; or, with `worker_count=0` or worker threads, the user's
+    process as a whole. Records that are read very quickly are read by the thread that needs them,
+    whatever the options are. The loader measures this while it runs.
 
     Attributes:
         num_threads: number of concurrent reads, for any batch size (default 16). 0: read records
@@ -89,7 +89,9 @@ class ReadOptions:
 
 
 def as_read_options(options: Any) -> ReadOptions:
-    """Return `ReadOptions` for an object with `num_threads` and `prefetch_buffer_size`; the defaults for None.
+    """Return `ReadOptions` for an object with `num_threads` and `prefetch_buffer_size`.
+
+    Return the defaults for None.
 
     Raises:
         TypeError: if `options` has no such attributes.
@@ -245,9 +247,9 @@ class ExecutionOptions:
             object.__setattr__(self, name, value)
         if self.seed_globals and self.worker_kind == "thread" and self.worker_count != 0:
             raise ValueError(
-                'seed_globals=True cannot be combined with worker_kind="thread", because all threads share the '
-                'global generators. Pass worker_kind="process", or draw from the generator that '
-                "headrace.RandomMapTransform(function) passes to your function."
+                'seed_globals=True cannot be combined with worker_kind="thread", because all '
+                'threads share the global generators. Pass worker_kind="process", or draw from the '
+                "generator that headrace.RandomMapTransform(function) passes to your function."
             )
 
     def for_operations(self, operations: Iterable[Operation]) -> ExecutionOptions:
@@ -326,7 +328,8 @@ def _ray_options(options: Any, kind: str | None) -> Mapping[str, Any] | None:
         return None
     if not isinstance(options, Mapping):
         raise TypeError(
-            f'ray_options={short_repr(options)} is {a_kind_of(options)}. Pass a dict, such as {{"num_cpus": 1}}.'
+            f"ray_options={short_repr(options)} is {a_kind_of(options)}. Pass a dict, such as "
+            '{"num_cpus": 1}.'
         )
     if taken := [name for name in options if name in OURS]:
         raise ValueError(
@@ -340,13 +343,13 @@ def _address(address: Any, kind: str | None) -> str | None:
         return None
     if not isinstance(address, str):
         raise TypeError(
-            f'address={short_repr(address)} is {a_kind_of(address)}. Pass "host:port", "auto" for the '
-            "cluster of this machine, or None."
+            f'address={short_repr(address)} is {a_kind_of(address)}. Pass "host:port", "auto" for '
+            "the cluster of this machine, or None."
         )
     if address not in ("auto", "local") and not re.fullmatch(r"[^/]+:\d+", address):
         raise ValueError(
-            f"address={short_repr(address)} is not the address of a Ray cluster that this machine can join. "
-            'Pass "host:port", as `ray start --head` printed it, "auto", or None.'
+            f"address={short_repr(address)} is not the address of a Ray cluster that this machine "
+            'can join. Pass "host:port", as `ray start --head` printed it, "auto", or None.'
         )
     return _with_ray("address", address, kind)
 
@@ -354,7 +357,8 @@ def _address(address: Any, kind: str | None) -> str | None:
 def _with_ray(name: str, value: T, kind: str | None) -> T:
     if kind != "ray":
         raise ValueError(
-            f'{name}= works with worker_kind="ray" only. Leave it out with worker_kind={short_repr(kind)}.'
+            f'{name}= works with worker_kind="ray" only. Leave it out with '
+            f"worker_kind={short_repr(kind)}."
         )
     return value
 

@@ -1,4 +1,7 @@
-"""Run a pipeline in the calling thread, without workers: for tools, and to restore states that need its elements."""
+"""Run a pipeline in the calling thread, without workers.
+
+It is for tools, and to restore states that need its elements.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,11 @@ if TYPE_CHECKING:
 
 
 def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
-    """Run a pipeline in this thread, from the cursor (place in the stream) `start` on, and yield its elements.
+    """Run a pipeline in this thread, and yield its elements.
 
-    Each task makes as many rows as the plan says, even if tasks are slow. Each item is the element,
-    the `Rows` that contain it, and its index in these rows.
+    It begins at the cursor (place in the stream) `start`. Each task makes as many rows as the plan
+    says, even if tasks are slow. Each item is the element, the `Rows` that contain it, and its
+    index in these rows.
     """
     options, observer = (
         ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False, hang_seconds=None),

@@ -1,4 +1,7 @@
-"""The statistics of an iterator: counts and times, and the times of single tasks; printed as a table with advice."""
+"""The statistics of an iterator: counts and times, and the times of single tasks.
+
+They are printed as a table with advice.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 
 from ..common.messages import short_repr, shorten
 from ..common.units import format_bytes, format_seconds
+from .timing.observer import Observer
 from .timing.quantiles import Quantiles, as_plain
 from .timing.snapshot import Snapshot, StageNames, StageStats
 from .timing.times import TaskEvent, WorkerEvent
@@ -42,7 +46,9 @@ OPERATION_LINES = 6
 
 @dataclass(frozen=True)
 class IteratorStats(Snapshot):
-    """A `Snapshot` with statistics of workers and of single tasks; the result of `iterator.stats()`. `print` it for a table.
+    """A `Snapshot` with statistics of workers and single tasks; the result of `iterator.stats()`.
+
+    `print` it for a table.
 
     Attributes:
         workers: statistics of the workers; without workers, of your thread. None: no task is known.
@@ -72,20 +78,26 @@ class IteratorStats(Snapshot):
         return sum(stage.under_way for stage in self.stages) / self.elapsed if self.elapsed else 0.0
 
     def _waits_for_reads(self) -> bool:
-        """Return True if workers spend over half of their time waiting for records that are read ahead."""
+        """Return True if workers spend over half of their time waiting for records read ahead."""
         reading = sum(stage.reading for stage in self.stages)
         ahead = sum(stage.under_way for stage in self.stages) > AHEAD * reading
         return ahead and reading > MUCH * sum(stage.busy for stage in self.stages)
 
     @property
     def _start(self) -> float:
-        """Seconds that the user waited until a worker began the first task; 0 if `tasks` no longer contains that task."""
+        """Seconds that the user waited until a worker began the first task.
+
+        It is 0 if `tasks` no longer contains that task.
+        """
         if not self.tasks or self.tasks[0].block:
             return 0.0
         return min(max(self.tasks[0].times.began - self.tasks[0].asked, 0.0), self.waited)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything except single tasks, waits and events, and a device feeder's times, as plain values for JSON."""
+        """Return the statistics as plain values for JSON.
+
+        Single tasks, waits and events, and a device feeder's times are left out.
+        """
         plain = dataclasses.asdict(
             dataclasses.replace(self, tasks=(), worker_events=(), last_waits=())
         )
@@ -122,17 +134,26 @@ class IteratorStats(Snapshot):
         ]
 
     def most_work(self) -> str:
-        """Return the name of the operation, or of the other part of the work, that took most time; "" if none is known."""
+        """Return the name of the operation, or other part of the work, that took most time.
+
+        Return "" if none is known.
+        """
         return max(_rows(self.stages), key=lambda row: row[1], default=("", 0.0, 0.0))[0]
 
     def _advice(self) -> str:
         if self.waited <= LITTLE * self.elapsed:
             return "nothing; batches are there when you ask for them."
         if self._start > self.waited / 2:
-            return f"workers took {self._start:.1f} s to begin, in every loop: use one iterator over all epochs (num_epochs=)."
+            return (
+                f"workers took {self._start:.1f} s to begin, in every loop: use one iterator over "
+                "all epochs (num_epochs=)."
+            )
         if self._waits_for_reads():
             reads = f"{self.reads_under_way:.0f} reads under way"
-            return f"reading is waited for, with {reads}; headrace.diagnose(loader) says what would help."
+            return (
+                f"reading is waited for, with {reads}; headrace.diagnose(loader) says what would "
+                "help."
+            )
         who = (
             "workers are slower than your loop"
             if self.worker_count
@@ -164,7 +185,7 @@ def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[
 
 
 def lines_of_waits(waits: Quantiles | None) -> list[str]:
-    """Return a list with one line, the quantiles of the last waits; an empty list if there were none.
+    """Return a list with one line, the quantiles of the last waits; empty if there were none.
 
     >>> lines_of_waits(Quantiles(0.001, 0.002, 0.01, 0.25, 1000))
     ['  last 1,000 waits: median 1.0 ms, 95 % under 2.0 ms, 99 % under 10.0 ms, longest 250 ms']
@@ -173,7 +194,8 @@ def lines_of_waits(waits: Quantiles | None) -> list[str]:
         return []
     p50, p95, p99, longest = map(format_seconds, waits[:4])
     return [
-        f"  last {waits.number:,} waits: median {p50}, 95 % under {p95}, 99 % under {p99}, longest {longest}"
+        f"  last {waits.number:,} waits: median {p50}, 95 % under {p95}, 99 % under {p99}, longest "
+        f"{longest}"
     ]
 
 
@@ -182,7 +204,7 @@ def _row(name: str, seconds: float, whole: float) -> str:
 
 
 def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
-    """Return a line with the numbers of records and bytes, and with records, steps and bytes per second.
+    """Return a line with numbers of records and bytes, and records, steps and bytes per second.
 
     Args:
         records: number of records.
@@ -195,11 +217,16 @@ def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
     """
     each = 1 / elapsed if elapsed > 0 else 0.0
     whole = f"{records:,} records, {format_bytes(nbytes)}"
-    return f"{whole}: {records * each:,.0f} records/s, {steps * each:,.1f} steps/s, {format_bytes(nbytes * each)}/s"
+    return (
+        f"{whole}: {records * each:,.0f} records/s, {steps * each:,.1f} steps/s, "
+        f"{format_bytes(nbytes * each)}/s"
+    )
 
 
 def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> list[str]:
-    """Return a list with one line that tells how the workers' time is divided; an empty list if there are no workers.
+    """Return a list with one line that tells how the workers' time is divided.
+
+    Return an empty list if there are no workers.
 
     Args:
         workers: statistics of the workers.
@@ -274,3 +301,22 @@ def stage_names(pipeline: Any) -> list[StageNames]:
         )
         for stage in pipeline.stages
     ]
+
+
+def stats_of(observer: Observer, counted: Snapshot, names: Sequence[StageNames]) -> IteratorStats:
+    """Return the statistics of an iterator.
+
+    Args:
+        observer: notes of the iterator's work.
+        counted: the iterator's snapshot.
+        names: result of `stage_names`.
+    """
+    return IteratorStats(
+        **vars(counted),
+        workers=observer.worker_stats() if counted.stages else None,
+        tasks=observer.last_tasks(),
+        worker_events=observer.last_of_workers(),
+        decision=observer.decision,
+        last_waits=tuple(observer.waits.last.copy()),
+        quantiles=observer.quantiles(names) if counted.stages else {},
+    )

@@ -10,7 +10,7 @@ from typing import Any
 from tqdm.std import tqdm
 
 from ..common.units import format_bytes
-from ..loader.state.position import Resumable
+from ..loader.state.resumable import Resumable
 from ..loader.timing.snapshot import Snapshot
 from .loops import asked, snapshot
 

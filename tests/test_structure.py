@@ -30,7 +30,7 @@ PACKAGES = (
     ("loader.state",),
     ("loader.iterator", "loader.epochs", "loader.passes", "loader.run_here"),
     ("loader.device",),
-    ("loader.data_loader", "loader.loader_description"),
+    ("loader.data_loader", "loader.loader_description", "loader.short_form"),
     ("chains",),
     ("conversion",),
     ("reporting",),

@@ -93,10 +93,10 @@ class DeviceLoader(FeederOptions):
         return len(self.source)  # type: ignore[arg-type]
 
     def epochs(self, count: int | None = None) -> Epochs[DeviceFeeder]:
-        """Return an iterable with one loop per epoch, whose batches are on devices; see `DataLoader.epochs`.
+        """Return an iterable with one loop per epoch, whose batches are on devices.
 
-        One state covers all epochs. Each epoch has its own feeder, which begins to read when the
-        loop of the epoch begins.
+        See `DataLoader.epochs`. One state covers all epochs. Each epoch has its own feeder, which
+        begins to read when the loop of the epoch begins.
 
         Args:
             count: number of epochs. None (default): all epochs of the sampler.
@@ -127,7 +127,7 @@ def to_device(
     on_uneven: OnUneven = "error",
     pinned_host: bool = False,
 ) -> DeviceLoader:
-    """Return the same stream as trees of `jax.Array`, which are transferred before the user asks for them.
+    """Return the same stream as trees of `jax.Array`, transferred before the user asks for them.
 
     Args:
         self: the loader, iterator or other iterable whose method this is.

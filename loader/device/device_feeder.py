@@ -17,12 +17,12 @@ from .upstream import Upstream
 
 
 class DeviceFeeder(Feeder):
-    """One pass over a stream, transferred to the devices before the user needs it; made by `iter(loader.to_device(…))`.
+    """One pass over a stream, transferred to the devices before the user needs it.
 
-    Use it from one thread at a time. The iterator that it reads from belongs to it until it is
-    closed; until then, that iterator is ahead of you. When the feeder is closed or deleted, an
-    iterator that you passed returns to your position if it has a state; otherwise the batches that
-    were read ahead are lost.
+    It is made by `iter(loader.to_device(…))`. Use it from one thread at a time. The iterator that
+    it reads from belongs to it until it is closed; until then, that iterator is ahead of you. When
+    the feeder is closed or deleted, an iterator that you passed returns to your position if it has
+    a state; otherwise the batches that were read ahead are lost.
 
     Its state is the state after the last batch that *you received*, whatever is in the buffers. The
     feeder keeps no batch that it gave you, so you can delete it or donate its buffers. If it reads

@@ -37,7 +37,7 @@ CLOSE_SECONDS = 5.0
 
 
 class Feeder(StreamPositionAPI):
-    """Base of the feeders: batches of an iterator, made ahead of the user, with the same number on all hosts.
+    """Base of feeders: batches of an iterator, made ahead of the user, equally many on all hosts.
 
     Args:
         description: options of the feeder.
@@ -107,7 +107,7 @@ class Feeder(StreamPositionAPI):
 
     @property
     def mask(self) -> Any:
-        """Mask of the batch delivered last: an array `bool[rows]`, False for rows that were filled in.
+        """Mask of the batch delivered last: an array `bool[rows]`, False for rows filled in.
 
         With devices it is a `jax.Array` that is divided over them as the batch is, otherwise a
         NumPy array.
@@ -118,22 +118,22 @@ class Feeder(StreamPositionAPI):
         """
         if self._mask is None:
             raise ValueError(
-                'mask exists only with on_uneven="pad" or "repeat", after a batch that contains an array with rows. Pass '
-                'on_uneven="pad", and call next() before you read mask.'
+                'mask exists only with on_uneven="pad" or "repeat", after a batch that contains an '
+                'array with rows. Pass on_uneven="pad", and call next() before you read mask.'
             )
         return self._mask
 
     @property
     def step(self) -> int:
-        """Number of the next batch, from 0, the same on all hosts: batches without records of this host count, too.
+        """Number of the next batch, from 0, the same on all hosts.
 
-        Earlier runs count. After `set_state` with a state of such a batch, it counts them from the
-        next batch on.
+        Batches without records of this host count, too. Earlier runs count. After `set_state` with
+        a state of such a batch, it counts them from the next batch on.
         """
         return max(int(self.here().step), self._step_of_others)
 
     def stats(self) -> FeederStats:
-        """Return how long you waited for batches, in seconds for each cause, and the times of the loader's work.
+        """Return the seconds you waited for batches, by cause, and the times of the loader's work.
 
         `print` the result for a table.
         """
@@ -149,22 +149,23 @@ class Feeder(StreamPositionAPI):
 
     @property
     def host_iterator(self) -> Any:
-        """The `DataLoader`'s iterator from which the feeder reads; None if it reads from something else."""
+        """The `DataLoader`'s iterator that the feeder reads; None if it reads something else."""
         return self._upstream.host_iterator
 
     def last_records(self) -> Any:
-        """Return the keys of the records in the last batch, as iterators do; none if all of its rows were filled in.
+        """Return the keys of the records in the last batch, as iterators do.
 
-        All rows are filled in if this host has no more data and others have.
+        There are none if all of its rows were filled in. All rows are filled in if this host has no
+        more data and others have.
         """
         return np.empty(0, np.int64) if self._empty else super().last_records()
 
     @property
     def skipped_count(self) -> int:
-        """Number of records or batches that were skipped because they failed; see `DataLoaderIterator.skipped_count`.
+        """Number of records or batches that were skipped because they failed.
 
-        Batches that you have not received yet are included. A record that is read a second time
-        after an error is counted a second time.
+        See `DataLoaderIterator.skipped_count`. Batches that you have not received yet are included.
+        A record that is read a second time after an error is counted a second time.
 
         Raises:
             TypeError: the feeder does not read from a `DataLoader`.
@@ -183,7 +184,9 @@ class Feeder(StreamPositionAPI):
             self._begin()
 
     def get_state(self) -> Any:
-        """Return the state after the batch that you received last: a state of the iterator from which the feeder reads.
+        """Return the state after the batch that you received last.
+
+        It is a state of the iterator from which the feeder reads.
 
         Raises:
             TypeError: that iterator has no state.
@@ -284,7 +287,10 @@ class Feeder(StreamPositionAPI):
         return Run(intake, stepper, own.host_buffer, own.device_buffer)
 
     def here(self) -> Any:
-        """Return the user's position: after the batch received last; or the iterator's position, if none was received."""
+        """Return the user's position: after the batch received last.
+
+        It is the iterator's position if no batch was received.
+        """
         upstream = self._upstream
         mark = upstream.mark() if upstream.user_mark is None else upstream.user_mark
         return at_changes(mark, upstream.changes) if upstream.changes else mark
@@ -307,7 +313,9 @@ class Feeder(StreamPositionAPI):
         self._stops_here = self._upstream.stops = False
 
     def _without_batch(self, ready: HandOver, item: Failed | End | None) -> NoReturn:
-        """Raise StopIteration at the end, ClosedError if the feeder was closed, or the error that came in place of a batch.
+        """Raise StopIteration, ClosedError, or the error that came in place of a batch.
+
+        StopIteration is raised at the end, ClosedError if the feeder was closed.
 
         Args:
             ready: queue of the run, from which an error is removed.
@@ -342,7 +350,10 @@ class Feeder(StreamPositionAPI):
             del failed
 
     def _warn(self) -> None:
-        """Issue the warning that the transfer thread has prepared, if there is one, with a line of the user's code."""
+        """Issue the warning that the transfer thread has prepared, if there is one.
+
+        It is issued with a line of the user's code.
+        """
         message, self._transfer.warning = self._transfer.warning, None
         if message is not None:
             warn(message)

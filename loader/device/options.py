@@ -1,4 +1,6 @@
-"""The options of a device feeder, used by all its modules; and the import of jax, when a feeder is described.
+"""The options of a device feeder, used by all its modules; and the import of jax.
+
+The import is made when a feeder is described.
 
 In: the user's arguments. Out: the same arguments, checked.
 """

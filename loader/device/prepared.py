@@ -1,4 +1,4 @@
-"""Batches that were split into their leaves, to be filled up with rows, and put where the user wants them.
+"""Batches split into their leaves, to be filled up with rows and put where the user wants them.
 
 In: leaves of a batch (arrays and numbers) and facts about them. Out: leaves with more rows,
 templates, and the batch again. jax is not imported, because feeders without devices use this
@@ -107,9 +107,10 @@ class Prepared:
         return {arrangement.names[number]: _content(self.leaves[number]) for number in constant}
 
     def filled(self, rows: int | None, repeats: bool) -> list[Any]:
-        """Return the leaves (arrays and numbers) to put on devices, those with rows filled up to a number of rows.
+        """Return the leaves (arrays and numbers) to put on devices.
 
-        A feeder without devices gets the leaves that may be filled up.
+        Leaves with rows are filled up to a number of rows. A feeder without devices gets the leaves
+        that may be filled up.
 
         Args:
             rows: number of rows; None: the leaves are returned as they are.
@@ -127,7 +128,10 @@ class Prepared:
         ]
 
     def with_leaves(self, leaves: Iterable[Any]) -> Any:
-        """Return the batch with other leaves (arrays and numbers), in order, in place of those that `filled` returns."""
+        """Return the batch with other leaves (arrays and numbers) for those that `filled` returns.
+
+        The leaves are given in the order of those that they replace.
+        """
         for number, leaf in zip(self.arrangement.going, leaves):
             self.leaves[number] = leaf
         return self.arrangement.structure.unflatten(self.leaves)
@@ -211,9 +215,10 @@ def check_rows(names: list[str], shapes: list[tuple[int, ...]], divided: list[in
     if len(sizes) > 1:
         each = first_few([f"{name or 'the batch'}: {size}" for size, name in sizes.items()])
         raise ShardingError(
-            'on_uneven="pad" or "repeat" cannot know which leaves have one row for each record, because their leading axes '
-            f"differ ({each}). Remove the others in a map. Or, for batches on devices, pass a tree of shardings: "
-            '(mesh, "data") for leaves with rows and (mesh, PartitionSpec()) for others.'
+            'on_uneven="pad" or "repeat" cannot know which leaves have one row for each record, '
+            f"because their leading axes differ ({each}). Remove the others in a map. Or, for "
+            'batches on devices, pass a tree of shardings: (mesh, "data") for leaves with rows and '
+            "(mesh, PartitionSpec()) for others."
         )
 
 

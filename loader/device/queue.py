@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 
 class Times(NamedTuple):
-    """Times at which the steps in making one batch on devices began and ended, in seconds of `time.perf_counter`.
+    """Times at which the steps in making one batch on devices began and ended.
+
+    They are in seconds of `time.perf_counter`.
 
     Attributes:
         read_from: time at which the reader thread asked its iterator for the batch.
@@ -130,7 +132,7 @@ class HandOver:
         self._freed: SimpleQueue[None] = SimpleQueue()
 
     def wait_for_room(self) -> bool:
-        """Wait until there is room for one more item, and return True; return False if the queue was closed."""
+        """Wait for room for one more item, and return True; False if the queue was closed."""
         while self._put - self._given_room >= self._limit and not self.closed:
             self._freed.get()
         return not self.closed

@@ -58,7 +58,7 @@ class Intake:
     ends_with_error: bool
 
     def next(self) -> Loaded | End | Failed:
-        """Return the next batch; or the end of the stream; or the error that came in place of a batch."""
+        """Return the next batch, the end of the stream, or the error in place of a batch."""
         try:
             return self._next()
         except BaseException as error:
@@ -205,7 +205,9 @@ def _is_last(item: Loaded | Delivered | End | Failed | None) -> bool:
 
 
 def leave_to(iterator: Any) -> None:
-    """Wait until all stopped runs of feeders have ended that read from an iterator, so that a new run can use it.
+    """Wait until all stopped runs of feeders that read from an iterator have ended.
+
+    Then a new run can use it.
 
     Raises:
         ValueError: a run that was not stopped reads from it.
@@ -224,7 +226,10 @@ def _all_runs() -> list[Run]:
 
 
 def _stop_all() -> None:
-    """Stop all runs of feeders when the interpreter ends; wait for transfers, and up to a second for each reader."""
+    """Stop all runs of feeders when the interpreter ends.
+
+    Wait for transfers, and up to a second for each reader.
+    """
     runs = _all_runs()
     for run in runs:
         run.abandon()

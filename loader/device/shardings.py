@@ -37,7 +37,8 @@ def as_shardings(target: Any) -> Any:
     ):
         what = "None" if target is None else "a list of devices"
         raise TypeError(
-            f'{what} is not a sharding. To divide batches over devices, pass (Mesh(devices, ("data",)), "data").'
+            f"{what} is not a sharding. To divide batches over devices, pass (Mesh(devices, "
+            '("data",)), "data").'
         )
     if not _is_one(target):
         flatten(target)  # registers the classes in it
@@ -145,7 +146,9 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
 
 
 def _completed(shardings: Any, batch: Any) -> Any:
-    """Return a tree of shardings in which arrays without a sharding get the marker `STAYS`: they stay on the host.
+    """Return a tree of shardings in which arrays without a sharding get the marker `STAYS`.
+
+    Such arrays stay on the host.
 
     Args:
         shardings: a sharding or a tree of them, which may have None, or lack keys of the batch.
@@ -173,7 +176,10 @@ def _completed(shardings: Any, batch: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def with_rank(sharding: Sharding, rank: int) -> Sharding:
-    """Return the sharding for an array with `rank` axes: only the first `rank` entries of its PartitionSpec are used."""
+    """Return the sharding for an array with `rank` axes.
+
+    Only the first `rank` entries of its PartitionSpec are used.
+    """
     if not isinstance(sharding, NamedSharding) or len(sharding.spec) <= rank:
         return sharding
     first = PartitionSpec(*tuple(sharding.spec)[:rank])
@@ -199,7 +205,9 @@ def _size(mesh: Mesh, entry: Any) -> int:
 
 
 def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the shape of the global array that the arrays of all processes form together; None if jax must find it.
+    """Return the shape of the global array that the arrays of all processes form together.
+
+    Return None if jax must find it.
 
     Rows come from each process; all other axes are complete in each process.
 
@@ -214,7 +222,7 @@ def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] 
 
 
 def rows_divisor(sharding: Sharding, rank: int) -> int:
-    """Return n such that an array can be divided over devices if this process's number of rows is a multiple of n.
+    """Return n: an array can be divided over devices if this process's rows are a multiple of n.
 
     Args:
         sharding: sharding of the array. If it has no mesh, the result is 1.
@@ -236,7 +244,7 @@ def divides_rows(sharding: Sharding, rank: int) -> bool:
 
 
 def is_everywhere(sharding: Sharding) -> bool:
-    """Return True if a sharding has a mesh, and its PartitionSpec names no mesh axis, as in `P()` or `P(None)`.
+    """Return True if a sharding has a mesh, and its spec names no axis, as in `P()` or `P(None)`.
 
     Then each device has the whole array. False for `P("data")`, even if the mesh axis "data" has
     only one device.
@@ -245,7 +253,7 @@ def is_everywhere(sharding: Sharding) -> bool:
 
 
 def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
-    """Check that an array can be divided: its rows over this process's parts, other axes over all parts.
+    """Check that an array can be divided: rows over this process's parts, other axes over all.
 
     Args:
         name: name of the array in the batch, for the message.
@@ -284,7 +292,10 @@ def _indivisible(
 
 
 def processes_of(shardings: Any) -> list[int]:
-    """Return the indices of the processes that hold a piece of any array, sorted, for a sharding or a tree of them."""
+    """Return the sorted indices of the processes that hold a piece of any array.
+
+    The argument is a sharding or a tree of them.
+    """
     flat = optree.tree_leaves(shardings, is_leaf=_is_one, namespace=NAMESPACE)
     return sorted({device.process_index for sharding in flat for device in sharding.device_set})
 
@@ -296,7 +307,7 @@ def _process_of(device: Any) -> int:
 def leading_parts(
     sharding: Sharding, host_of: Callable[[Any], Any] = _process_of
 ) -> dict[Any, frozenset[int]]:
-    """Return, for each process, the indices of the pieces of the leading axis that its devices hold.
+    """Return, for each process, the indices of pieces of the leading axis that its devices hold.
 
     Args:
         sharding: the sharding.

@@ -1,4 +1,4 @@
-"""Divide the user's waiting time into its causes: reading, transforming, agreeing, transferring, and the rest.
+"""Divide the user's waits into causes: reading, transforming, agreeing, transferring, and the rest.
 
 In: for each batch, the times at which the user waited, and at which it was read, transformed,
 agreed on and transferred. Out: seconds of waiting for each of these. The rest of a wait is
@@ -65,7 +65,10 @@ class FeederStats:
 
     @property
     def quantiles(self) -> dict[str, Quantiles]:
-        """Quantiles of the waits for the last 1,000 batches ("next"), of their causes, and of the loader's tasks."""
+        """Quantiles of the waits for the last 1,000 batches ("next").
+
+        Quantiles of their causes, and of the loader's tasks, are included.
+        """
         causes = dict(
             zip(("next", *PARTS_OF_A_WAIT[1:-1], "hand-over"), zip(*self.last, strict=True))
         )
@@ -116,7 +119,8 @@ class FeederStats:
 _PARTS = (
     (
         "reading",
-        "the loader is slower than your steps; print(iterator.stats()) without the feeder, or pass worker_count=.",
+        "the loader is slower than your steps; print(iterator.stats()) without the feeder, or pass "
+        "worker_count=.",
     ),
     (
         "transforming",
@@ -132,7 +136,10 @@ _PARTS = (
         "batches come in time, but many and small; make larger ones, or use some at once.",
     ),
 )
-"""The causes of a wait, in the order of `StepTimes`; each with the advice that is given if it is the largest."""
+"""The causes of a wait, in the order of `StepTimes`.
+
+Each has the advice that is given if it is the largest.
+"""
 
 
 def split(began: float, ended: float, times: Times) -> StepTimes:
@@ -197,7 +204,10 @@ class Watch:
             self._steps += count
 
     def snapshot(self, loader: Snapshot | None) -> Snapshot:
-        """Return counts and times of the steps, together with those of the loader's snapshot (None if there is no loader)."""
+        """Return counts and times of the steps, together with those of the loader's snapshot.
+
+        The snapshot is None if there is no loader.
+        """
         with self._adding:
             self._add_up()
             total = StepTimes(*self._total)

@@ -1,4 +1,4 @@
-"""Make one step of a device feeder: transfer a batch to its devices, after all hosts have agreed on the step.
+"""Make one step of a device feeder: transfer a batch to devices once all hosts agree on the step.
 
 In: items of the reader thread. Out: items for the user. Runs on the transfer thread.
 """
@@ -24,7 +24,7 @@ Stopped = Callable[[], bool]
 
 
 class Stepper:
-    """Makes the steps of one run of a feeder: each turns a batch on the host into a batch on devices.
+    """Makes the steps of a run of a feeder: each turns a batch on the host into a batch on devices.
 
     Args:
         description: options of the feeder.
@@ -65,7 +65,7 @@ class Stepper:
     def step(
         self, item: Loaded | End | Failed, stopped: Stopped
     ) -> Delivered | End | Failed | None:
-        """Convert an item of the reader thread to an item for the user, after all hosts have agreed on it.
+        """Convert a reader thread's item to an item for the user, after all hosts agreed on it.
 
         Errors of the transfer are raised.
 
@@ -185,7 +185,7 @@ class Stepper:
         )
 
     def _step_at(self, item: Loaded | End | Failed) -> int:
-        """Return the step number after a batch, or at the end; 0 if the batches do not come from a loader."""
+        """Return the step number after a batch, or at the end; 0 if batches come from no loader."""
         return (
             0
             if isinstance(item, Failed) or self._upstream.host_iterator is None
@@ -193,7 +193,7 @@ class Stepper:
         )
 
     def _usual(self, item: Loaded, arrangement: Arrangement) -> int:
-        """Return the number of rows to which a batch with fewer rows is filled up; 0 if it is not filled up.
+        """Return the number of rows to which a batch with fewer rows is filled up; 0 if it is not.
 
         It depends on the pipeline only, so that a resumed run has the same shapes. If batches do
         not come from a pipeline, it is the largest number of rows of earlier batches with the same
@@ -214,7 +214,10 @@ class Stepper:
     def _filler(
         self, item: Loaded | End | Failed, verdict: Go, stopped: Stopped
     ) -> Prepared | None:
-        """Return the batch that this process delivers after its end: an empty one, or one of its own batches again."""
+        """Return the batch that this process delivers after its end.
+
+        It is an empty one, or one of its own batches again.
+        """
         assert self._agreement is not None
         layout = self._agreement.layout
         if self._repeats is None:
@@ -222,14 +225,16 @@ class Stepper:
         prepared = self._transfer.prepare(self._repeats.batch(verdict.at - self._step_at(item) - 1))
         if prepared.arrangement.described != layout:
             raise ShardingError(
-                "this process has no batch left, and the batch that it would repeat has another shape than the batch of the "
-                f"other processes ({prepared.arrangement.described}, not {layout}). Make all batches alike, or pass "
-                'on_uneven="pad" or "drop".'
+                "this process has no batch left, and the batch that it would repeat has another "
+                f"shape than the batch of the other processes ({prepared.arrangement.described}, "
+                f'not {layout}). Make all batches alike, or pass on_uneven="pad" or "drop".'
             )
         return prepared
 
     def _empty(self, agreement: Agreement, layout: str, stopped: Stopped) -> Prepared | None:
-        """Return a batch without rows, to be filled up with zeros, with the structure of the other processes' batches.
+        """Return a batch without rows, with the structure of the other processes' batches.
+
+        It is to be filled up with zeros.
 
         Args:
             agreement: agreement with the other processes.
@@ -271,6 +276,7 @@ class Stepper:
 def _describe_change(before: dict[str, bytes], now: dict[str, bytes]) -> str:
     names = [name for name, value in now.items() if before.get(name) != value]
     return (
-        f"{first_few(list(map(describe_leaf, names)))} has no rows and changes from batch to batch: a host that has no "
-        'batch left would put another value on its devices. Give this leaf rows, leave it out, or use on_uneven="drop".'
+        f"{first_few(list(map(describe_leaf, names)))} has no rows and changes from batch to "
+        "batch: a host that has no batch left would put another value on its devices. Give this "
+        'leaf rows, leave it out, or use on_uneven="drop".'
     )

@@ -135,8 +135,8 @@ class Transfer:
         if self._keeps:
             return False
         raise TypeError(
-            f"{describe_leaf(name)} has {_kind(dtype)}, which a device cannot store. Remove it in a map, or pass "
-            'on_unsupported="keep" to get it on the host, unchanged.'
+            f"{describe_leaf(name)} has {_kind(dtype)}, which a device cannot store. Remove it in "
+            'a map, or pass on_unsupported="keep" to get it on the host, unchanged.'
         )
 
     def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:
@@ -194,7 +194,7 @@ def _number(value: Any, structure: Structure, number: int) -> Any:
 
 
 def narrower(dtype: Any) -> Any:
-    """Return the dtype in which devices hold integers of a dtype, if it has fewer bits; else None."""
+    """Return the dtype in which devices hold integers of a dtype, if it is narrower; else None."""
     if not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
         return None
     held = jax.dtypes.canonicalize_dtype(dtype)
@@ -202,7 +202,10 @@ def narrower(dtype: Any) -> Any:
 
 
 def describe_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
-    """Return a warning about the first integer in a batch that does not fit into its dtype on devices; None if all fit."""
+    """Return a warning about the first integer in a batch that does not fit its dtype on devices.
+
+    Return None if all fit.
+    """
     for number, narrow in arrangement.cut:
         leaf, limits = leaves[number], np.iinfo(narrow)
         ends = (leaf.min(), leaf.max()) if np.size(leaf) else ()
@@ -232,7 +235,10 @@ def _kind(dtype: Any) -> str:
 
 
 def is_supported(dtype: Any) -> bool:
-    """Return True if jax has arrays of a dtype, including its own dtypes such as bfloat16 and random keys."""
+    """Return True if jax has arrays of a dtype.
+
+    It has arrays of its own dtypes, such as bfloat16 and random keys.
+    """
     if not isinstance(dtype, np.dtype):
         return (
             bool(jax.dtypes.issubdtype(dtype, jax.dtypes.extended))
@@ -273,7 +279,7 @@ def _wait(arrays: list[Any]) -> list[Any]:
 
 
 def _placed(leaves: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
-    """Begin the transfer of arrays, and return them as arrays on their devices, which may not be complete yet.
+    """Begin the transfer of arrays; return the arrays on devices, which may not be complete yet.
 
     Args:
         leaves: the arrays; of an array that is divided over processes, this process's piece.

@@ -1,4 +1,4 @@
-"""The iterator that a device feeder reads ("upstream"), and the position of the feeder's user in it.
+"""The iterator that a device feeder reads ("upstream") and the position of the feeder's user in it.
 
 In: the iterator of a loader, or any other. Out: the same interface for both. The reading thread
 takes a mark (a position) after every batch; its state is computed only when the user asks for it,
@@ -52,7 +52,7 @@ class Upstream:
 
     @classmethod
     def of(cls, description: CommonOptions) -> Upstream:
-        """Return a new iterator over the source of a feeder; or the source itself if it is an iterator.
+        """Return a new iterator over a feeder's source; or the source itself if it is an iterator.
 
         Raises:
             ValueError: batches shall be repeated, and the source cannot begin again.
@@ -64,8 +64,9 @@ class Upstream:
         ):
             upstream.leave()
             raise ValueError(
-                f'on_uneven="repeat" begins the stream again, which {a_kind_of(description.source)} cannot. Feed from a '
-                'DataLoader or a dataset, or pass on_uneven="pad".'
+                'on_uneven="repeat" begins the stream again, which '
+                f"{a_kind_of(description.source)} cannot. Feed from a DataLoader or a dataset, or "
+                'pass on_uneven="pad".'
             )
         return upstream
 
@@ -120,11 +121,11 @@ class Upstream:
         self.changes = [*(each for each in self.changes if not change.replaces(each)), change]
 
     def forget_changes(self) -> None:
-        """Forget all changes, because the iterator was moved to a state, which has its own changes."""
+        """Forget all changes: the iterator was moved to a state, which has its own changes."""
         self.changes, self._new_changes = [], []
 
     def describe_at(self, mark: Any) -> str:
-        """Return a text that describes the iterator and, if known, the position `mark`, for `repr`."""
+        """Describe the iterator and, if known, the position `mark`, for `repr`."""
         host = self.host_iterator
         return (
             f"source={type(self.iterator).__name__}"
@@ -144,11 +145,11 @@ class Upstream:
         self.iterator.set_state(*((state,) if self.host_iterator is None else (state, strict)))
 
     def steady(self, mark: Any) -> int:
-        """Return how many consecutive batches are known to have equally many rows, beginning with the batch before a position.
+        """Return how many consecutive batches are known to have equally many rows.
 
-        If each step has the same number of positions, the last operation is a `Batch`, and nothing
-        was skipped, these are the batch before the position and all whole batches after it.
-        Otherwise the result is 1.
+        The first of them is the batch before a position. If each step has the same number of
+        positions, the last operation is a `Batch`, and nothing was skipped, these are the batch
+        before the position and all whole batches after it. Otherwise the result is 1.
 
         Args:
             mark: a position of the iterator.
@@ -161,7 +162,7 @@ class Upstream:
         )
 
     def usual_rows(self, mark: Any, rows: int, transformed: bool) -> int:
-        """Return the number of rows to which a batch with fewer rows is filled up; 0 if it is not filled up.
+        """Return the number of rows to which a batch with fewer rows is filled up; 0 if it is not.
 
         A batch is not filled up if it has all its rows, if no `Batch` decides its number of rows,
         or if a function after a whole batch removed rows.
@@ -182,7 +183,10 @@ class Upstream:
         return batch.size if table.row.max(initial=-1) + 1 < batch.size else 0
 
     def _batch_of(self, mark: Any) -> _LastBatch | None:
-        """Return facts about the `Batch` that decides the number of rows in the batch at a position; None if there is none."""
+        """Return facts about the `Batch` that decides the number of rows in a batch at a position.
+
+        Return None if there is none.
+        """
         if self.host_iterator is None:
             return None
         if self._batch is None or self._batch[0] is not mark.pipeline:
@@ -190,7 +194,7 @@ class Upstream:
         return self._batch[1]
 
     def go_back(self) -> None:
-        """Move the iterator back to the user's position, if it has a state and that position is known."""
+        """Move the iterator back to the user's position, if it has a state and that is known."""
         if self.user_mark is None:
             return
         if self.host_iterator is not None:

@@ -93,8 +93,9 @@ def make_pipeline(
         )
     if wanted is not None and planned is not None:
         raise ValueError(
-            "batches or packed rows that are planned from lengths cannot be combined with records that are "
-            'appended during the run. Pass growth="hand", which reads only the records that exist now.'
+            "batches or packed rows that are planned from lengths cannot be combined with records "
+            'that are appended during the run. Pass growth="hand", which reads only the records '
+            "that exist now."
         )
     leaf = Leaf(source, order, shard, lineage, growth=wanted)
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))
@@ -152,7 +153,10 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
 
 
 def dropped_records(pipeline: Pipeline) -> int:
-    """Return the number of records in the largest shard if all are dropped, because they are too few for one batch; else 0."""
+    """Return the number of records in the largest shard if all are dropped, else 0.
+
+    They are dropped if they are too few for one batch.
+    """
     shard = pipeline.shard
     records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(
         len(pipeline.leaves[0].sampler)
@@ -161,7 +165,7 @@ def dropped_records(pipeline: Pipeline) -> int:
 
 
 def _refuse_huge_batches(pipeline: Pipeline) -> None:
-    """Check that a batch has no more records than an epoch, or than `LARGEST_OF_SEVERAL_EPOCHS` if that is more.
+    """Check that no batch exceeds an epoch's records, or `LARGEST_OF_SEVERAL_EPOCHS` if larger.
 
     Sources without random access, and streams that end before one batch, are not checked.
 
@@ -184,7 +188,7 @@ def _refuse_huge_batches(pipeline: Pipeline) -> None:
 def _sharded(
     sampler: VectorSampler, shard_options: ShardOptions | None
 ) -> tuple[VectorSampler, ShardOptions, ReshardHistory]:
-    """Return the sampler for the loader's shard, the shard, and an empty history of shards of earlier runs.
+    """Return the sampler for the loader's shard, the shard, and an empty history of earlier runs.
 
     An unsharded sampler with Grain's algorithm keeps its one order, and the shards read parts of
     it, as in Grain.

@@ -1,4 +1,4 @@
-"""Turn the tree that a user describes into a pipeline: leaves, stages (operations that run in one task) and joins.
+"""Turn a user's tree into a pipeline: leaves, stages (operations that run in one task) and joins.
 
 In: the tree of nodes made from the user's arguments. Out: the pipeline that runs.
 
@@ -64,7 +64,7 @@ def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipe
 
 
 class _Numbering:
-    """Collects and numbers the leaves, stages (operations that run in one task each) and joins of a tree.
+    """Collects and numbers leaves, stages (operations that run in one task) and joins of a tree.
 
     A leaf is a source with its sampler.
 
@@ -133,7 +133,7 @@ class _Numbering:
         size: NodeCounts,
         operations: Sequence[Operation],
     ) -> Subtree:
-        """Divide operations on a section of the pipeline into stages, add these, and return the enlarged section.
+        """Divide operations on a section into stages, add these, and return the enlarged section.
 
         A stage is a group of operations that run together in one task.
 
@@ -198,7 +198,9 @@ def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
 
 
 def check_balanced(operations: Iterable[Operation]) -> None:
-    """Check that no operation packs records that are balanced by cost, because the packed rows would not be balanced.
+    """Check that no operation packs records that are balanced by cost.
+
+    The packed rows would not be balanced.
 
     Raises:
         ValueError: an operation packs.
@@ -224,14 +226,15 @@ def check_skips(leaf: Leaf) -> None:
     """
     if leaf.plans_batches and leaf.shard.shard_count > 1:
         raise ShardingError(
-            f"on_error= cannot skip records of planned batches of BudgetBatch on {leaf.shard.shard_count} shards: a "
-            "failing record would remove its whole batch, and one shard would have fewer batches than the "
-            'others. Let the map return an empty array instead of failing, and use on_error="raise".'
+            "on_error= cannot skip records of planned batches of BudgetBatch on "
+            f"{leaf.shard.shard_count} shards: a failing record would remove its whole batch, and "
+            "one shard would have fewer batches than the others. Let the map return an empty array "
+            'instead of failing, and use on_error="raise".'
         )
 
 
 def line_of(node: Node) -> tuple[Read | Joined, tuple[Operation, ...]]:
-    """Return the source or join from which a node gets its rows, and all operations between the two, in order."""
+    """Return the source or join of a node's rows, and all operations between the two, in order."""
     if isinstance(node, Apply):
         base, before = line_of(node.input)
         return base, (*before, *node.operations)

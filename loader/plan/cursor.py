@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from .lineage import ReshardHistory
 
 JoinState: TypeAlias = tuple[Any, ...]
-"""Progress of a join, or of a source without random access: a tuple of integers and texts; see `JoinPolicy`."""
+"""Progress of a join, or of a source without random access: a tuple of integers and texts.
+
+See `JoinPolicy`.
+"""
 
 
 MAX_ROWS = 1 << 60
@@ -74,7 +77,7 @@ class Subtree:
 
 
 class Cursor(NamedTuple):
-    """The place from which a pipeline, or a section of it that ends with some stage or join, continues.
+    """The place from which a pipeline, or a section that ends with some stage or join, continues.
 
     A leaf is a source with its sampler. A stage is a group of operations that run together in one
     task. They are numbered so that the inputs of each stage and join come directly before it (see
@@ -97,7 +100,10 @@ class Cursor(NamedTuple):
     unfinished: tuple[Leftover, ...] = ()
 
     def then(self, skip: int) -> Cursor:
-        """Return this cursor with one more stage (operations that run in one task), whose next `skip` rows were delivered."""
+        """Return this cursor with one more stage, whose next `skip` rows were delivered.
+
+        A stage is the operations that run in one task.
+        """
         return self._replace(skips=(*self.skips, skip))
 
     def before(self) -> Cursor:
@@ -111,7 +117,7 @@ class Cursor(NamedTuple):
         return self._replace(unfinished=rests)
 
     def parts(self, sizes: Sequence[NodeCounts]) -> list[Cursor]:
-        """Split this cursor, which covers several sections of a pipeline, into one cursor for each section.
+        """Split this cursor, of several sections of a pipeline, into one cursor for each section.
 
         Leftovers (unfinished work of shards of earlier runs) are left out.
 
@@ -132,7 +138,7 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Work that a shard of an earlier run had begun, and of which another shard must deliver the rest.
+    """Work that a shard of an earlier run began, and of which another shard must deliver the rest.
 
     Such work is a window, or a batch that is split into its elements: it cannot be begun in the
     middle, so it is made again from its start, and the rows that were delivered are dropped. Its
@@ -163,12 +169,15 @@ class Leftover:
     def whose(
         self,
     ) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], tuple[int | None, ...], str]:
-        """Identity of the shard and its run: leftovers (unfinished work) of the same shard have equal values."""
+        """Identity of the shard and its run.
+
+        Leftovers (unfinished work) of the same shard have equal values.
+        """
         return self.shard, self.lineages, self.ends, self.mix
 
 
 def cursor_of_join(cursors: Iterable[Cursor], state: JoinState) -> Cursor:
-    """Return the cursor (place in the stream) of a join (mix, zip and others), from the cursors of its inputs.
+    """Return the cursor (place in the stream) of a join (such as a mix) from those of its inputs.
 
     Args:
         cursors: cursors of its inputs.
@@ -187,12 +196,18 @@ def cursor_of_join(cursors: Iterable[Cursor], state: JoinState) -> Cursor:
 
 
 def are_numbers(state: JoinState) -> bool:
-    """Return True if the progress of a join (a mix, for example) has only integers below `MAX_ROWS`, as in undamaged files."""
+    """Return True if the progress of a join (such as a mix) has only integers below `MAX_ROWS`.
+
+    It has only these in undamaged files.
+    """
     return all(isinstance(value, int) and value < MAX_ROWS for value in state)
 
 
 def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
-    """Yield leftovers (unfinished work of shards of earlier runs), each followed by the leftovers that it contains."""
+    """Yield leftovers, each followed by the leftovers that it contains.
+
+    Leftovers are unfinished work of shards of earlier runs.
+    """
     for rest in unfinished:
         yield rest
         yield from those_within(rest.cursor.unfinished)

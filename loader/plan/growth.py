@@ -1,4 +1,4 @@
-"""Pipelines of sources to which records are appended: the order of their records, and when new records are added to it.
+"""Pipelines of growing sources: the order of their records, and when new records are added to it.
 
 In: the user's arguments; a pipeline. Out: checked arguments; the pipeline over another generation
 (version of the source's files).
@@ -28,7 +28,9 @@ from .pipeline import Pipeline
 
 
 def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | None:
-    """Check the user's argument `growth`, and return it as `GrowthOptions`; None if no records are added during a run.
+    """Check the user's argument `growth`, and return it as `GrowthOptions`.
+
+    Return None if no records are added during a run.
 
     Args:
         source: source, or mix of sources, of the records.
@@ -54,9 +56,10 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
         if facts_of(source).grows and (wanted is None or wanted.at != "hand"):
             given = '"epoch" (the default)' if wanted is None else f"{wanted.at!r}"
             raise ValueError(
-                f"growth={given} works for a source that is read in whole epochs, and for parts of a MixSampler. A Subset, or "
-                "a dataset that is sliced, mixed or joined, reads only the records that exist when it is made. Only shuffle(), "
-                'and after it repeat(), may reorder the dataset. Pass growth="hand" to read only these records.'
+                f"growth={given} works for a source that is read in whole epochs, and for parts of "
+                "a MixSampler. A Subset, or a dataset that is sliced, mixed or joined, reads only "
+                "the records that exist when it is made. Only shuffle(), and after it repeat(), "
+                'may reorder the dataset. Pass growth="hand" to read only these records.'
             )
         if wanted is not None and wanted.at != "hand":
             raise ValueError(
@@ -69,16 +72,17 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
         return None
     if shard.shard_count > 1 and wanted.log is None and decision_folder(growing) is None:
         raise ValueError(
-            f"{shard.shard_count} shards must begin to read appended records at the same step. They write this "
-            "step to a folder beside the data, but this folder does not exist or cannot be written. Pass "
-            f'growth=headrace.GrowthOptions({wanted.at!r}, log="a folder that all shards can write to"), or '
-            'growth="hand", which reads only the records that exist now.'
+            f"{shard.shard_count} shards must begin to read appended records at the same step. "
+            "They write this step to a folder beside the data, but this folder does not exist or "
+            f'cannot be written. Pass growth=headrace.GrowthOptions({wanted.at!r}, log="a folder '
+            'that all shards can write to"), or growth="hand", which reads only the records that '
+            "exist now."
         )
     return wanted
 
 
 def generations_of(source: Any) -> dict[str, Generations]:
-    """Return, by name, the objects that list the generations (versions of the files) of each source of a mix.
+    """Return, by name, objects that list the generations (file versions) of each source of a mix.
 
     The name of a single source is "" (`ONLY`). Sources without generations are left out.
     """
@@ -93,7 +97,7 @@ def growing_parts(source: Any) -> dict[str, Generations]:
 
 
 def decision_folder(growing: Mapping[str, Generations]) -> str | None:
-    """Return the folder beside the data for the log of appended records; None if it cannot be written.
+    """Return the folder beside the data for the log of appended records; None if not writable.
 
     Args:
         growing: result of `growing_parts`. The folder is beside the data of the first of them by
@@ -103,7 +107,7 @@ def decision_folder(growing: Mapping[str, Generations]) -> str | None:
 
 
 def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) -> VectorSampler:
-    """Convert the order of a source that has generations (versions of its files) to an order that can change.
+    """Convert the order of a source with generations (file versions) to an order that can change.
 
     Any other order is returned unchanged.
 
@@ -169,7 +173,10 @@ def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> Vect
 
 
 def orders_of(leaf: Leaf) -> dict[str, ChangingSampler]:
-    """Return the order of each growing part of a mix, by name; for a single source, its order under the name "" (`ONLY`)."""
+    """Return the order of each growing part of a mix, by name.
+
+    For a single source, the result is its order under the name "" (`ONLY`).
+    """
     return {name: leaf.sampler.parts[name] for name in growing_parts(leaf.source)}  # type: ignore[misc]
 
 
@@ -188,7 +195,9 @@ def looks_of(growth: GrowthOptions, leaf: Leaf, begin: int) -> SourceLooks | Mix
 
 
 def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeline:
-    """Return a pipeline over other generations (versions of the sources' files), before any record of them is read.
+    """Return a pipeline over other generations (versions of the sources' files).
+
+    This happens before any record of them is read.
 
     Args:
         pipeline: the pipeline.
@@ -253,7 +262,7 @@ def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
 
 
 def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
-    """Return the pipeline of a single source over another generation (version of the source's files).
+    """Return the pipeline of a single source over another generation (version of its files).
 
     Raises:
         SourceError: the source does not have this generation.

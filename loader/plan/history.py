@@ -1,4 +1,4 @@
-"""What happened to the orders of a pipeline since its first run: a checkpoint stores it in one place.
+"""History of a pipeline's orders since its first run: a checkpoint stores it in one place.
 
 In: changes of orders, and how far the shards of earlier runs had read. Out: JSON, and back.
 """
@@ -44,7 +44,10 @@ class History:
         return replace(self, orders=(*self.orders[:number], changes, *self.orders[number + 1 :]))
 
     def leaf(self, number: int) -> History:
-        """Return the part of this history about the leaf at index `number`: the history of a pipeline with only this leaf."""
+        """Return the part of this history about the leaf at index `number`.
+
+        It is the history of a pipeline with only this leaf.
+        """
         return History(self.shards[number : number + 1], self.orders[number : number + 1])
 
     def with_history_of(self, number: int, leaf: History) -> History:
@@ -55,7 +58,10 @@ class History:
         )
 
     def by_leaf(self, moved: Callable[[tuple[Any, ...], Any], tuple[Any, ...]]) -> History:
-        """Return this history for other leaves: `moved` takes a value for each leaf, and the value of a new one."""
+        """Return this history for other leaves.
+
+        `moved` takes a value for each leaf, and the value of a new one.
+        """
         return History(moved(self.shards, NO_RUNS), moved(self.orders, ()))
 
     @property
@@ -120,7 +126,7 @@ def _change(position: Any, values: Any, part: Any = None) -> OrderChange:
 
 
 class Mark(NamedTuple):
-    """Facts about the order of a leaf (a source with its sampler) that a later program cannot compute again.
+    """Facts about the order of a leaf (source with its sampler) that later programs cannot compute.
 
     Attributes:
         position: first position that no shard has read, not counting omitted records, if `place` is

@@ -1,4 +1,4 @@
-"""The description of a pipeline that a checkpoint stores, as plain JSON values; and the differences of two of them.
+"""The description of a pipeline for checkpoints, as plain JSON values; and differences of two.
 
 In: source, sampler and operations, as they were when the pipeline was made. Out: an identity to
 save, and texts that describe how it differs from a saved one.
@@ -22,12 +22,12 @@ from ...samplers.history import SavedOrder, Values, parts_in
 from ...sources import fingerprint_of
 
 PACKED, PACKED_FROM, LONGEST = "packed", 1 << 14, 1 << 28
-"""Key of a compressed identity; smallest length of a text that is compressed; largest length of a text that is read."""
+"""Key of a compressed identity; least length of a compressed text; largest length that is read."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Description of a pipeline: its sources, orders, joins, operations and batch sizes, as plain JSON values.
+    """Description of a pipeline: sources, orders, joins, operations and batch sizes, as plain JSON.
 
     Programs that describe the same pipeline have equal identities.
 
@@ -82,7 +82,10 @@ class Identity:
 
     @property
     def of_any_sizes(self) -> Identity:
-        """This identity without its batch sizes, in which shards of a run may differ: a change of a size begins at a step."""
+        """This identity without its batch sizes, in which shards of a run may differ.
+
+        A change of a size begins at a step.
+        """
         return replace(self, sizes=())
 
     @property
@@ -100,7 +103,7 @@ class Identity:
 
     @property
     def inner_mixes(self) -> list[Any]:
-        """A description of each mix, except the last mix of the pipeline, which may change between two runs."""
+        """A description of each mix except the last, which may change between two runs."""
         of_joins = [join["names"] for join in self.joins[:-1] if join.get("kind") == "mix"]
         is_mix = SavedOrder(self.order).is_mix and not self.joins
         return [
@@ -109,7 +112,7 @@ class Identity:
         ]
 
     def with_order(self, number: int, order: Values, source: Values | None = None) -> Identity:
-        """Return this identity with another order (and another source, if given) for the source at index `number`.
+        """Return this identity with another order (and another source, if given) for a source.
 
         Args:
             number: index among the sources of the pipeline.
@@ -254,13 +257,15 @@ WEIGHT = "weight of "
 
 
 def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
-    """Read the weights of a mix from a fingerprint: pairs of a first position and a dict of weights by name.
+    """Read the weights of a mix from a fingerprint: pairs of a first position and weights by name.
 
     Args:
         told: the weights as a fingerprint has them. The result is [] for a value without weights.
 
-    >>> weights_by_position({"a": 1.0}), weights_by_position({"names": ["a"], "stages": [[0, [2.0]]]})
-    ([(0, {'a': 1.0})], [(0, {'a': 2.0})])
+    >>> weights_by_position({"a": 1.0})
+    [(0, {'a': 1.0})]
+    >>> weights_by_position({"names": ["a"], "stages": [[0, [2.0]]]})
+    [(0, {'a': 2.0})]
     """
     try:
         if isinstance(told, dict) and "stages" in told:
@@ -274,7 +279,7 @@ def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
 def _weights_changed(
     saved: tuple[int, dict[str, Any]], present: tuple[int, dict[str, Any]]
 ) -> list[str]:
-    """Describe the weights of a mix that differ from a saved state, in a list with a text for each part of the mix.
+    """Describe the weights of a mix that differ from a saved state: a text for each part.
 
     Args:
         saved: saved first position of the weights, and the weights by part.
@@ -295,7 +300,9 @@ def _weights_changed(
 
 @dataclass(frozen=True)
 class IdentitySnapshot:
-    """Fingerprints of sources and operations, taken when the pipeline is made, because these may change while they work.
+    """Fingerprints of sources and operations, taken when the pipeline is made.
+
+    Sources and operations may change while they work.
 
     Attributes:
         sources: for each leaf (source with its sampler), the fingerprint of its source.

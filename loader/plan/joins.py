@@ -1,4 +1,4 @@
-"""The tree that a user describes; and joins (mix, zip and others), which merge several streams of rows into one.
+"""The tree that a user describes; and joins (mix, zip and others), which merge streams of rows.
 
 In: the user's checked arguments. Out: a tree, which `compile` turns into leaves (sources with their
 samplers), stages (operations that run in one task each) and joins.
@@ -24,7 +24,7 @@ from .leaf import Leaf
 
 
 class JoinPolicy:
-    """Base of the rules that decide from which input of a join (mix, zip and others) the next row comes.
+    """Base of rules that decide which input of a join (mix, zip and others) gives the next row.
 
     Rules are frozen dataclasses. A rule's state is a tuple of integers, of which the first counts
     the rows so far; but see `RunThrough` for a source without random access.
@@ -57,9 +57,9 @@ class JoinPolicy:
         return {"kind": self.kind, **{name: getattr(self, name) for name in names}}
 
     def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
-        """Return the index of the input from which each of the next `count` rows comes: `int64[count]`, or fewer at the end.
+        """Return the index of the input of each of the next `count` rows: `int64[count]`.
 
-        Subclasses must define it.
+        There are fewer at the end. Subclasses must define it.
         """
         raise NotImplementedError
 
@@ -68,7 +68,10 @@ class JoinPolicy:
         return (state[0] + count, *state[1:])
 
     def taken(self, rows: int) -> Sequence[int]:
-        """Return how many of the first `rows` rows of the joined stream come from each input; empty if that is unknown."""
+        """Return how many of the first `rows` rows of the joined stream come from each input.
+
+        The result is empty if that is unknown.
+        """
         return ()
 
     def wanted(self, state: JoinState, most: int | None) -> int | None:
@@ -79,9 +82,9 @@ class JoinPolicy:
         return None
 
     def ended(self, state: JoinState, number: int) -> JoinState | None:
-        """Return the state with which the joined stream continues after the end of an input; None if it ends, too.
+        """Return the state with which the joined stream continues after the end of an input.
 
-        This default returns None.
+        Return None if the stream ends, too. This default returns None.
 
         Args:
             state: state at the end of the input: the next row should have come from this input.
@@ -97,7 +100,7 @@ class JoinPolicy:
         return ()
 
     def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
-        """Return the state with which each shard of a new run begins, if the number of shards has changed.
+        """Return the state with which each shard begins, if the number of shards has changed.
 
         By default, the rows so far are divided among the shards, and no input counts as ended: each
         shard finds the ends itself.

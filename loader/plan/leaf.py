@@ -58,16 +58,22 @@ class Leaf:
 
     @cached_property
     def source_facts(self) -> SourceFacts:
-        """Facts about the source, such as whether it has random access, with defaults for what the source does not state."""
+        """Facts about the source, such as whether it has random access.
+
+        Facts that the source does not state have defaults.
+        """
         return facts_of(self.source)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes for pickling, without cached facts, which another process computes again."""
+        """Return the attributes for pickling, without cached facts, which are computed again."""
         return {name: value for name, value in vars(self).items() if name != "source_facts"}
 
     @property
     def in_order(self) -> bool:
-        """True if the source has no random access, i.e. is read in order from its beginning or a saved state."""
+        """True if the source has no random access.
+
+        It is then read in order from its beginning or a saved state.
+        """
         return self.source_facts.in_order
 
     @property
@@ -77,7 +83,7 @@ class Leaf:
 
     @property
     def plans_batches(self) -> bool:
-        """True if the order consists of batches that were planned from known lengths (`BudgetBatch`).
+        """True if the order consists of batches planned from known lengths (`BudgetBatch`).
 
         Such an order depends on the number of shards, and keeps its own history of shards of
         earlier runs.
@@ -86,12 +92,15 @@ class Leaf:
 
     @property
     def of_several(self) -> bool:
-        """True if each key stands for several records: for a batch or packed row that is planned from lengths."""
+        """True if a key stands for several records: a batch or packed row planned from lengths."""
         return self.source_facts.planned
 
     @property
     def record_count(self) -> int:
-        """Number of records of the source; for planned packed rows, of their documents; for planned batches `ENDLESS`."""
+        """Number of records of the source.
+
+        For planned packed rows it is the number of their documents, for planned batches `ENDLESS`.
+        """
         known = self.source_facts.record_count
         return len(self.source) if known is None else known
 
@@ -112,13 +121,19 @@ class Leaf:
 
     @property
     def _whole(self) -> VectorSampler:
-        """The order to which `lineage` applies: the unsharded order, if earlier runs read parts of one common order."""
+        """The order to which `lineage` applies.
+
+        It is the unsharded order if earlier runs read parts of one common order.
+        """
         common = bool(self.lineage.layers) and not self.lineage.order_shards
         return self.sampler.with_shard_options(NoSharding()) if common else self.sampler
 
     @cached_property
     def dealing(self) -> Dealing | None:
-        """Object that exchanges positions so that shards get records of equal cost; None if records are not balanced."""
+        """Object that exchanges positions so that shards get records of equal cost.
+
+        It is None if records are not balanced.
+        """
         blocks, balance = self.lineage.blocks, self.facts.balance
         if blocks is None or blocks.shards == 1 or balance is None:
             return None
@@ -131,7 +146,7 @@ class Leaf:
 
     @property
     def block_size(self) -> int:
-        """Number of local positions (of this shard) for which one call of `positions` is most efficient."""
+        """Number of this shard's positions for which one call of `positions` is most efficient."""
         if self.dealing is None or self.lineage.blocks is None:
             return self.facts.block_size
         return min(
@@ -140,11 +155,11 @@ class Leaf:
 
     @property
     def records_each(self) -> int:
-        """Mean number of records per key: 1, except for batches or rows that are planned from lengths."""
+        """Mean number of records per key: 1, except for batches or rows planned from lengths."""
         return self.source_facts.records_each()
 
     def left_from(self, local: int) -> int:
-        """Return the number of this shard's positions from the local position `local` on; 0 after the end."""
+        """Return the number of this shard's positions from position `local` on; 0 after the end."""
         return max(self.total - local, 0)
 
     @property
@@ -153,7 +168,10 @@ class Leaf:
         return self.sampler.epoch_length
 
     def epoch_of(self, local: int) -> int:
-        """Return the epoch, from 0, of the record at a position of this shard; 0 for planned batches after the end."""
+        """Return the epoch, from 0, of the record at a position of this shard.
+
+        It is 0 for planned batches after the end.
+        """
         if self.plans_batches:
             return (
                 self.epoch + self.sampler.epoch_at(self.position(local))
@@ -163,11 +181,11 @@ class Leaf:
         return self.epoch + (self.sampler.epoch_at(self._place(local)) if self.total else 0)
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the global positions (counted over all shards) at this shard's local positions `[start, stop)`."""
+        """Return the global positions (over all shards) at local positions `[start, stop)`."""
         return self.positions_of(np.arange(start, stop, dtype=np.int64))
 
     def positions_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the global positions (counted over all shards) at n local positions of this shard, in any order."""
+        """Return the global positions (over all shards) at n local positions, in any order."""
         places = self.places_of(local)
         return places if self.dealing is None else self.dealing.positions(places)
 
@@ -231,11 +249,16 @@ class Leaf:
         return self.source_facts.records_of(keys)
 
     def describe_key(self, key: int) -> str:
-        """Return a text that names a record key in messages: for a mix, with its part; for planned batches, by record keys."""
+        """Return a text that names a record key in messages.
+
+        It names the part of a mix, and the record keys of a planned batch.
+        """
         return self.source_facts.describe_key(key)
 
     def part_epochs(self, local: int) -> dict[str, int]:
-        """Return the epoch of each part of a mix at a local position; 0 for each part if this shard has no records.
+        """Return the epoch of each part of a mix at a local position.
+
+        They are all 0 if this shard has no records.
 
         Raises:
             AttributeError: the source is not a mix.
@@ -251,7 +274,9 @@ class Leaf:
         )
 
     def part_records(self, local: int) -> dict[str, int]:
-        """Return how many records each part of a mix has up to the record before a position of this shard, over all shards.
+        """Return how many records each part of a mix has up to the record before a position.
+
+        The position is one of this shard; records of all shards count.
 
         Raises:
             AttributeError: the source is not a mix.
@@ -263,7 +288,10 @@ class Leaf:
         return self.sampler.part_records(self.before(local))
 
     def before(self, local: int) -> int:
-        """Return how many records there are up to the record before a local position of this shard, over all shards."""
+        """Return how many records there are up to the record before a local position.
+
+        Records of all shards count.
+        """
         return self._place(local - 1) + 1 if local > 0 else 0
 
     def _check_mix(self, refusal: str) -> None:

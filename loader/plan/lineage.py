@@ -24,12 +24,12 @@ from ...samplers.balance import MAX_BLOCK, Blocks
 from ...samplers.order import UnreadOrder, Without
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
-"""What a run has read: the local position that each of its shards reached; or, in a layer before, ranges that it skipped."""
+"""Local positions that a run's shards reached; or, in a layer before, ranges that it skipped."""
 
 
 @dataclass(frozen=True)
 class ReshardHistory:
-    """History of earlier runs on other numbers of shards; it gives the positions that these runs did not read.
+    """History of runs on other numbers of shards; it gives the positions that they did not read.
 
     Each of these runs read some of the positions that the run before it had not read.
 
@@ -76,7 +76,7 @@ class ReshardHistory:
 
     @cached_property
     def dense_from(self) -> tuple[int, int]:
-        """A pair (index, offset): from this index on, the position at an index is the index plus the offset.
+        """A pair (index, offset): from this index on, a position is its index plus the offset.
 
         An index counts, from 0, the positions that are not yet read.
         """
@@ -118,11 +118,14 @@ class ReshardHistory:
             left += order.length - order.total
 
     def length(self, total: int) -> int:
-        """Return how many positions of an order of length `total` are not yet read; `total` if there was no earlier run."""
+        """Return how many positions of an order of length `total` are not yet read.
+
+        It is `total` if there was no earlier run.
+        """
         return self.orders[-1].length + total - self.last_total if self.layers else total
 
     def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the global positions (over all shards) at indices that count only positions not yet read, from 0."""
+        """Return the global positions (over all shards) at indices, from 0, of unread positions."""
         for order in reversed(self.orders):
             indices = order.positions(indices)
         return indices
@@ -177,7 +180,7 @@ class ReshardHistory:
         )
 
     def dealt_anew(self, blocks: Blocks | None) -> ReshardHistory:
-        """Return the history with other blocks, within which records are balanced among shards by cost.
+        """Return the history with other blocks, in which records are balanced among shards by cost.
 
         The history is returned unchanged if the unread positions do not begin at the boundary of a
         block, if shards stopped at different positions, or if one stopped in the middle of a
@@ -285,10 +288,11 @@ def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
 
 
 def _layer_to_values(layer: Layer) -> list[Any]:
-    """Return a layer of a history (skipped ranges, or the local positions that shards reached) as short plain values.
+    """Return a layer of a history as short plain values.
 
-    Ranges become pairs. Positions become three values: the smallest position, a divisor, and a list
-    with (position - smallest) / divisor for each shard.
+    A layer is skipped ranges, or the local positions that shards reached. Ranges become pairs.
+    Positions become three values: the smallest position, a divisor, and a list with (position -
+    smallest) / divisor for each shard.
     """
     numbers = [part for part in layer if isinstance(part, int)]
     if not numbers:
@@ -354,5 +358,5 @@ def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrde
 
 
 def _overlap(ranges: Sequence[tuple[int, int]], position: int) -> int:
-    """Return the number of positions below `position` that are in one of the ranges `[start, stop)`."""
+    """Return the number of positions below `position` in one of the ranges `[start, stop)`."""
     return sum(min(stop, position) - start for start, stop in ranges if start < position)

@@ -30,10 +30,16 @@ class RowOrder(Protocol):
         """The names of the inputs."""
 
     def places(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return, for n rows of the mix, the index of the input and the row's index in this input: two arrays `int64[n]`."""
+        """Return, for n rows of the mix, the input's index and the row's index in this input.
+
+        They are two arrays `int64[n]`.
+        """
 
     def taken(self, rows: int) -> Sequence[int]:
-        """Return how many of the first `rows` rows come from each input; empty if computing it would take long."""
+        """Return how many of the first `rows` rows come from each input.
+
+        The result is empty if computing it would take long.
+        """
 
     def without(self, part: int, position: int) -> RowOrder | None:
         """Return the order without an input from some row on; None if no input remains.
@@ -155,7 +161,7 @@ class MixRows(JoinPolicy):
         return sorted([*places, row]) == [*places, row] and self._may_have_ended(numbers, places)
 
     def _may_have_ended(self, numbers: Sequence[int], places: Sequence[int]) -> bool:
-        """Return True if it is possible that these inputs ended at these rows, and the mix continued without them.
+        """Return True if inputs may have ended at these rows, and the mix went on without them.
 
         Args:
             numbers: indices of the inputs, in the order in which they ended.

@@ -1,4 +1,4 @@
-"""Omit records from an order: records that the user names, and records that were deleted from the source.
+"""Omit records from an order: records that the user names, and those deleted from the source.
 
 In: an order, a source, the user's `omit`. Out: an order without these records.
 """
@@ -52,7 +52,9 @@ def living_order(
 
 
 def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
-    """Check that `omit=` is no function if records are appended during a run: it would not be called for these.
+    """Check that `omit=` is no function if records are appended during a run.
+
+    It would not be called for these records.
 
     Args:
         asked: True if `omit=` is a function.
@@ -63,8 +65,8 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
     """
     if asked and growth is not None:
         raise ValueError(
-            "omit= is a function, which is called once for the records that exist when the loader is "
-            f"made. Records that growth={growth.at!r} finds later would not be checked. Pass "
+            "omit= is a function, which is called once for the records that exist when the loader "
+            f"is made. Records that growth={growth.at!r} finds later would not be checked. Pass "
             'growth="hand", which reads only the records that exist now, or pass a list of record '
             "keys as omit=."
         )
@@ -73,7 +75,7 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
 def keys_by_part(
     order: VectorSampler, source: Any, omit: OmitOfParts | None, argument: str = "omit"
 ) -> dict[str, NDArray[np.int64]]:
-    """Return the keys of all omitted records, for each part of a mix by name: sorted arrays `int64[n]`.
+    """Return the keys of omitted records, for each part of a mix by name: sorted arrays `int64[n]`.
 
     For an order without parts, the name is "". Omitted are the records that the user names,
     and records that were deleted from the source. `argument` is the user's name of `omit`, for
@@ -94,7 +96,7 @@ def keys_by_part(
 
 
 def _by_part(names: Sequence[str], omit: Any, argument: str) -> Mapping[str, Any]:
-    """Check the user's argument `omit` for a mix, and return it as a mapping by the names of the parts; empty for None.
+    """Check the argument `omit` for a mix; return it as a mapping by part name, empty for None.
 
     Raises:
         TypeError: `omit` is not a mapping.

@@ -96,7 +96,10 @@ class Pipeline:
         return leaf
 
     def leaf_of(self, stage: Stage) -> Leaf:
-        """Return the leaf (source with its sampler) from which rows of a stage (operations) come; of joined ones, the first."""
+        """Return the leaf (source with its sampler) from which rows of a stage (operations) come.
+
+        If several leaves are joined, it is the first.
+        """
         return self.leaves[self.leaf_number(stage)]
 
     def leaf_number(self, stage: Stage) -> int:
@@ -104,7 +107,10 @@ class Pipeline:
 
     @cached_property
     def every_leaf(self) -> tuple[Leaf, ...]:
-        """The leaves (sources with their samplers) of this run, and then the leaves of each shard of an earlier run."""
+        """The leaves of this run, and then the leaves of each shard of an earlier run.
+
+        A leaf is a source with its sampler.
+        """
         return (*self.leaves, *chain.from_iterable(former.leaves for former in self.formers))
 
     def read_by(self, stage: int, former: int) -> int:
@@ -121,7 +127,10 @@ class Pipeline:
         return former * len(self.leaves) + leaf
 
     def former_of(self, rest: Leftover) -> int:
-        """Return the number, from 1, of the shard of an earlier run to which a leftover (its unfinished work) belongs."""
+        """Return the number, from 1, of the shard of an earlier run to which a leftover belongs.
+
+        A leftover is its unfinished work.
+        """
         return 1 + [former.whose for former in self.formers].index(rest.whose)
 
     def joins_of(self, former: int) -> tuple[Join, ...]:
@@ -131,12 +140,15 @@ class Pipeline:
         return self.formers[former - 1].leaves[0].shard if former else self.shard
 
     def place_of(self, tag: int) -> tuple[Leaf, int]:
-        """Return the leaf (source with its sampler) and the global position for which a tag (number from `tags_of`) stands."""
+        """Return the leaf and the global position for which a tag (number from `tags_of`) stands.
+
+        A leaf is a source with its sampler.
+        """
         position, leaf = divmod(tag, len(self.every_leaf))
         return self.every_leaf[leaf], position
 
     def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a tag for each position of a leaf: one number that stands for the leaf and the position, `int64[n]`.
+        """Return tags `int64[n]` of positions of a leaf: numbers that stand for leaf and position.
 
         If there are several leaves (sources with their samplers), a tag is `position * count +
         leaf`; if there is one, it is the position.
@@ -148,7 +160,7 @@ class Pipeline:
         return positions * len(self.every_leaf) + leaf if len(self.every_leaf) > 1 else positions
 
     def inputs_at(self, join: Join, cursor: Cursor) -> list[Cursor]:
-        """Return the cursor (place in the stream) of each input of a join, from the cursor of the join.
+        """Return the cursor (place in the stream) of each input of a join, from the join's cursor.
 
         Leftovers (unfinished work of earlier shards) go to the input that makes them.
         """
@@ -161,7 +173,7 @@ class Pipeline:
         return [one.with_unfinished(*unfinished) for one, unfinished in zip(cursors, rests)]
 
     def begun_at(self, part: Subtree, cursor: Cursor) -> set[int]:
-        """Return the indices of the stages that have delivered some, but not all, of the rows made from one batch or window.
+        """Return the indices of the stages that delivered only some rows of one batch or window.
 
         A stage is a group of operations that run together in one task.
 
@@ -177,14 +189,17 @@ class Pipeline:
         }
 
     def is_below_join(self, stage: Stage) -> bool:
-        """Return True if rows of a stage (operations that run in one task) come from joined streams (mix, zip and so on)."""
+        """Return True if rows of a stage come from joined streams (mix, zip and so on).
+
+        A stage is the operations that run in one task.
+        """
         below = stage.input
         return below is not None and (
             below.stage is None or self.is_below_join(self.stages[below.stage])
         )
 
     def join_below(self, stage: Stage) -> Join:
-        """Return the join (mix, zip and others) from which the rows of a stage (operations in one task) come."""
+        """Return the join (mix, zip and others) of the rows of a stage (operations in one task)."""
         below = stage.input
         assert below is not None, "a stage below a join"
         return (
@@ -194,17 +209,21 @@ class Pipeline:
         )
 
     def begins_anew(self, leaf: int) -> bool:
-        """Return True if a leaf (a source with its sampler) may be read several times from its start, as by repeat."""
+        """Return True if a leaf may be read several times from its start, as by repeat.
+
+        A leaf is a source with its sampler.
+        """
         restarting = (
             part.leaves for join in self.joins if join.rule.restarts for part in join.inputs
         )
         return any(leaves.start <= leaf < leaves.stop for leaves in restarting)
 
     def repeats_in(self, part: Subtree) -> dict[int, range]:
-        """Return the endless `repeat`s of streams in a section, which read their input from its beginning again and again.
+        """Return the endless `repeat`s of streams in a section.
 
-        The keys are the indices of their notes in a cursor of the section; the values are the
-        indices, in the section, of the sources that each reads.
+        They read their input from its beginning again and again. The keys are the indices of their
+        notes in a cursor of the section; the values are the indices, in the section, of the sources
+        that each reads.
         """
         first = part.first
         endless = (
@@ -219,7 +238,10 @@ class Pipeline:
         }
 
     def stage_on(self, leaf: int) -> Stage:
-        """Return the stage (operations that run in one task) that reads the leaf (source with its sampler) at index `leaf`."""
+        """Return the stage that reads the leaf (source with its sampler) at index `leaf`.
+
+        A stage is the operations that run in one task.
+        """
         return next(stage for stage in self.stages if stage.leaf == leaf)
 
     @property
@@ -313,7 +335,7 @@ class Pipeline:
 
     @cached_property
     def regrouped(self) -> frozenset[int]:
-        """Indices of all stages except the last one, which groups their rows into batches or windows.
+        """Indices of all stages except the last, which groups their rows into batches or windows.
 
         The result is empty if the pipeline ends with a join. A stage is a group of operations that
         run in one task.
@@ -330,7 +352,10 @@ class Pipeline:
 
     @cached_property
     def identity(self) -> Identity:
-        """The description of sources, orders, joins and operations that a checkpoint stores, in plain JSON values."""
+        """The description of the pipeline that a checkpoint stores, in plain JSON values.
+
+        It has sources, orders, joins and operations.
+        """
         assert self.snapshot is not None
         return Identity(
             self.snapshot.sources,
@@ -341,11 +366,14 @@ class Pipeline:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes for pickling, without the columns, which the source already contains."""
+        """Return the attributes for pickling, without the columns, which the source contains."""
         return {name: value for name, value in vars(self).items() if name != "columns"}
 
     def runs_like(self, other: Pipeline) -> bool:
-        """Return True if both pipelines continue the same earlier runs, so that a task means the same work in both."""
+        """Return True if both pipelines continue the same earlier runs.
+
+        A task then means the same work in both.
+        """
         histories = [
             ([leaf.lineage for leaf in one.leaves], [former.whose for former in one.formers])
             for one in (self, other)
@@ -357,7 +385,10 @@ class Pipeline:
 
 
 def _is_stackable(column: Any) -> bool:
-    """Return True for a text column, or a column of native byte order without objects: batches may be slices of it."""
+    """Return True for a text column, or a column of native byte order without objects.
+
+    Batches may be slices of it.
+    """
     return is_text_column(column) or bool(
         column.dtype == np.result_type(column.dtype) and column.dtype.kind != "O"
     )

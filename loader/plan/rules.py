@@ -114,7 +114,10 @@ class OfOne(JoinPolicy):
         return np.zeros(count, dtype=np.int64)
 
     def length(self, rows: int) -> int:
-        """Return the number of rows of the joined stream, if its input has `rows`; `ENDLESS` stands for no end."""
+        """Return the number of rows of the joined stream, if its input has `rows`.
+
+        `ENDLESS` stands for no end.
+        """
         return rows
 
 
@@ -213,7 +216,7 @@ class Again(OfOne):
 
 @dataclass(frozen=True)
 class RunThrough(JoinPolicy):
-    """Rule of a source without random access, which chooses nothing: it lets a cursor store the source's state.
+    """Rule of a source without random access: chooses nothing; a cursor stores the source's state.
 
     The cursor stores it in the same way as the state of a join's rule.
     The state: a local position, and the source's state there as text. An empty text means the

@@ -1,4 +1,4 @@
-"""Stages: groups of consecutive operations that one task can run; and spans, the ranges of positions of tasks.
+"""Stages: consecutive operations that one task can run; and spans, ranges of positions of tasks.
 
 In: operations. Out: stages; spans.
 
@@ -26,7 +26,10 @@ from .cursor import Subtree
 
 # Enough positions to be worth a task, few enough for a quick first element.
 MIN_SPAN, MAX_SPAN = 32, 1024
-"""Smallest and largest number of positions for which a task of single records is planned; it may have fewer."""
+"""Smallest and largest number of positions planned for a task of single records.
+
+It may have fewer.
+"""
 
 MAX_PARTS = 32
 """Largest number of pieces into which a task is divided if its worker died from it.
@@ -76,7 +79,10 @@ class Stage:
 
     @property
     def group(self) -> int:
-        """Number of rows that a task on rows gets: as many as make one output; `MIN_SPAN` if no operation groups rows."""
+        """Number of rows that a task on rows gets: as many as make one output.
+
+        It is `MIN_SPAN` if no operation groups rows.
+        """
         return self.unit if self.groups else MIN_SPAN
 
     def bounded(self, length: int, most: int) -> int:
@@ -89,12 +95,15 @@ class Stage:
 
     @cached_property
     def groups(self) -> bool:
-        """True if one of the operations takes several elements together, as a batch or a shuffle in a window does."""
+        """True if an operation takes several elements together, as a batch or window shuffle."""
         return any(operation.takes is not None for operation in self.operations)
 
     @cached_property
     def window(self) -> int | None:
-        """Index of the first operation that takes several elements and returns each, such as a shuffle; None if none does."""
+        """Index of the first operation that takes several elements and returns each, as a shuffle.
+
+        It is None if none does.
+        """
         numbers = (
             number
             for number, one in enumerate(self.operations, self.first)
@@ -104,7 +113,10 @@ class Stage:
 
     @cached_property
     def one_to_one(self) -> bool:
-        """True if each operation makes exactly one element of each element, or (as `Batch`) of each `takes` of them."""
+        """True if each operation makes exactly one element of each element.
+
+        An operation such as `Batch` makes one of each `takes` of them.
+        """
         return all(operation.one_to_one for operation in self.operations)
 
     @cached_property
@@ -113,7 +125,7 @@ class Stage:
         return any(operation.reads_position for operation in self.operations)
 
     def makes_rows(self, regrouped: Collection[int]) -> bool:
-        """Return True if the stage makes single rows from a source, which a later stage groups into batches or windows.
+        """Return True if the stage makes single rows from a source, which a later stage groups.
 
         Args:
             regrouped: indices of the stages whose rows another stage groups.
@@ -121,7 +133,9 @@ class Stage:
         return self.leaf is not None and self.number in regrouped and not self.groups
 
     def inputs_of(self, number: int) -> int:
-        """Return how many inputs of the stage (operations that run in one task) are needed for one input of an operation in it.
+        """Return how many inputs of the stage are needed for one input of an operation in it.
+
+        A stage is the operations that run in one task.
 
         Args:
             number: index of the operation in the pipeline.
@@ -143,7 +157,7 @@ class Stage:
         return useful
 
     def starved(self, inputs: int) -> tuple[Operation, int]:
-        """Return the first operation that drops all of its elements because they are too few, and how many it gets.
+        """Return the first operation that drops all elements as too few, and how many it gets.
 
         Call it only if `useful(inputs)` is 0.
 
@@ -158,7 +172,10 @@ class Stage:
         return operation, inputs
 
     def outputs(self, inputs: int) -> int:
-        """Return the number of outputs made of `inputs` inputs, if no filter or flat map drops or adds elements."""
+        """Return the number of outputs made of `inputs` inputs.
+
+        It holds if no filter or flat map drops or adds elements.
+        """
         for operation in self.operations:
             whole, rest = divmod(inputs, operation.takes or 1)
             inputs = whole + (rest > 0 and not operation.drops_remainder)
@@ -209,7 +226,9 @@ def span_length(stage: Stage, following: Stage | None) -> int:
 
 
 def column_span_length(unit: int, row_bytes: int) -> int:
-    """Return the number of positions in a task that reads columns: up to 8 batches, fewer if they exceed 2 MiB.
+    """Return the number of positions in a task that reads columns.
+
+    They are up to 8 batches, fewer if these exceed 2 MiB.
 
     Args:
         unit: number of positions in a batch.
@@ -232,9 +251,9 @@ class Span(NamedTuple):
 
 
 def parts_of(span: Span, unit: int) -> list[Span]:
-    """Divide a range of positions into at most 32 (`MAX_PARTS`) ranges of about equal length, each of whole outputs.
+    """Divide a range of positions into at most 32 (`MAX_PARTS`) ranges of about equal length.
 
-    The inputs of a single output are not divided.
+    Each has whole outputs. The inputs of a single output are not divided.
 
     Args:
         span: the range.
@@ -248,7 +267,7 @@ def parts_of(span: Span, unit: int) -> list[Span]:
 
 
 def spans(start: int, total: int, length: Callable[[], int]) -> Iterator[Span]:
-    """Yield the spans (ranges of local positions) from `start` to `total`, each of `length()` positions.
+    """Yield the spans (ranges of local positions) from `start` to `total`, each `length()` long.
 
     After `length()` has grown, a span may be shorter, so that it ends at a multiple of the new
     length, counted from `start`. Batches of its rows then end there, too.

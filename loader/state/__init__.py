@@ -1,1 +1,1 @@
-"""The state of an iterator that a checkpoint stores, and how a run resumes from one state or from several."""
+"""The state of an iterator that a checkpoint stores, and how a run resumes from one or several."""

@@ -23,7 +23,7 @@ from ..plan.history import NO_RUNS, Mark
 from ..plan.identity import Identity
 from ..plan.mix_rules import text_of
 from ..plan.pipeline import Pipeline
-from .record_checks import inside_a_window_of_growing
+from .checks.record_checks import inside_a_window_of_growing
 from .schema import LoaderState
 
 Value = TypeVar("Value")
@@ -32,10 +32,10 @@ Value = TypeVar("Value")
 def with_datasets_of_now(
     pipeline: Pipeline, state: LoaderState, take_up: Callable[[Pipeline, LoaderState, str], Cursor]
 ) -> LoaderState:
-    """Rearrange a shard's state for the current pipeline, if the pipeline's last mix has changed: its datasets or weights.
+    """Rearrange a shard's state for the current pipeline, if the pipeline's last mix has changed.
 
-    If it has not, or if the last join of the pipeline or of the state is no mix, the state is
-    returned unchanged.
+    Its datasets or weights may have changed. If it has not, or if the last join of the pipeline or
+    of the state is no mix, the state is returned unchanged.
 
     Args:
         pipeline: the current pipeline.
@@ -98,10 +98,10 @@ def with_datasets_of_now(
 
 
 def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
-    """Return True if a random operation after the mix would now draw other numbers, because its index has changed.
+    """Return True if a random operation after the mix would now draw other numbers.
 
-    An operation's index is part of the key of its random numbers. It changes if the number of
-    operations before it changes.
+    It would if its index has changed. An operation's index is part of the key of its random
+    numbers. It changes if the number of operations before it changes.
 
     Args:
         pipeline: the current pipeline.
@@ -123,7 +123,7 @@ def _has_changed(state: LoaderState) -> bool:
 
 
 class _Moved:
-    """Converts values of a saved state, such as cursors, from the earlier datasets of a mix to the current ones.
+    """Converts cursors and other saved values from earlier datasets of a mix to the current ones.
 
     Args:
         pipeline: the current pipeline, whose last join is the mix.
@@ -182,7 +182,7 @@ class _Moved:
         )
 
     def check_draws(self, cursor: Cursor) -> None:
-        """Check that operations would draw the same random numbers if they finish partly delivered work.
+        """Check that operations draw the same random numbers if they finish partly delivered work.
 
         Args:
             cursor: the place from which the run continues, for the current pipeline.
@@ -221,7 +221,7 @@ class _Moved:
         return operations != stages[self._parts[name].stages.start].first
 
     def by_leaf(self, values: Iterable[Value], new: Value) -> tuple[Value, ...]:
-        """Rearrange values: in, one for each leaf of the earlier pipeline; out, one for each leaf of the current pipeline.
+        """Rearrange one value per leaf of the earlier pipeline to one per leaf of the current one.
 
         A leaf is a source with its sampler. A leaf of an added dataset gets `new`.
         """
@@ -231,9 +231,10 @@ class _Moved:
         return tuple(value for each in every for value in each)
 
     def marks(self, marks: Mapping[int, Mark]) -> dict[int, Mark]:
-        """Replace the keys of a dict, indices of leaves in the earlier pipeline, by their indices in the current one.
+        """Replace the keys of a dict, indices of leaves, by their indices in the current pipeline.
 
-        A leaf is a source with its sampler. Leaves of removed datasets are left out.
+        The keys are indices in the earlier pipeline. A leaf is a source with its sampler. Leaves of
+        removed datasets are left out.
         """
         left = iter(range(sum(size.leaves for size in self._sizes.values())))
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
@@ -247,7 +248,7 @@ class _Moved:
         return {moved[former]: mark for former, mark in marks.items() if former in moved}
 
     def identity(self, saved: Identity) -> Identity:
-        """Return the identity of the current pipeline, but with the saved orders for datasets that are in both mixes."""
+        """Return the current pipeline's identity with saved orders of datasets in both mixes."""
         present = self._pipeline.identity
         known = self.by_leaf(saved.orders, {})
         orders = (former or now for former, now in zip(known, present.orders, strict=True))

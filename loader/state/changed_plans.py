@@ -1,4 +1,4 @@
-"""Resume planned batches (`BudgetBatch` with known lengths) whose shapes differ from those in the earlier run.
+"""Resume planned batches (`BudgetBatch` with known lengths) whose shapes have changed.
 
 In: the new pipeline, and saved states. Out: both, with the earlier run's plan for all windows
 (records that are grouped into batches together) that a shard has begun, and the new plan for all
@@ -18,14 +18,14 @@ from ...samplers.protocol import ENDLESS
 from ..plan.history import History
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
-from .record_checks import check_all_shards
+from .checks.record_checks import check_all_shards
 from .schema import LoaderState
 
 
 def with_plan(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline of planned batches, and states, to a plan that has changed since the states were saved.
+    """Adapt a pipeline of planned batches, and saved states, to a plan that has changed since.
 
     Planned batches are those of `BudgetBatch` with known lengths. Other pipelines and their states
     are returned unchanged.
@@ -75,7 +75,10 @@ def _with_order(states: Sequence[LoaderState], order: SavedOrder) -> list[Loader
 
 
 def without_epochs(order: Values) -> Values:
-    """Return the values of an order except the number of its epochs, on which the plan of an epoch does not depend."""
+    """Return the values of an order except the number of its epochs.
+
+    The plan of an epoch does not depend on it.
+    """
     return {name: value for name, value in order.items() if name != "epochs"}
 
 

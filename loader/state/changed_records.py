@@ -1,4 +1,4 @@
-"""Resume a run if records were appended to its sources, or if other records are omitted than before.
+"""Resume a run if records were appended to its sources, or other records are omitted than before.
 
 In: the new pipeline, and saved states. Out: both, with the earlier run's orders up to where it
 stopped, and the new orders from there on. A mix has an order for each part, under the part's name;
@@ -30,8 +30,8 @@ from ..plan.growth import (
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .changed_weights import migrate_weights
-from .leftover import Run, check_sizes, set_apart
-from .record_checks import (
+from .checks.batch_sizes import check_sizes
+from .checks.record_checks import (
     changes_of,
     check_all_shards,
     check_omitted,
@@ -42,6 +42,7 @@ from .record_checks import (
     place_in,
     retold,
 )
+from .leftover import Run, set_apart
 from .schema import LoaderState
 
 Orders = Mapping[str, ChangingSampler]
@@ -51,7 +52,7 @@ Histories = Mapping[str, RecordsHistory]
 def migrate_records(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and states to records that were appended or omitted since the states were saved.
+    """Adapt a pipeline and saved states to records that were appended or omitted since.
 
     The pipeline reads a single source, or one `MixSampler` over several.
 
@@ -84,7 +85,7 @@ def migrate_records(
 def _with_orders(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and states as `migrate_records` does, for `iter(loader)`, which runs over all epochs.
+    """Adapt a pipeline and states as `migrate_records` does, for `iter(loader)` over all epochs.
 
     Loops over `loader.epochs()` are adapted by `in_epoch` instead.
     """
@@ -150,7 +151,7 @@ def _with_order(pipeline: Pipeline, orders: Orders) -> Pipeline:
 
 
 def _as_it_was(pipeline: Pipeline, saved: SavedOrder, length: int) -> Pipeline:
-    """Return the pipeline of a mix with the weights of the earlier run, and with the ends that its parts had there.
+    """Return the pipeline of a mix with the weights, and the ends of its parts, of the earlier run.
 
     Args:
         pipeline: pipeline of the mix.
@@ -162,7 +163,7 @@ def _as_it_was(pipeline: Pipeline, saved: SavedOrder, length: int) -> Pipeline:
 
 
 def _changing_orders(pipeline: Pipeline, saved: SavedOrder) -> dict[str, ChangingSampler]:
-    """Return, by name, the orders that are equal to those in `saved` except for appended or omitted records.
+    """Return, by name, the orders equal to those in `saved` except for appended or omitted records.
 
     Args:
         pipeline: the current pipeline.
@@ -231,7 +232,7 @@ def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> Loa
 
 
 def _with_generations(leaf: Leaf, state: LoaderState) -> LoaderState:
-    """Add, to a state, the generation (version of the files) of each source that had none when the state was saved.
+    """Add to a state the generation (version of the files) of each source that has none in it.
 
     Sources whose order cannot change are left out, because such an order does not name a
     generation.
@@ -247,7 +248,10 @@ def _with_generations(leaf: Leaf, state: LoaderState) -> LoaderState:
 
 
 def _generation_of(records: Any, generations: Generations) -> dict[str, int]:
-    """Return {GENERATION: number} for the first generation with this number of records; {} if that is 0, or if none has it."""
+    """Return {GENERATION: number} for the first generation with this number of records.
+
+    Return {} if the generation's number is 0, or if none has so many records.
+    """
     every = range(generations.generation + 1)
     found = next((one for one in every if generations.generation_records(one) == records), 0)
     return {GENERATION: found} if found else {}
@@ -256,7 +260,7 @@ def _generation_of(records: Any, generations: Generations) -> dict[str, int]:
 def in_generation(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline of an epoch, and states, both for the same generation (version of the source's files).
+    """Return the pipeline of an epoch, and states, for the same generation (version of the files).
 
     If a state was saved inside the epoch, it is the generation that the run read; otherwise, the
     current one.
@@ -355,7 +359,10 @@ def _check_weights(whole: VectorSampler, states: Sequence[LoaderState]) -> None:
 
 
 def _is_inside(state: LoaderState) -> bool:
-    """Return True if a state of `loader.epochs()` is inside its epoch: this shard has begun it, or shards of an earlier run."""
+    """Return True if a state of `loader.epochs()` is inside its epoch.
+
+    That is so if this shard has begun it, or shards of an earlier run have.
+    """
     cursor = state.cursor
     return any(
         (

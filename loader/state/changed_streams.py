@@ -1,4 +1,6 @@
-"""Resume a pipeline whose order or records have changed since the states were saved; it may join several streams.
+"""Resume a pipeline whose order or records have changed since the states were saved.
+
+It may join several streams.
 
 In: the new pipeline, and saved states. Out: both, in the form to resume. Each source of joined
 streams is adapted separately. The joins (mix, zip and others) need no work, because they choose
@@ -30,7 +32,7 @@ from .schema import LoaderState
 def migrate(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and states to changes of the order or the records since the states were saved.
+    """Adapt a pipeline and states to changes of the order or records since the states were saved.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
@@ -69,7 +71,7 @@ def migrate(
 
 
 def _omitted(state: LoaderState) -> set[str]:
-    """Return the digests of all sets of records that the orders omit at the beginning of a run, or later in the run."""
+    """Return the digests of all sets of records that the orders omit at the start or later."""
     values = (*state.identity.every_order, *(change.values for change in state.history.changes))
     return {each[OMITTED] for each in values if each.get(OMITTED)}
 
@@ -85,7 +87,7 @@ def _inputs(join: Values) -> Values:
 def _with_leaves(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt all sources of a pipeline of joined streams, and the states, to changed orders or records."""
+    """Adapt all sources of joined streams, and the states, to changed orders or records."""
     if len(states[0].identity.orders) != len(pipeline.leaves):
         return pipeline, states  # a later comparison tells
     for number in range(len(pipeline.leaves)):
@@ -95,7 +97,9 @@ def _with_leaves(
 
 
 def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
-    """Check that planned batches or packed rows have the same plan as in a state; a state at the start may have any plan.
+    """Check that planned batches or packed rows have the same plan as in a state.
+
+    A state at the start may have any plan.
 
     Positions count planned batches. With another plan, each position would stand for other records.
 
@@ -141,7 +145,7 @@ class LeafAlone:
         return cls(number, dataclasses.replace(alone, snapshot=snapshot), True)
 
     def state_of(self, whole: Pipeline, state: LoaderState) -> LoaderState:
-        """Return what a state of the whole pipeline says about the leaf, as a state of the leaf's pipeline."""
+        """Return what a state of the whole pipeline says about the leaf, as a state of the leaf."""
         if not whole.joins:
             return state
         number, stage = self.number, whole.stage_on(self.number).number
@@ -156,7 +160,7 @@ class LeafAlone:
         )
 
     def put_back(self, whole: Pipeline, changed: Pipeline) -> Pipeline:
-        """Return the whole pipeline with the leaf of `changed`, which is this leaf's pipeline after a change."""
+        """Return the whole pipeline with the leaf of `changed`, this leaf's changed pipeline."""
         if not whole.joins:
             return changed
         assert whole.snapshot is not None
@@ -167,7 +171,10 @@ class LeafAlone:
         return dataclasses.replace(whole, leaves=tuple(leaves), snapshot=snapshot)
 
     def put_back_state(self, whole: LoaderState, of_leaf: LoaderState) -> LoaderState:
-        """Return `whole`, a state of the whole pipeline, with the source, order and history of this leaf from `of_leaf`."""
+        """Return `whole` with the source, order and history of this leaf from `of_leaf`.
+
+        `whole` is a state of the whole pipeline.
+        """
         if not self.joined:
             return of_leaf
         number = self.number
@@ -179,7 +186,7 @@ class LeafAlone:
 
 
 def _may_change(leaf: Leaf, saved: SavedOrder) -> bool:
-    """Return True if records of a source can be omitted or appended, or were during the earlier run.
+    """Return True if records of a source can be omitted or appended, or were in the earlier run.
 
     Args:
         leaf: the source with its sampler.
@@ -193,7 +200,7 @@ def _may_change(leaf: Leaf, saved: SavedOrder) -> bool:
 def _with_leaf(
     pipeline: Pipeline, states: Sequence[LoaderState], number: int, strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt one source of a pipeline of joined streams, and the states, if the order of its records has changed.
+    """Adapt one source of joined streams, and the states, if the order of its records has changed.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
@@ -228,7 +235,7 @@ def _with_leaf(
 
 
 def _records(order: SavedOrder) -> list[Any]:
-    """Return what decides the records of an order: omitted keys and generation at its beginning, and its changes.
+    """Return what decides an order's records: omitted keys and generation at first, and changes.
 
     For a mix, these values of each part are included.
     """
@@ -240,7 +247,9 @@ def _records(order: SavedOrder) -> list[Any]:
 
 
 def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
-    """Check that no state was saved inside a batch or window of joined streams, because the order of a source has changed.
+    """Check that no state was saved inside a batch or window of joined streams.
+
+    The order of a source has changed.
 
     Args:
         pipeline: the pipeline.
@@ -264,7 +273,9 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
 
 
 def _check_repeated(pipeline: Pipeline, number: int) -> None:
-    """Check that the source at index `number`, whose order has changed, is not part of a stream that `repeat()` reads again.
+    """Check that no stream that `repeat()` reads again has the source at index `number`.
+
+    The order of this source has changed.
 
     Raises:
         CheckpointError: it is.
@@ -279,7 +290,9 @@ def _check_repeated(pipeline: Pipeline, number: int) -> None:
 
 
 def _check_not_ended(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
-    """Check that a growing source, whose order has changed, has not ended on any shard of a mix, because it may grow again.
+    """Check that a growing source, whose order has changed, has not ended on any shard of a mix.
+
+    The source may grow again.
 
     Args:
         pipeline: the pipeline of joined streams.
@@ -303,7 +316,8 @@ def _check_not_ended(pipeline: Pipeline, states: Sequence[LoaderState], number: 
             for each in ended
         ):
             raise CheckpointError(
-                f"omit= of {leaf.name or 'the source'} differs from the state, but this growing stream has ended in the mix "
-                "on a shard, so later records would not be read there. Restore with the former omit=, restore an earlier "
-                'checkpoint, or pass growth="hand".'
+                f"omit= of {leaf.name or 'the source'} differs from the state, but this growing "
+                "stream has ended in the mix on a shard, so later records would not be read there. "
+                "Restore with the former omit=, restore an earlier checkpoint, or pass "
+                'growth="hand".'
             )

@@ -1,4 +1,4 @@
-"""Resume a run with other weights, or with other parts (datasets) of a mix, than the earlier run had.
+"""Resume a run with other weights, or other parts (datasets) of a mix, than the earlier run had.
 
 In: the new pipeline, and saved states. Out: both, with an order that follows the earlier run up to
 the position where it stopped, and the new weights and parts from there on. Pipelines and states
@@ -24,8 +24,8 @@ from ..plan.identity import Identity
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
-from .leftover import Run, check_sizes, read_to_end, set_apart, split_leftover
-from .record_checks import (
+from .checks.batch_sizes import check_sizes
+from .checks.record_checks import (
     check_all_shards,
     check_nothing_owed,
     first_unread,
@@ -34,10 +34,11 @@ from .record_checks import (
     length_of,
     retold,
 )
+from .leftover import Run, read_to_end, set_apart, split_leftover
 from .schema import LoaderState
 
 MOST_CHECKED = 1_000_000
-"""Largest number of positions for which a restore checks whether a removed part of the mix is still needed.
+"""Largest number of positions for which a restore checks if a removed part is still needed.
 
 If a later position needs a removed part, reading it fails.
 """
@@ -46,7 +47,7 @@ If a later position needs a removed part, reading it fails.
 def migrate_weights(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and states to weights, or parts (datasets) of a mix, that have changed since the states were saved.
+    """Adapt a pipeline and states to changed weights, or changed parts (datasets), of a mix.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
@@ -104,7 +105,7 @@ def migrate_weights(
 def _set_apart(
     pipeline: Pipeline, states: Sequence[LoaderState], saved: SavedOrder, change: str, run: Run
 ) -> tuple[Sequence[LoaderState], int]:
-    """Return states that can continue with other weights or parts, and the first position that uses these weights or parts.
+    """Return states that can go on with other weights or parts, and the first position with these.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
@@ -141,9 +142,9 @@ def _set_apart(
 
 
 def _replaced_part(mix: VectorSampler, saved: SavedOrder) -> str:
-    """Return the text "the order of part 'name'" for the first part whose own order differs from the mix of the earlier run.
+    """Return a text for the first part whose order differs from the mix of the earlier run.
 
-    Return "" if the order of no part differs.
+    The text is "the order of part 'name'". Return "" if the order of no part differs.
     """
     for name, part in mix.parts.items() if mix.facts.parts else ():
         before = saved.part(name).described
@@ -180,7 +181,7 @@ def _check_length(states: Sequence[LoaderState], order: VectorSampler) -> None:
 
 
 def _check_dealt(states: Sequence[LoaderState], change: str, later: Blocks | None) -> None:
-    """Check that the order does not change inside a global batch whose records were divided among shards by cost.
+    """Check that the order does not change inside a global batch divided among shards by cost.
 
     Args:
         states: states of all shards.
@@ -209,7 +210,7 @@ def _check_dealt(states: Sequence[LoaderState], change: str, later: Blocks | Non
 
 
 def is_within(state: LoaderState) -> bool:
-    """Return True if a state was saved between two elements that were made together, or has unfinished work.
+    """Return True if a state was saved between two elements made together, or has unfinished work.
 
     Such elements are the rows of one record, of one batch or of one window.
     """
@@ -244,7 +245,7 @@ def _check_within(pipeline: Pipeline, saved: Identity) -> None:
 
 
 def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) -> None:
-    """Check that no removed part of a mix (one of its datasets) still has records to deliver from before the change.
+    """Check that no removed part (dataset) of a mix has records to deliver from before the change.
 
     Such records exist if shards stopped at different steps, or inside a window. A window of rows
     that was begun is run, to find its end.

@@ -45,7 +45,7 @@ class DecisionLog:
         self._folder = folder
 
     def read(self, position: int) -> Decisions | None:
-        """Return the decisions at a position, by name of the source; None if no shard has checked there.
+        """Return the decisions at a position, by source name; None if no shard has checked there.
 
         Raises:
             CheckpointError: the file is damaged, or cannot be read.
@@ -76,7 +76,7 @@ class DecisionLog:
         return found
 
     def first(self, position: int, found: Decisions) -> Decisions:
-        """Return the decisions that all shards use at a position: those of the first shard that wrote any.
+        """Return the decisions for all shards at a position: those of the first that wrote any.
 
         If no shard has, write and return `found`, the decisions of this shard.
 
@@ -108,7 +108,10 @@ class DecisionLog:
                 os.remove(beside)
 
     def _unusable(self, how: str, error: OSError) -> CheckpointError:
-        other = "Pass growth=headrace.GrowthOptions(log=…) with a folder that all shards can read and write"
+        other = (
+            "Pass growth=headrace.GrowthOptions(log=…) with a folder that all shards can read and "
+            "write"
+        )
         remedy = remedy_for(error, other)
         return CheckpointError(
             f"the log of a growing source, {shorten(self._folder)}, cannot be {how}: "

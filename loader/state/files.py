@@ -14,13 +14,16 @@ from typing import Any
 
 from ...common.messages import a_kind_of, first_few, remedy_for, short_repr, shorten, shorten_lines
 from ...errors import CheckpointError
-from .record_checks import MissingShardsError
+from .checks.record_checks import MissingShardsError
 
 _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 
 
 def state_file(folder: Any) -> Any:
-    """Return the path of this process's file in a folder, such as `process_0-of-1.json` if JAX has one process."""
+    """Return the path of this process's file in a folder.
+
+    It is `process_0-of-1.json` if JAX has one process.
+    """
     index, count = _process()
     return folder / f"process_{index}-of-{count}.json"
 
@@ -72,7 +75,7 @@ def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
 
 
 def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
-    """Restore from this process's file; if the states of all shards are needed, from all files in the folder.
+    """Restore from this process's file; if all shards' states are needed, from all in the folder.
 
     Args:
         folder: folder with the files.
@@ -94,7 +97,7 @@ def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
 
 
 def as_said(strict: bool) -> dict[str, bool]:
-    """Return the keyword arguments for `set_state`: {"strict": False} if `strict` is False, else {}.
+    """Return keyword arguments for `set_state`: {"strict": False} if `strict` is False, else {}.
 
     Because of {}, an iterator whose `set_state` has no argument `strict` can be restored, too.
     """
@@ -102,7 +105,7 @@ def as_said(strict: bool) -> dict[str, bool]:
 
 
 def process_of(path: Any) -> tuple[int, int] | None:
-    """Return (index, count) of the process that wrote a file, read from its name; None for any other name."""
+    """Return (index, count) of a file's process, from its name; None for any other name."""
     found = _NAME.fullmatch(path.name)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -135,7 +138,10 @@ def _all_states(folder: Any, file: str) -> list[bytes]:
 
 
 def to_bytes(state: Any) -> bytes:
-    """Return the bytes of a state for a file: the state itself, or JSON if it is a dict, as in other libraries."""
+    """Return the bytes of a state for a file: the state itself, or JSON if it is a dict.
+
+    In other libraries, it is a dict.
+    """
     return json.dumps(state).encode() if isinstance(state, dict) else state
 
 

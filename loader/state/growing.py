@@ -85,7 +85,7 @@ class OrderChangedError(Exception):
 def grown(
     loaders: Pipeline, state: LoaderState, change: OrderChangedError
 ) -> tuple[Pipeline, LoaderState]:
-    """Return the pipeline and the state with which a run continues after appended records have changed its order.
+    """Return the pipeline and state to continue a run after appended records changed its order.
 
     Args:
         loaders: the pipeline as the program built it, before any state was applied.
@@ -181,7 +181,7 @@ class Lookout:
         whole: Any = leaf.sampler.with_shard_options(NoSharding())
         self._total = len(whole)
         self._log = _log_of(leaf, growth)
-        from .record_checks import first_unread
+        from .checks.record_checks import first_unread
 
         unread = first_unread(pipeline, [state], number, of_shard=state.shard[0])
         self._begun = min(
@@ -193,7 +193,7 @@ class Lookout:
 
     @property
     def stop(self) -> int | None:
-        """Position in this shard's order of the next check for appended records; None if there are no more checks.
+        """Local position of the next check for appended records; None if there are no more checks.
 
         Up to it, the order cannot change.
         """
@@ -205,7 +205,9 @@ class Lookout:
         return max(-(-(index - shard.shard_index) // shard.shard_count), 0)
 
     def advance(self, wait: bool) -> bool:
-        """Make the next check for appended records, and move `stop` to the check after it (None after the last check).
+        """Make the next check for appended records, and move `stop` to the check after it.
+
+        `stop` is None after the last check.
 
         Args:
             wait: True if the user has reached the position of the check. If all records were read
@@ -281,7 +283,10 @@ class Lookout:
             time.sleep(PAUSE_SECONDS)
 
     def _looked(self, name: str, ends: bool, look: int) -> Decision | None:
-        """Check one source for appended records; decide which generation (version of its files) is read, from which epoch on.
+        """Check one source for appended records; decide on the generation to read.
+
+        A generation is a version of the source's files. The decision also says from which epoch on
+        it is read.
 
         Args:
             name: name of the part of a mix; "" for a single source.
@@ -306,9 +311,10 @@ class Lookout:
         return Decision(generation, joins)
 
     def _began_incomplete(self, name: str, look: int) -> bool:
-        """Return True if the source's writer was still at work when the epoch that ends at position `look` got its records.
+        """Return True if the source's writer was at work when an epoch got its records.
 
-        The writer may have ended since then. Its last records belong to this epoch, too.
+        The epoch ends at position `look`. The writer may have ended since then. Its last records
+        belong to this epoch, too.
 
         Args:
             name: name of the part of a mix; "" for a single source.
@@ -322,7 +328,7 @@ class Lookout:
 
 
 def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
-    """Return the pipeline over the version (generation) of the source's files that all shards read in an epoch.
+    """Return the pipeline over the generation (version of the files) of all shards in an epoch.
 
     It is for loops over `loader.epochs()`. The shard that begins the epoch first decides on the
     newest version, and writes it to the log; the others read the log. The pipeline is unchanged if
@@ -346,7 +352,9 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
 
 
 def _log_of(leaf: Leaf, growth: GrowthOptions, *loop: str) -> DecisionLog | None:
-    """Return the log of the decisions about appended records; None if there is a single shard and the user gave no log.
+    """Return the log of the decisions about appended records.
+
+    Return None if there is a single shard and the user gave no log.
 
     Args:
         leaf: the source, or mix of sources, with its sampler.

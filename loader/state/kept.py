@@ -114,7 +114,9 @@ class ExtraState:
         raise NotImplementedError
 
     def get_extra_state(self) -> Any:
-        """Return a copy of the values that `set_extra_state` stored, in this run or in one whose state was restored; or None.
+        """Return a copy of the values that `set_extra_state` stored, or None.
+
+        They were stored in this run, or in one whose state was restored.
 
         Raises:
             TypeError: it is the iterator of a `RemoteLoader`, or a feeder that reads from something
@@ -123,7 +125,7 @@ class ExtraState:
         return self.here().get_extra_state()
 
     def set_extra_state(self, values: Any) -> None:
-        """Store values of your own in the state, such as the number of tokens so far, from the last element received on.
+        """Store your values, such as a token count, in the state from the last element received on.
 
         They are in all later states, also of a device feeder that has read ahead, until you set
         others. `set_state` restores them. On another number of shards, `set_states` restores those
@@ -164,8 +166,8 @@ def _extra_text(values: Any) -> str:
         return ""
     if not isinstance(values, dict):
         raise TypeError(
-            f"the extra state, {short_repr(values)}, is {a_kind_of(values)}, not a dict. Pass a dict of plain values, such as "
-            '{"tokens": 512}; or None to remove the values.'
+            f"the extra state, {short_repr(values)}, is {a_kind_of(values)}, not a dict. Pass a "
+            'dict of plain values, such as {"tokens": 512}; or None to remove the values.'
         )
     try:
         json.dumps(values, allow_nan=False)
@@ -189,7 +191,9 @@ def _extra_text(values: Any) -> str:
 
 @contextmanager
 def damage(**parts: Any) -> Iterator[None]:
-    """Return a context in which a TypeError or ValueError becomes a CheckpointError that names the damaged `parts` of a state.
+    """Return a context in which a TypeError or ValueError becomes a CheckpointError.
+
+    The error names the damaged `parts` of a state.
 
     Args:
         **parts: names and values of the entries that are read inside the context.

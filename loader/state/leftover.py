@@ -1,4 +1,4 @@
-"""Leftovers: windows, or batches split into elements, that a shard of an earlier run had delivered only in part.
+"""Leftovers: windows, or batches split into elements, that an earlier shard delivered only in part.
 
 In: the place where that shard stopped. Out: a place from which any shard can continue; and
 leftovers: one of the new shards makes each of them again, and delivers the rest. The end of a
@@ -36,7 +36,7 @@ rows.
 
 
 def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
-    """Return the cursor (place in the stream) from which any shard can continue after a shard has stopped.
+    """Return the cursor (place in the stream) from which any shard can continue after one stopped.
 
     Work that the shard had delivered in part becomes a `Leftover` in the cursor. It is also used if
     the same shard continues with another mix.
@@ -59,7 +59,10 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
     ends = tuple(None if leaf.endless else leaf.total for leaf in former.leaves)
 
     def split(part: Subtree, cursor: Cursor) -> Cursor:
-        """Return the cursor (place in the stream) to continue a part of the pipeline, with leftovers for begun work."""
+        """Return the cursor (place in the stream) to continue a part of the pipeline.
+
+        It has leftovers for begun work.
+        """
         rests = tuple(rest for rest in cursor.unfinished if rest.stage == part.stage)
         if part.stage is None:
             join = former.joins[part.join or 0]
@@ -118,9 +121,10 @@ def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
 
 
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
-    """Run a leftover (unfinished work of an earlier shard) to its end and drop its rows, so that its errors are raised now.
+    """Run a leftover (unfinished work of an earlier shard) to its end, and drop its rows.
 
-    Only a window of rows is run. For a batch or window of records, nothing is read.
+    Its errors are raised now. Only a window of rows is run. For a batch or window of records,
+    nothing is read.
 
     Args:
         loaders: the new pipeline, as the program built it, before any state is applied.
@@ -136,7 +140,7 @@ def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
 
 
 def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
-    """Return the cursor (place in the stream) at the end of a batch or window that was delivered in part.
+    """Return the cursor (place in the stream) at the end of a batch or window delivered in part.
 
     Args:
         former: pipeline of the shard that had begun it.
@@ -158,7 +162,7 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
 def _to_end(
     former: Pipeline, part: Subtree, cursor: Cursor, run: Run
 ) -> Iterator[tuple[Rows, int]]:
-    """Run a section of a pipeline to the end of the window in which its cursor (place in the stream) lies.
+    """Run a section of a pipeline to the end of the window at its cursor (place in the stream).
 
     Args:
         former: pipeline of the shard that had begun the window.
@@ -180,7 +184,7 @@ def _to_end(
 def with_lineages(
     pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions
 ) -> Pipeline:
-    """Return the pipeline of a shard in which each source is read only as far as earlier runs did not read it.
+    """Return a shard's pipeline, in which each source is read only where earlier runs did not.
 
     Args:
         pipeline: pipeline that reads everything.
@@ -227,7 +231,10 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
 
 
 def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
-    """Return True if a cursor (place in the stream) lies after the end of a section of a pipeline, or has another form."""
+    """Return True if a cursor (place in the stream) lies after the end of a pipeline's section.
+
+    Return True, too, if the cursor has another form.
+    """
     ends = [leaf.total for leaf in pipeline.leaves[part.leaves]]
     beyond = any(position > end for position, end in zip(cursor.positions, ends))
     joins = pipeline.joins[part.joins]
@@ -240,7 +247,9 @@ def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
 
 
 def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
-    """Add the shards of earlier runs to a pipeline that are needed to finish leftovers (unfinished work of such shards).
+    """Add the shards of earlier runs to a pipeline that are needed to finish leftovers.
+
+    Leftovers are unfinished work of such shards.
 
     Args:
         loaders: the new pipeline, as the program built it, before any state is applied.
@@ -287,72 +296,11 @@ def _former(
 
 
 def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
-    """Return the section of the pipeline that makes a leftover (unfinished work of an earlier shard); None if there is none."""
+    """Return the section of a pipeline that makes a leftover (unfinished work of an earlier shard).
+
+    Return None if there is none.
+    """
     return pipeline.stages[rest.stage].part if rest.stage < len(pipeline.stages) else None
-
-
-def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
-    """Return a bool for each operation that takes several inputs: True if one of its batches or windows was delivered in part.
-
-    The size of such an operation must not change, because elements would then be repeated or lost.
-    The state's place and its leftovers (unfinished work of earlier shards) count.
-    """
-    begun = [(pipeline.top, state.cursor)]
-    begun += [
-        (part_of(pipeline, rest) or pipeline.top, rest.cursor)
-        for rest in those_within(state.cursor.unfinished)
-    ]
-    within = set[int]().union(*(pipeline.begun_at(*where) for where in begun))
-    every = (
-        (stage.number, operation) for stage in pipeline.stages for operation in stage.operations
-    )
-    return [number in within for number, operation in every if operation.takes is not None]
-
-
-def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
-    """Check that batches and windows that were delivered in part have the same size in the pipeline as in the state.
-
-    If the pipeline's operations differ from the state's, nothing is checked here.
-
-    Raises:
-        CheckpointError: such a batch or window has another size, so that elements would be repeated
-            or lost.
-    """
-    before, now = state.identity.sizes, pipeline.identity.sizes
-    aligned = _aligned(pipeline, state)
-    if aligned is None:
-        return
-    in_use = sizes_in_use(pipeline, aligned)
-    for former, size, begun in zip(reversed(before), reversed(now), reversed(in_use)):
-        if begun and former != size:
-            raise CheckpointError(
-                "the checkpoint was saved between two elements that were made of one batch or "
-                f"window of {short_repr(former)} elements. With {short_repr(size)}, its elements "
-                "would repeat or be lost. Keep the former size until a later step, or restore a "
-                "checkpoint of another step."
-            )
-
-
-def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
-    """Return the state with one entry for each stage of this pipeline; None if the pipeline has other stages than the state.
-
-    A stage is a group of operations that run in one task. If datasets of the pipeline's last mix
-    were added or removed, only the stages after the mix are compared; the entries of the others are
-    0.
-    """
-    skips, stages = state.cursor.skips, len(pipeline.stages)
-    if len(skips) == stages:
-        same = len(state.identity.sizes) == len(pipeline.identity.sizes)
-        return state if same else None
-    after = (
-        stages - sum(part.size.stages for part in pipeline.joins[-1].inputs)
-        if pipeline.joins
-        else 0
-    )
-    if not 0 < after <= len(skips):
-        return None
-    moved = (*(0,) * (stages - after), *skips[len(skips) - after :])
-    return dataclasses.replace(state, cursor=replaced(state.cursor, skips=moved, unfinished=()))
 
 
 def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:
@@ -390,6 +338,7 @@ def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) ->
     except ValueError as error:
         reason = str(error).partition(". ")[0]
         raise CheckpointError(
-            f'the state is of a run with algorithm="grain", and does not fit this sampler: {shorten(reason)}. Restore it with '
-            "the sampler that saved it, and with as many records."
+            'the state is of a run with algorithm="grain", and does not fit this sampler: '
+            f"{shorten(reason)}. Restore it with the sampler that saved it, and with as many "
+            "records."
         ) from None

@@ -1,4 +1,4 @@
-"""The position of an iterator in its stream; and the methods that iterators, feeders and epochs have in common.
+"""An iterator's position in its stream; and the common methods of iterators, feeders and epochs.
 
 In: which element the iterator delivered last. Out: the cursor (a place in the stream) after it, the
 state and the records, computed only when the caller asks for them. So taking a position is cheap: a
@@ -9,24 +9,21 @@ device feeder takes one for every batch. A position does not change, except for 
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Awaitable, Sequence
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...common.closing import ClosedAtExit
-from ...common.messages import a_kind_of, short_repr
+from ...common.messages import short_repr
 from ...common.validation import whole_number
 from ..plan.cursor import Cursor
 from ..plan.pipeline import Pipeline
 from ..plan.steps.lookup import number_of, part_epochs, part_records, passed_before, records_of_step
-from ..plan.steps.skipped import within
+from ..plan.steps.skipped import Ranges, within
 from ..stream.rows import Rows
-from .files import restore_later, write_later
+from .checks.record_checks import marks_of
 from .kept import ExtraState, Keeper, Kept
 from .live.changeable import Changeable
-from .record_checks import marks_of
+from .resumable import Resumable
 from .schema import LoaderState
 
 
@@ -109,13 +106,24 @@ class StreamPosition(NamedTuple):
 
     @property
     def passed(self) -> int:
-        """Number of the elements counted by `len()` that come before this position, without those left out by `skip()`."""
+        """Number of the elements counted by `len()` that come before this position.
+
+        Those left out by `skip()` do not count.
+        """
         return passed_before(
             self.pipeline, (self.cursor.positions[0], self.step), self.kept.skipped
         )
 
+    @property
+    def unread(self) -> Ranges:
+        """The local positions of the steps to be skipped from here on; empty if unknown."""
+        if not self.pipeline.aligned:
+            return ()
+        at = (self.cursor.positions[0], self.step)
+        return self.kept.skipped.positions(at, self.pipeline.stages[0].unit)
+
     def describe(self, worker_count: int) -> str:
-        """Describe the position, the number of workers and the source, for the `repr` of an iterator."""
+        """Describe the position, the number of workers and the source, for an iterator's `repr`."""
         place, source = (
             f"step={self.step}, epoch={self.epoch}",
             short_repr(self.pipeline.leaves[0].source),
@@ -160,90 +168,6 @@ class StreamPosition(NamedTuple):
         )
 
 
-class Resumable(ClosedAtExit):
-    """Base of objects that have a state and can be closed."""
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"{a_kind_of(self)} owns threads and files, and cannot be pickled or copied. Keep "
-            "state = iterator.get_state() and pickle the loader. To restore, call iterator = "
-            "iter(loader) and iterator.set_state(state)."
-        )
-
-    def get_state(self) -> Any:
-        """Return the state after the last element that the user received."""
-        raise NotImplementedError
-
-    def set_state(self, state: Any, strict: bool = True) -> None:
-        """Move to the position of a state from `get_state`.
-
-        Args:
-            state: the state.
-            strict: False accepts a state of another source, sampler or other operations.
-
-        Raises:
-            CheckpointError: the state is damaged, or belongs to another pipeline.
-        """
-        raise NotImplementedError
-
-    def set_states(
-        self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False
-    ) -> None:
-        """Continue a run that had another number of shards, from the states of all its shards.
-
-        Args:
-            states: results of `get_state` on each of the shards of the earlier run, in any order.
-            strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True takes a list with the state of any one shard, if all shards were at
-                the same step.
-
-        Raises:
-            CheckpointError: a state is missing or damaged, or belongs to another pipeline.
-        """
-        raise NotImplementedError
-
-    def start_prefetch(self) -> None:
-        """Start workers and reading now instead of at the first `next`, so that the first element comes sooner."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Stop all work. May be called twice."""
-        raise NotImplementedError
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state as a dict of plain JSON values.
-
-        PyTorch's loaders and checkpoints call this method.
-        """
-        state = self.get_state()
-        return state if isinstance(state, dict) else dict(json.loads(state))
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Move to the position saved by `state_dict`.
-
-        Raises:
-            CheckpointError: the state is damaged, or belongs to another pipeline.
-        """
-        self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
-
-    async def save(self, directory: Any) -> Awaitable[None]:
-        """Take the current state, and return an awaitable that writes it to a folder.
-
-        Orbax calls this method.
-        """
-        return write_later(directory, self.get_state())
-
-    async def load(self, directory: Any) -> Awaitable[None]:
-        """Return an awaitable that restores the position from a folder and begins to prefetch.
-
-        Orbax calls this method.
-        """
-        return restore_later(directory, self)
-
-
 class StreamPositionAPI(Changeable, ExtraState, Resumable):
     """Base of the iterators of a `DataLoader` and of device feeders.
 
@@ -282,7 +206,7 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
 
     @property
     def passed(self) -> int:
-        """Number of delivered elements, also by earlier runs; steps left out by `skip()` do not count.
+        """Number of delivered elements, also by earlier runs, without steps left out by `skip()`.
 
         If all elements have the same number of records, elements that were delivered before the
         number of shards changed do not count, as in `len()`.
@@ -315,7 +239,7 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
 
     @property
     def epoch(self) -> int:
-        """Epoch, from 0, of the record that was delivered last; of the first record if none was delivered.
+        """Epoch, from 0, of the record delivered last; of the first record if none was delivered.
 
         Between rows of one window of a `Pack`, it is the epoch of the window's first record. If
         several streams are joined, it is the epoch of the first source.
@@ -329,11 +253,11 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
 
     @property
     def part_epochs(self) -> dict[str, int]:
-        """For each part (dataset) of a mix, the epoch, from 0, of its last record up to this shard's last record.
+        """Epoch, from 0, of the last record of each part (dataset) of a mix.
 
-        Records of other shards count, too. Between rows of one window of a `Pack`, it is the epoch
-        of the window's first record. If several streams are joined, the dict has each of their
-        sources.
+        It is the last record up to this shard's last record. Records of other shards count, too.
+        Between rows of one window of a `Pack`, it is the epoch of the window's first record. If
+        several streams are joined, the dict has each of their sources.
 
         Raises:
             AttributeError: there is a single source that is not a mix. So `hasattr` is True only
@@ -342,7 +266,10 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
         >>> import headrace
         >>> parts = {"web": range(100), "books": range(2)}
         >>> sampler = headrace.MixSampler(parts, when_exhausted="repeat")
-        >>> iterator = iter(headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(10)]))
+        >>> loader = headrace.DataLoader(
+        ...     data_source=parts, sampler=sampler, operations=[headrace.Batch(10)]
+        ... )
+        >>> iterator = iter(loader)
         >>> batch = next(iterator)
         >>> iterator.part_epochs
         {'web': 0, 'books': 2}
@@ -351,7 +278,7 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
 
     @property
     def part_records(self) -> dict[str, int]:
-        """For each part (dataset) of a mix, the number of its records up to the record that this shard delivered last.
+        """Number of records of each part (dataset) of a mix, up to the record delivered last.
 
         Records of all runs and all shards count, in the order of the stream; other shards may have
         delivered more, or less. If several streams are joined, the dict has each of their sources.
@@ -362,7 +289,10 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
         >>> import headrace
         >>> parts = {"web": range(100), "books": range(20)}
         >>> sampler = headrace.MixSampler(parts, weights={"web": 0.7, "books": 0.3})
-        >>> iterator = iter(headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(10)]))
+        >>> loader = headrace.DataLoader(
+        ...     data_source=parts, sampler=sampler, operations=[headrace.Batch(10)]
+        ... )
+        >>> iterator = iter(loader)
         >>> batch = next(iterator)
         >>> iterator.part_records
         {'web': 7, 'books': 3}
@@ -370,27 +300,29 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
         return self.here().part_records
 
     def last_records(self) -> Any:
-        """Return the keys `int64[records]` of the records in the element delivered last, in the order of the stream.
+        """Return the keys `int64[records]` of the records in the element delivered last.
 
-        A key is the index of a record in its source. A key comes as often as the sampler drew the
-        record, even if several rows were made of it. For a mix, the result is a dict of such arrays
-        by part; for joined datasets, a dict by the datasets' names (or, as texts, their indices).
-        Records that a filter dropped are not included. The keys are computed when this is called,
-        so it costs nothing while the loop runs.
+        They are in the order of the stream. A key is the index of a record in its source. A key
+        comes as often as the sampler drew the record, even if several rows were made of it. For a
+        mix, the result is a dict of such arrays by part; for joined datasets, a dict by the
+        datasets' names (or, as texts, their indices). Records that a filter dropped are not
+        included. The keys are computed when this is called, so it costs nothing while the loop
+        runs.
 
         Raises:
             ValueError: no element was delivered since the start, the last `set_state`, a change of
                 the run, or an error.
 
         >>> import headrace
-        >>> iterator = iter(headrace.load(range(10), transformations=[headrace.Filter(lambda x: x % 3)], batch_size=3))
+        >>> no_thirds = headrace.Filter(lambda x: x % 3)
+        >>> iterator = iter(headrace.load(range(10), transformations=[no_thirds], batch_size=3))
         >>> next(iterator).tolist(), iterator.last_records().tolist()
         ([1, 2, 4], [1, 2, 4])
         """
         return self.here().last_records()
 
     def records_at(self, step: int) -> Any:
-        """Return the keys `int64[records in the element]` of the records of a step that is still to come.
+        """Return the keys `int64[records in the element]` of the records of a step still to come.
 
         A key is the index of a record in its source; for a mix, the result is a dict of such arrays
         by part. Unlike `DataLoader.records_at`, it is also right if the number of shards or the

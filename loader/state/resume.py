@@ -1,4 +1,4 @@
-"""Resume a pipeline from the state of its own shard, or from the states of all shards of an earlier run.
+"""Resume a pipeline from the state of its own shard, or from those of all shards of an earlier run.
 
 In: saved states, and the new pipeline. Out: the pipeline and the state to resume with;
 or a `CheckpointError` that says why that is not possible. No record is read here, except
@@ -28,18 +28,19 @@ from ..plan.pipeline import Pipeline
 from ..plan.steps.skipped import Ranges, SkippedSteps, count_of, union
 from .changed_streams import migrate
 from .changed_weights import check_left
+from .checks.batch_sizes import sizes_in_use
+from .checks.equal_steps import at_equal_steps
+from .checks.refusals import REMEDY, of_another, remedy_of
 from .kept import Kept
 from .leftover import (
     Run,
     everything,
     is_outside,
     order_for,
-    sizes_in_use,
     split_leftover,
     with_formers,
     with_lineages,
 )
-from .record_checks import REMEDY, of_another, remedy_of, run_length
 from .schema import LoaderState
 
 
@@ -92,56 +93,6 @@ def resume(
     return found
 
 
-def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[LoaderState]:
-    """Make the states of all shards of a run from the state of one shard.
-
-    All shards must have been at the same step.
-
-    Args:
-        pipeline: the new pipeline, as the program built it, before any state is applied.
-        states: a list with the one state.
-
-    Returns:
-        A state for each shard of the earlier run; a list with the one state if it had one shard.
-
-    Raises:
-        CheckpointError: there is not exactly one state; steps differ in their number of records;
-            records are appended during the run; or the shard has ended, and others are longer or
-            shorter.
-    """
-    if len(states) != 1:
-        raise CheckpointError(
-            f"equal_steps=True takes the state of one shard, not {len(states)} states. Pass a list "
-            "with one state; or leave equal_steps= out, and pass the states of all shards."
-        )
-    (state,) = states
-    if state.shard[1] == 1:
-        return [state]
-    if not pipeline.aligned or any(state.cursor.skips) or state.cursor.unfinished:
-        raise CheckpointError(
-            "equal_steps=True needs a pipeline in which each step has the same number of records, "
-            "without Filter, FlatMap, Pack, BudgetBatch, window_shuffle, joined streams or "
-            "on_error=. Call set_states(…) with the states of all shards."
-        )
-    if pipeline.leaf.growth is not None:
-        raise CheckpointError(
-            "equal_steps=True cannot be used with a growing source, because some shards may have "
-            "found appended records already. Call set_states(…) with the states of all shards. Or "
-            'make the loader with growth="hand", which reads only the records that exist now.'
-        )
-    count, position = state.shard[1], state.cursor.positions[0]
-    shards = [ShardOptions(shard, count, pipeline.shard.drop_remainder) for shard in range(count)]
-    left = state.history.shards[0].length(run_length(pipeline, state))
-    lengths = [shard.length(left) for shard in shards]
-    if position >= lengths[state.shard[0]] and len({*lengths}) > 1:
-        raise CheckpointError(
-            f"equal_steps=True cannot be used at the end of a shard of {position} records, because "
-            f"other shards have {min(lengths)} to {max(lengths)}. Call set_states(…) with the "
-            "states of all shards."
-        )
-    return [dataclasses.replace(state, shard=(shard, count)) for shard in range(count)]
-
-
 def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
     """Resume from a state of this shard, after the pipeline was adapted to the state's order.
 
@@ -179,7 +130,7 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
-    """Describe, as a list of short texts, how a pipeline differs from the pipeline that saved a state.
+    """Describe, as a list of short texts, how a pipeline differs from the one that saved a state.
 
     A batch size that differs counts only if the state was saved inside a batch, or if there are
     more or fewer sizes.
@@ -200,7 +151,7 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 def merge_shard_states(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> LoaderState:
-    """Return the state with which this shard resumes, from the states of all shards of an earlier run.
+    """Return the state with which this shard resumes, from those of all shards of an earlier run.
 
     If the number of shards is the same as before, it is the state of this shard.
 
@@ -304,7 +255,7 @@ def _dealt_after(
     number: int,
     skipped: SkippedSteps,
 ) -> ReshardHistory:
-    """Return the history of shards after a run with planned batches (`BudgetBatch` with known lengths).
+    """Return the history of shards after planned batches (`BudgetBatch` with known lengths).
 
     Args:
         leaf: source of the planned batches, with its sampler.

@@ -61,12 +61,14 @@ class LoaderState:
     version: int = VERSION
 
     def order(self, leaf: int = 0) -> SavedOrder:
-        """Return what the state says about the order of the leaf (source with its sampler) at an index."""
+        """Return the saved order of the leaf (source with its sampler) at an index."""
         mark = self.marks.get(leaf, Mark())
         return SavedOrder(self.identity.orders[leaf], self.history.orders[leaf], mark.ended)
 
     def with_order(self, leaf: int, order: SavedOrder, source: Values | None = None) -> LoaderState:
-        """Return this state with another order (and another source, if given) of a leaf (source with its sampler).
+        """Return this state with another order (and another source, if given) of a leaf.
+
+        A leaf is a source with its sampler.
 
         Args:
             leaf: index of the leaf.
@@ -332,7 +334,10 @@ def _shard(values: Any) -> tuple[int, int]:
 
 
 def _place_values(cursor: Cursor) -> list[Any]:
-    """Return a cursor (place in the stream) as plain JSON values, without an entry for joins if there are none."""
+    """Return a cursor (place in the stream) as plain JSON values.
+
+    The values have no entry for joins if there are none.
+    """
     return [cursor.positions, cursor.skips, *([cursor.notes] if cursor.notes else [])]
 
 

@@ -14,32 +14,47 @@ from ..work.tasks import Failure, GroupTask
 from .rows import Request
 
 BARREN_EPOCHS = 8
-"""Number of epochs without a row, times the number of shards, after which one shard of several stops."""
+"""Epochs without a row, times the number of shards, after which one shard of several stops."""
 
 FAR = 16
 """Factor for the number of epochs before a source that gives no records any more is ignored."""
 
 MANY = 1 << 17
-"""Smallest number of records before such a source is ignored: of so many, a source of small weight gives some."""
+"""Smallest number of records before such a source is ignored.
+
+Of so many, a source of small weight gives some.
+"""
 
 LATER = 1 << 40
-"""Number of further records after which it is looked whether a part of a mix, which may have ended, has given some."""
+"""Number of further records after which a part of a mix is checked for having given some.
+
+The part may have ended.
+"""
 
 MOST = 1 << 22
-"""Number of records of one source without a row after which nothing more is expected, however seldom a record is drawn."""
+"""Number of records of one source without a row after which nothing more is expected.
+
+This holds however seldom a record is drawn.
+"""
 
 MIN_BARREN_GROUPS = 100
 """Number of consecutive groups that may have no results, however few positions an epoch has."""
 
 BARREN_RECORDS = 1000
-"""Smallest number of records without a row, however few an epoch has: random operations draw anew for each."""
+"""Smallest number of records without a row, however few an epoch has.
+
+Random operations draw anew for each record.
+"""
 
 BARREN_REPEATS = 1000
-"""Number of times that an endless `IterDataset.repeat` may repeat its elements without a row: each may be drawn anew."""
+"""Number of times that an endless `IterDataset.repeat` may repeat its elements without a row.
+
+Each may be drawn anew.
+"""
 
 
 class EmptyStreamGuard:
-    """Detects that an endless stream has no more elements, because its operations drop every record.
+    """Detects that an endless stream has no more elements, because operations drop every record.
 
     That is so if each source has shown all of its records since the last row; or its stream was
     repeated many times.
@@ -108,7 +123,10 @@ class EmptyStreamGuard:
         )
 
     def _times_repeated(self, cursor: Cursor) -> int | None:
-        """Return how many times all repeated sources were repeated since the last row; None if there are none."""
+        """Return how many times all repeated sources were repeated since the last row.
+
+        Return None if there are none.
+        """
         times = dict[int, int]()
         for note, leaves in self._repeats.items():
             new = (
@@ -149,7 +167,7 @@ class EmptyStreamGuard:
 
 
 def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
-    """Return True if it is as good as certain that a source has shown all of its records between two local positions.
+    """Return True if a source has almost surely shown all its records between two local positions.
 
     An epoch that began after the first position and ended before the second has shown every record,
     unless records are drawn with replacement. A shard sees only its part of the records, another
@@ -185,7 +203,7 @@ def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
 
 
 def _end_of(leaf: Leaf, since: int, epochs: int) -> int:
-    """Return the local position at which so many whole epochs have ended that began after the position `since`."""
+    """Return the local position at which `epochs` whole epochs that began after `since` ended."""
     shard, epoch = leaf.shard, leaf.epoch_length
     dense_from, offset = leaf.lineage.dense_from  # before that, positions come in no order
     last = max(shard.global_position(since), dense_from) + offset

@@ -72,7 +72,7 @@ class RowStreams:
         self._kept: dict[int, Sequence[Rows]] = {}  # by the index of the join that keeps them
 
     def open(self, start: Cursor) -> Pull[Rows]:
-        """Return a supply of the rows of the whole pipeline, from a cursor (a place in the stream) on."""
+        """Return a supply of rows of the whole pipeline, from a cursor (place in the stream) on."""
         return self._rows(self.pipeline.top, start)
 
     def _rows(
@@ -83,7 +83,7 @@ class RowStreams:
         former: int = 0,
         most: int | None = None,
     ) -> Pull[Rows]:
-        """Return a supply of the rows of a part of the pipeline, from its cursor (place in the stream) on.
+        """Return a supply of the rows of a part, from its cursor (place in the stream) on.
 
         Rows that shards of an earlier run left over come first.
 
@@ -274,7 +274,7 @@ class Flow:
     def _made(
         self, run: Rows, units: Units
     ) -> Generator[tuple[Any, Rows, int], None, Failure | None]:
-        """Make elements one by one, and yield each with `run`, the `Rows` that contain it, and its index there.
+        """Make and yield elements one by one, each with `run`, its `Rows`, and its index there.
 
         `units` makes an element when the generator is asked for it, in the thread that asks. Return
         the failure if an element cannot be made, else None.

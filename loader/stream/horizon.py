@@ -14,14 +14,14 @@ from .rows import Pull, Request, StreamEnd
 
 
 class Horizon(Protocol):
-    """Interface of an object that knows up to which position the order of a growing source is final.
+    """Interface of an object that knows up to which position a growing source's order is final.
 
     It is used on the thread that is inside `next`, whenever work can be planned.
     """
 
     @property
     def stop(self) -> int | None:
-        """Local position up to which the order is final; None if it will not change until its end."""
+        """Local position up to which the order is final; None if it is final until its end."""
 
     def advance(self, wait: bool) -> bool:
         """Move `stop` to a later position, by deciding whether records were appended up to there.

@@ -86,7 +86,7 @@ class Input:
 
 @dataclass(eq=False)
 class JoinedRuns:
-    """Supply of the rows of a join, which merges several streams (its inputs) in the order that a rule decides.
+    """Supply of the rows of a join, which merges streams (its inputs) in the order of a rule.
 
     At first, one row is taken at a time, so that it does not wait for others; then more and more,
     up to `most()`, as long as they come within about 30 ms.
@@ -175,7 +175,7 @@ class JoinedRuns:
         return joined_rows(choices, parts, state[0], cursor_after)
 
     def _go_on(self, number: int | None, wait: bool) -> bool:
-        """Ask the rule of the join how to continue after the end of the input with index `number`, and do that.
+        """Ask the join's rule how to continue after the end of input `number`, and do that.
 
         If `number` is None, the rule takes no more rows, and the join ends.
 

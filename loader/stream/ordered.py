@@ -21,7 +21,7 @@ from ..work.tasks import Block, Failure, SpanTask
 from .rows import Pull, Request, StreamEnd, span_request
 
 Results: TypeAlias = Pull[tuple[Request, Block]]
-"""Supply of the blocks (the rows of one task each) that tasks return, each with its request, in order."""
+"""Supply of blocks (rows of one task each) that tasks return, each with its request, in order."""
 
 
 class Ordered:
@@ -53,7 +53,7 @@ class Ordered:
             self._fill(False)
 
     def _fill(self, wait: bool) -> None:
-        """Submit requests while there are any, up to the number of tasks that may be submitted at a time.
+        """Submit requests while there are any, up to the number that may be submitted at a time.
 
         With `wait`, wait for a request if no task is submitted.
         """
@@ -96,9 +96,10 @@ class Ordered:
 
 
 class InOrder:
-    """Supply of the results of tasks that read a source without random access, in order: pairs (request, block).
+    """Supply of the results of tasks that read a source without random access, in order.
 
-    A block has the rows that one task returned. Each task begins where the last one ended.
+    A result is a pair (request, block). A block has the rows that one task returned. Each task
+    begins where the last one ended.
 
     Args:
         stage: stage that reads the source.
@@ -160,7 +161,7 @@ class InOrder:
         return self._ended
 
     def _note_end(self, task: SpanTask, block: Block) -> None:
-        """Store the position and the state of the source after a task, which the task's block contains.
+        """Store the source's position and state after a task, which the task's block contains.
 
         Then submit the next task, unless the source has ended, or tasks are submitted only when
         they are needed.

@@ -1,4 +1,4 @@
-"""The origin of rows: the records from which the rows of a block (the rows of one task) were made, and their cursors.
+"""The origin of rows of a block (rows of one task): records they were made from, and cursors.
 
 The cursor of a row is the place from which the stream continues after the row.
 
@@ -71,10 +71,10 @@ def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
 
 @dataclass(slots=True, eq=False)
 class Provenance:
-    """Tells from which records the rows of a block (the rows of one task) were made, and where the stream continues.
+    """Tells from which records the rows of a block were made, and where the stream continues.
 
-    The task read positions of a leaf (a source with its sampler), or a group of earlier rows. A
-    unit is the inputs of one output.
+    A block is the rows of one task. The task read positions of a leaf (a source with its sampler),
+    or a group of earlier rows. A unit is the inputs of one output.
 
     Attributes:
         stage: stage that made the rows.
@@ -116,7 +116,7 @@ class Provenance:
         return (self,)
 
     def cursor_after(self, row: int) -> Cursor:
-        """Return the cursor (place in the stream) from which the stream continues after row `row` of the block."""
+        """Return the cursor from which the stream continues after row `row` of the block."""
         if self.alone:
             origin, inner = row_at(self.inputs, row)
             return origin.cursor_after(inner).then(0)
@@ -129,7 +129,10 @@ class Provenance:
 
     @property
     def _is_by_input(self) -> bool:
-        """True if each row was made of one earlier row alone, so that the task could have taken fewer or more of them."""
+        """True if each row was made of one earlier row alone.
+
+        The task could have taken fewer or more of them.
+        """
         return self.leaf is None and self.columns is not None and not self.stage.groups
 
     def _after_row_of_input(self, row: int) -> Cursor:
@@ -177,7 +180,7 @@ class Provenance:
         return self.stop if self.leaf is None or after.positions >= self.stop.positions else after
 
     def table(self, rows: Ints) -> Table:
-        """Return a table of the records from which some rows of the block (the rows of one task) were made.
+        """Return a table of the records of which some rows of the block (a task's rows) were made.
 
         For a row of a `Pack`, these are all records of its window, unless the pipeline is traced.
 
@@ -218,9 +221,10 @@ class Provenance:
         )
 
     def _rows_of(self, places: Ints, size: int) -> Ints:
-        """Return, for each input of a task, the row into which it goes in a batch that the task makes; -1 if it makes none.
+        """Return, for each input of a task, its row in a batch that the task makes.
 
-        If the task makes batches of batches, it is the row in the last batch.
+        It is -1 if the task makes none. If the task makes batches of batches, it is the row in the
+        last batch.
 
         Args:
             places: index of each input among the inputs of its element.
@@ -235,7 +239,9 @@ class Provenance:
         return np.full(len(places), -1)
 
     def _of_segments(self, rows: Ints, firsts: Ints, packed: Sequence[Any]) -> Table:
-        """Return a table of inputs: of a `Pack`, those in some rows, with segments; of a `BudgetBatch`, those in some batches.
+        """Return a table of inputs in some rows of a `Pack`, or some batches of a `BudgetBatch`.
+
+        For a `Pack`, it has segments.
 
         Args:
             rows: indices of the rows or batches.
@@ -330,7 +336,7 @@ def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origi
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """For rows selected from several blocks: tells from which records they were made, and where the stream continues.
+    """Tells from which records selected rows of blocks were made, and where the stream continues.
 
     Also used for rows of one block whose cursors differ from the block's own. A block has the rows
     that one task returned. A cursor is a place in the stream.

@@ -1,4 +1,6 @@
-"""Divide ordered rows into groups: the inputs of one output of the next stage (operations that run in one task).
+"""Divide ordered rows into groups: the inputs of one output of the next stage.
+
+A stage is the operations that run in one task.
 
 In: consecutive rows. Out: a request for each group; the last group may be smaller. Rows are only
 counted, with one exception: the first row of a large batch is used to check that there is memory
@@ -122,10 +124,10 @@ class Regroup(Pull[Request]):
         return run
 
     def _last(self, ended: StreamEnd) -> Request | StreamEnd:
-        """Return the request for the last, incomplete group; or `ended`, the end of the rows, if the group is dropped.
+        """Return the request for the last, incomplete group.
 
-        If a whole stream has too few rows for a batch, so that all are dropped, the result is a
-        failure.
+        Return `ended`, the end of the rows, if the group is dropped. If a whole stream has too few
+        rows for a batch, so that all are dropped, the result is a failure.
         """
         if ended.failure is not None:
             return ended if self.stage.groups else self._group()
@@ -178,9 +180,10 @@ class Regroup(Pull[Request]):
 
 
 def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
-    """Convert rows to ranges of blocks (the rows of one task each), and their order among the rows of these ranges.
+    """Convert rows to ranges of blocks, and their order among the rows of these ranges.
 
-    The order is `int32[rows]` as bytes; None stands for the order of the ranges.
+    A block is the rows of one task. The order is `int32[rows]` as bytes; None stands for the order
+    of the ranges.
     """
     found: list[BlockRows] = []
     orders: list[NDArray[np.int64]] = []
@@ -195,7 +198,7 @@ def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
 
 
 def _take_memory(row: object, size: int) -> None:
-    """Check that there is memory for a batch of `size` rows like `row`: allocate it, and release it at once.
+    """Check that there is memory for a batch of `size` rows like `row`: allocate and release it.
 
     The memory is not written.
 
@@ -211,9 +214,10 @@ def _take_memory(row: object, size: int) -> None:
 
 
 def _rows_to_come(pipeline: Pipeline, stage: Stage, start: Cursor) -> int:
-    """Return how many rows a stage gets at least after the cursor `start`, if no record is skipped; 0 if unknown.
+    """Return how many rows a stage gets at least after the cursor `start`; 0 if unknown.
 
-    A stage is the operations that run together in one task. A cursor is a place in the stream.
+    It is assumed that no record is skipped. A stage is the operations that run together in one
+    task. A cursor is a place in the stream.
     """
     below = stage.input
     assert below is not None, "rows are the input"

@@ -1,4 +1,4 @@
-"""Consecutive rows, the tasks that make them, and the interface by which a stage takes both from the stage before.
+"""Consecutive rows, the tasks that make them, and the interface by which stages pass both on.
 
 In: spans (ranges of consecutive positions), or rows of earlier blocks. Out: tasks for an executor;
 rows, with their origin, which tells from which records they were made.
@@ -33,7 +33,7 @@ class StreamEnd:
 
 
 class Pull(Protocol[T]):
-    """Interface of a supply of items in order, for example of rows; `next` returns one after another.
+    """Interface of a supply of items in order, such as rows; `next` returns one after another.
 
     Only one thread at a time uses it.
     """
@@ -60,7 +60,7 @@ class AtHand(Pull[T]):
 
 
 class NumberedBlock(NamedTuple):
-    """A block (the rows of one task) with its number among the blocks of an iterator, counted from 0."""
+    """A block (the rows of one task) with its number among the blocks of an iterator, from 0."""
 
     number: int
     block: Block
@@ -72,7 +72,7 @@ BlockRows: TypeAlias = tuple[NumberedBlock, int, int]
 
 @dataclass(slots=True)
 class Rows:
-    """Consecutive rows `[start, stop)` of a block (the rows of one task), or of a join (a merge of several streams).
+    """Consecutive rows `[start, stop)` of a block (one task's rows) or of a join (merged streams).
 
     Attributes:
         origin: tells from which records the rows were made, and where the stream continues after
@@ -107,9 +107,10 @@ class Rows:
         return rows
 
     def take(self, row: int) -> Any:
-        """Return the row with index `row`, and drop this object's reference to it, so that it can be freed after use.
+        """Return the row with index `row`, and drop this object's reference to it.
 
-        Returns a copy if the block (the rows of one task) is kept to be returned again.
+        It can then be freed after use. Returns a copy if the block (the rows of one task) is kept
+        to be returned again.
         """
         origin = self.origin
         if origin.which is None:
@@ -144,7 +145,10 @@ class Rows:
         return found, numbers
 
     def keep(self) -> None:
-        """Let `take` return copies from now on, because the rows will be returned again, and the user may change them."""
+        """Let `take` return copies from now on.
+
+        The rows will be returned again, and the user may change them.
+        """
         for numbered in self.blocks:
             numbered.block.kept = True
 
@@ -167,7 +171,7 @@ def joined_rows(
     number: int,
     cursor_after: Callable[[int], Cursor],
 ) -> Rows:
-    """Return the rows of a join (a merge of several streams), which takes rows of its inputs in a given order.
+    """Return the rows of a join (a merge of streams), which takes rows of inputs in a given order.
 
     Args:
         choices: index of the input of each row.
@@ -217,7 +221,7 @@ class Request:
 
     @property
     def stop(self) -> int:
-        """Local position after the task, in the first source (with its sampler) that it depends on."""
+        """Local position after the task, in the first source (with sampler) that it depends on."""
         return self.origin.stop.positions[0]
 
     def rows(self, numbered: NumberedBlock, skip: int, before: int) -> Rows:
@@ -260,7 +264,7 @@ def span_request(
     after: tuple[JoinState, ...] = (),
     left: int = 0,
 ) -> Request:
-    """Return a request for a task that reads consecutive positions of a leaf (a source with its sampler).
+    """Return a request for a task on consecutive positions of a leaf (a source with its sampler).
 
     Args:
         task: the task.
@@ -278,7 +282,7 @@ def span_request(
 def span_requests(
     stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
 ) -> Iterator[Request]:
-    """Yield requests for tasks that read a leaf (a source with its sampler), within ranges of local positions.
+    """Yield requests to read a leaf (a source with its sampler), within ranges of local positions.
 
     Args:
         stage: stage (operations that run in one task) that reads the positions.

@@ -31,7 +31,7 @@ Python ends it without that if an interrupt comes inside.
 
 
 class RunHandle:
-    """The current run of an iterator, if there is one: its executor and the elements that are still to come."""
+    """The current run of an iterator, if there is one: its executor and the elements to come."""
 
     def __init__(self) -> None:
         self.elements: Elements | None = None  # what comes next; None: nothing was opened

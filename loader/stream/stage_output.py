@@ -55,7 +55,7 @@ class SkippedRecords:
 
 
 class StageOutput:
-    """Supply of the rows that the tasks of a stage return, in order, from a cursor (place in the stream) on.
+    """Supply of rows that a stage's tasks return, in order, from a cursor (place in the stream) on.
 
     A stage is the operations that run in one task. A block has the rows that one task returned.
 
@@ -110,9 +110,9 @@ class StageOutput:
         return self._found.popleft()
 
     def _take(self, request: Request, block: Block) -> None:
-        """Pass on the rows of a block (the rows of one task); count its rows, times, warnings and skipped records.
+        """Pass on the rows of a block; count its rows, times, warnings and skipped records.
 
-        Rows that were delivered before a restore are left out.
+        A block is the rows of one task. Rows that were delivered before a restore are left out.
         """
         number, sums, task = next(self._numbers), self._sums, request.task
         if block.units is not None:
@@ -154,7 +154,7 @@ class StageOutput:
                 self._found.append(StreamEnd(barren))
 
     def _note_unit(self, number: int, task: SpanTask, block: Block) -> None:
-        """Count an element that was made only when it was asked for, and record its times and warnings.
+        """Count an element that was made only when asked for, and record its times and warnings.
 
         Args:
             number: number of the block that the element belongs to.
@@ -177,16 +177,19 @@ class StageOutput:
         self._found.append(rows)
 
     def _hold(self, rows: Rows | None) -> None:
-        """Hold back rows, because a later task may make more rows of the same inputs; pass on rows held back earlier.
+        """Hold back rows, because a later task may make more rows of the same inputs.
 
-        With None, only pass on the rows held back earlier.
+        Pass on rows held back earlier. With None, only pass on the rows held back earlier.
         """
         if self._held is not None:
             self._found.append(self._held)
         self._held = rows
 
     def _skipped_rows(self, request: Request, block: Block) -> int:
-        """Return how many rows at the start of a block (the rows of one task) were delivered before a restore."""
+        """Return how many first rows of a block were delivered before a restore.
+
+        A block is the rows of one task.
+        """
         skip = self._skip
         if block.tags is not None and request.origin.leaf is not None:
             # what is before it; no more than that was delivered of

@@ -18,7 +18,7 @@ from .rows import Pull, Rows, StreamEnd
 
 @dataclass(eq=False)
 class UnfinishedRuns:
-    """Supply of the rows of a part of a pipeline: first rows that earlier shards left over, then this shard's own rows.
+    """Supply of the rows of a pipeline part: leftovers of earlier shards, then this shard's own.
 
     A leftover is the rest of an earlier shard's work.
 
@@ -57,7 +57,7 @@ class UnfinishedRuns:
         return self.own.next(wait)
 
     def _up_to_end(self, rest: Leftover, run: Rows) -> Rows:
-        """Return the rows among `run` that belong to a leftover (rest of an earlier shard's work)."""
+        """Return the rows in `run` that belong to a leftover (rest of an earlier shard's work)."""
         stop = next(
             (
                 row + 1

@@ -10,8 +10,9 @@ from support.histories import REASONS, STREAMS_THAT_GROW, History, Run, drawn, p
 from support.history_programs import Program
 
 from headrace.loader.plan import lineage
-from headrace.loader.state import changed_records, changed_weights, record_checks
-from headrace.loader.state.record_checks import first_unread
+from headrace.loader.state import changed_records, changed_weights
+from headrace.loader.state.checks import record_checks
+from headrace.loader.state.checks.record_checks import first_unread
 
 
 def _played(seeds, *kinds):

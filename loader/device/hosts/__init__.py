@@ -1,1 +1,4 @@
-"""Device feeders in several processes: the shard that each process loads, and how the processes agree on each step."""
+"""Device feeders in several processes.
+
+The modules find the shard that each process loads, and let the processes agree on each step.
+"""

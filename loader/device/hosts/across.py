@@ -80,7 +80,7 @@ class HostLoader:
         return len(self.source)  # type: ignore[arg-type]
 
     def epochs(self, count: int | None = None) -> Epochs[HostFeeder]:
-        """Return an iterable with one loop per epoch, each with the same number of batches on all hosts.
+        """Return an iterable with one loop per epoch, with equally many batches on all hosts.
 
         One state covers all epochs; see `DataLoader.epochs`.
 
@@ -108,7 +108,7 @@ def across_hosts(
     folder: str | os.PathLike[str] | None = None,
     buffer_size: int = 2,
 ) -> HostLoader:
-    """Return the same stream with the same number of batches on all hosts, without putting them on devices.
+    """Return the same stream with equally many batches on all hosts, without use of devices.
 
     Hosts have different numbers of batches after a `Filter` or `FlatMap`, or if some shards have
     one record more. A step in which all hosts take part would then wait for ever. For batches on
@@ -135,7 +135,10 @@ def across_hosts(
             service nor a folder.
 
     >>> import headrace
-    >>> loader = headrace.load(range(6), transformations=[headrace.Filter(lambda x: x != 3)], batch_size=2, num_epochs=1)
+    >>> not_three = headrace.Filter(lambda x: x != 3)
+    >>> loader = headrace.load(
+    ...     range(6), transformations=[not_three], batch_size=2, num_epochs=1
+    ... )
     >>> [batch.tolist() for batch in loader.across_hosts("repeat")]
     [[0, 1], [2, 4], [5, 5]]
     """

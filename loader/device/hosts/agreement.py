@@ -1,4 +1,4 @@
-"""Let the processes of a run agree on each step before the transfer, so that all have the same number of batches.
+"""Let a run's processes agree on steps before the transfer, so that all have equally many batches.
 
 In: this process's offer for a step (a batch, the end, an error). Out: a verdict, the same on all
 processes.
@@ -42,7 +42,7 @@ _feeder_numbers: dict[str, int] = Counter()
 
 
 class Agreement:
-    """The agreement of one run with the other processes, so that all take the same number of batches.
+    """The agreement of one run with the other processes, so that all take equally many batches.
 
     For each step, every process sends the others its offer (`Offer`), and computes the same verdict
     from all of them. A feeder begins a new run after an error or `set_state`. Only the run's
@@ -82,10 +82,11 @@ class Agreement:
         return self._store.open(stopped)
 
     def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
-        """Send this process's offer for the next step, and return the verdict after all processes have sent theirs.
+        """Send this process's offer for the next step, and return the verdict.
 
-        For a step that was agreed on in advance, nothing is sent: the verdict is known. If this
-        process's offer is another one, the verdict says so.
+        The verdict comes after all processes have sent theirs. For a step that was agreed on in
+        advance, nothing is sent: the verdict is known. If this process's offer is another one, the
+        verdict says so.
 
         Args:
             offer: the offer.
@@ -153,7 +154,7 @@ class Agreement:
         }
 
     def _wait_for(self, folder: str, process: str, stopped: Callable[[], bool]) -> str | None:
-        """Wait for the message of a process about a step, or about its leaving the run, and return it.
+        """Wait for the message of a process about a step, or its leaving the run; return it.
 
         Args:
             folder: beginning of the key, to which the process is added.
@@ -174,23 +175,24 @@ class Agreement:
         return None
 
     def _forget(self) -> None:
-        """Delete the messages of the block of steps before the current one, which all processes have passed."""
+        """Delete the messages of the previous block of steps, which all processes have passed."""
         block = self._step // BLOCK
         if self._me == self._processes[0] and block > self._kept_from:
             self._store.delete(f"{self._folder}{self._kept_from}/")
             self._kept_from = block
 
     def give_template(self, layout: str, template: Any) -> None:
-        """Send the other processes a batch without rows, as a pattern for those that have no batch with its layout.
+        """Send the other processes a batch without rows.
 
-        Only the first call for a layout has an effect.
+        It is a pattern for those that have no batch with its layout. Only the first call for a
+        layout has an effect.
         """
         if layout not in self._gave:
             self._store.set(f"{self._templates(layout)}{self._me}", to_text(template))
             self._gave.add(layout)
 
     def template(self, stopped: Callable[[], bool]) -> Any:
-        """Return a batch without rows of another process, with the layout of the batches at the last step.
+        """Return a batch without rows of another process, with the last step's layout.
 
         Args:
             stopped: function that returns True to stop waiting; the result is then None.
@@ -296,7 +298,7 @@ class Agreements:
         return self._last
 
     def forget(self) -> None:
-        """Leave the last run, because the next run begins at another position, or because no run follows."""
+        """Leave the last run, because the next one begins at another position, or none follows."""
         if self._last is not None and not self._last.left:
             self._last.leave(None)
         self._last = None

@@ -66,7 +66,10 @@ class OnHost:
         return _OwnArrangement(structure, kinds, names, going, [], leading, filled, known, 1, [])
 
     def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:
-        """Return the batch, filled up, and its mask; the mask is None if nothing is filled up, or without rows."""
+        """Return the batch, filled up, and its mask.
+
+        The mask is None if nothing is filled up, or without rows.
+        """
         known = prepared.arrangement
         mask = None
         if known.leading is not None:

@@ -43,10 +43,10 @@ More than a slow file system needs.
 """
 
 MEET_SECONDS = 300.0
-"""Seconds for which a process waits for the others to begin, as `jax.distributed.initialize` does."""
+"""Seconds for which a process waits for others to begin, as `jax.distributed.initialize` does."""
 
 MOST_CERTAIN = 4
-"""Number of steps to which processes agree in advance, so that one that is asked to end is soon heard."""
+"""Number of steps agreed in advance, so that one that is asked to end is soon heard."""
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
 """Seconds between two looks for a file: few at first, then more."""
@@ -182,7 +182,10 @@ class Meeting:
         return True
 
     def _check_place(self) -> None:
-        """Raise HostsError if another process has written to this process's file since this one did: it has the same index."""
+        """Raise HostsError if another process has written to this process's file after this one.
+
+        Such a process has the same index.
+        """
         own = self._hello(self._me) if self._said_hello else None
         if own is not None and own["number"] != self._number:
             count = len(self._others) + 1
@@ -242,7 +245,7 @@ class Meeting:
                 )
 
     def _hello(self, process: int) -> dict[str, Any] | None:
-        """Return the content of a process's file; None if there is none, or it cannot be read now."""
+        """Return the content of a process's file; None if there is none or it is unreadable."""
         text = _read(self._folder / "hello" / str(process))
         try:
             said = json.loads(text or "null")

@@ -30,11 +30,11 @@ class HostOptions(CommonOptions, Protocol):
 
 
 class HostFeeder(Feeder):
-    """One pass over a stream, with as many batches as all other hosts have; made by `iter(loader.across_hosts(…))`.
+    """One pass over a stream, with as many batches as all other hosts have.
 
-    Use it from one thread at a time. Batches are made ahead, on threads. Its state is the state
-    after the last batch that *you received*, and any `iter(loader)` or `loader.across_hosts(…)` can
-    restore it.
+    It is made by `iter(loader.across_hosts(…))`. Use it from one thread at a time. Batches are made
+    ahead, on threads. Its state is the state after the last batch that *you received*, and any
+    `iter(loader)` or `loader.across_hosts(…)` can restore it.
 
     After an error, the state is the state after the last batch that you received, and the next
     `next` tries again. To stop the threads at once, close it, use it as a context manager, or
@@ -47,7 +47,10 @@ class HostFeeder(Feeder):
         return self._agreements.has_others
 
     def ask_to_stop(self) -> None:
-        """Ask all hosts, which agree by a folder, to end their loops after one of the next batches; see `stops_here`."""
+        """Ask all hosts, which agree by a folder, to end their loops after one of the next batches.
+
+        See `stops_here`.
+        """
         self._upstream.stops = True
 
     @property

@@ -1,4 +1,4 @@
-"""Repeat the batches of a loader, from the first one, on a host whose stream ends before the streams of other hosts.
+"""Repeat the batches of a loader, from the first one, on a host whose stream ends before others.
 
 In: the number of a batch after the end. Out: the batch. Runs on the transfer thread.
 """
@@ -54,8 +54,8 @@ class Repeats:
         self._next, self._iterator = again, self._opened()
         if had == 0:
             raise HostsError(
-                "this process has no batch at all, so it has none to repeat. Give every process at least one batch, or pass "
-                'on_uneven="pad" or "drop".'
+                "this process has no batch at all, so it has none to repeat. Give every process at "
+                'least one batch, or pass on_uneven="pad" or "drop".'
             )
         return next(self._iterator)
 

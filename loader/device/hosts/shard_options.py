@@ -1,4 +1,6 @@
-"""Find the shard of each process, such that processes whose devices hold the same rows of a batch get the same shard.
+"""Find the shard of each process.
+
+Processes whose devices hold the same rows of a batch get the same shard.
 
 In: a sharding. Out: the shard of this process. Model parallelism over several processes needs this.
 If every process holds other rows, there is one shard for each process, as with `ShardByJaxProcess`;
@@ -61,7 +63,8 @@ def shard_of(process: int, parts: Mapping[int, frozenset[int]]) -> tuple[int, in
         ShardingError: the process has no part; processes have different numbers of parts; or the
             parts of two processes overlap without being equal.
 
-    >>> shard_of(2, {0: frozenset([0, 1]), 1: frozenset([0, 1]), 2: frozenset([2, 3]), 3: frozenset([2, 3])})
+    >>> first, second = frozenset([0, 1]), frozenset([2, 3])
+    >>> shard_of(2, {0: first, 1: first, 2: second, 3: second})
     (1, 2)
     """
     if process not in parts:

@@ -1,4 +1,6 @@
-"""The stores by which processes exchange messages: a protocol, and the key-value store of jax's coordination service.
+"""The stores by which processes exchange messages: a protocol, and jax's key-value store.
+
+This store belongs to jax's coordination service.
 
 In: texts with keys. Out: the texts that other processes have set. `folder.py` has the same for
 processes without jax.
@@ -45,16 +47,19 @@ class MessageStore(Protocol):
         """Set the text of a key, in place of the text that this process has set before."""
 
     def get(self, key: str, wait_ms: int = WAIT_MS) -> str | None:
-        """Return the text of a key, after waiting until it exists; None if it does not exist after `wait_ms` milliseconds."""
+        """Return the text of a key, after waiting until it exists.
+
+        Return None if it does not exist after `wait_ms` milliseconds.
+        """
 
     def there(self, folder: str) -> dict[str, str]:
-        """Return all texts whose keys are in a folder now: a dict from the last part of the key to the text."""
+        """Return all texts whose keys are in a folder now, by the last part of the key."""
 
     def delete(self, folder: str) -> None:
         """Delete all keys in a folder."""
 
     def count(self, key: str) -> int:
-        """Add one to the number stored for a key, and return the new number; 0 if this store cannot count."""
+        """Add one to a key's number, and return the sum; 0 if this store cannot count."""
 
 
 class KeyValueStore:

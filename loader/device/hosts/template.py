@@ -139,8 +139,8 @@ def _tree(told: Any) -> Any:
         (leaf,) = rest
         raise HostsError(
             "this process has no batch left and must make an empty one, but batches of other "
-            f"processes contain {leaf}, which cannot be described to it. Make batches only of arrays of numbers, in dicts, "
-            'lists, tuples or dataclasses, or pass on_uneven="drop".'
+            f"processes contain {leaf}, which cannot be described to it. Make batches only of "
+            'arrays of numbers, in dicts, lists, tuples or dataclasses, or pass on_uneven="drop".'
         )
     return (
         _READERS[kind](*rest) if kind in _READERS else _SEQUENCES[kind](list(map(_tree, rest[0])))

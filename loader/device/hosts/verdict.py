@@ -24,7 +24,7 @@ FILLING = ("pad", "repeat")
 
 @dataclass(frozen=True)
 class Offer:
-    """Offer of one process for a step: a batch, the end of its stream, an error, or that its feeder was closed.
+    """Offer of one process for a step: a batch, the end of its stream, an error, or a closing.
 
     Attributes:
         kind: "batch", "end", "failed" (an error) or "closed".
@@ -121,8 +121,8 @@ def _decided(offers: Mapping[int, Offer], step: int) -> Verdict:
         without := [process for process, offer in offers.items() if _has_nothing(offer)]
     ):
         return Refuse(
-            f"process {first_few(without, 8)} has no batch at all, so it has none to repeat. Give every process at least "
-            'one batch, or pass on_uneven="pad" or "drop".'
+            f"process {first_few(without, 8)} has no batch at all, so it has none to repeat. Give "
+            'every process at least one batch, or pass on_uneven="pad" or "drop".'
         )
     if policy in FILLING and min(rows) >= 0:
         return _filled(offers, batches, rows)
@@ -157,7 +157,7 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
 
 
 def _has_nothing(offer: Offer) -> bool:
-    """Return True if a process has come to the end of its stream without a single batch in any run."""
+    """Return True if a process has reached its stream's end without a single batch in any run."""
     return offer.kind == "end" and offer.at == 0
 
 
@@ -182,7 +182,10 @@ def _filled(offers: Mapping[int, Offer], batches: Mapping[int, Offer], rows: set
 
 
 def amount(offer: Offer) -> str:
-    """Describe how much a process has for a step, such as "8 rows", or "a batch" if numbers of rows do not matter."""
+    """Describe how much a process has for a step, such as "8 rows".
+
+    It is "a batch" if numbers of rows do not matter.
+    """
     if offer.kind != "batch":
         return "none, its stream has ended"
     return f"{offer.rows} rows" if offer.rows >= 0 else "a batch"
@@ -193,8 +196,8 @@ def _uneven(offers: Mapping[int, Offer], step: int) -> str:
         [f"process {process}: {amount(offer)}" for process, offer in sorted(offers.items())]
     )
     return (
-        f"the processes have different amounts of data for batch {step} of this run ({each}), and a step of all processes "
-        'would never end. Pass on_uneven="drop" to end here on all of them, or "pad" to continue with zeros and a mask. '
-        "Or give all shards the same number of batches: drop_remainder=True for the shards and the Batch, or "
-        "num_epochs=None."
+        f"the processes have different amounts of data for batch {step} of this run ({each}), and "
+        'a step of all processes would never end. Pass on_uneven="drop" to end here on all of '
+        'them, or "pad" to continue with zeros and a mask. Or give all shards the same number of '
+        "batches: drop_remainder=True for the shards and the Batch, or num_epochs=None."
     )

@@ -99,15 +99,18 @@ class Caller:
         return self._bytes(method, number).decode()
 
     def stats(self) -> list[tuple[str, Any]]:
-        """Return a list with the name of the machine and the statistics of the loader; an empty list if it cannot be made.
+        """Return a list with the name of the machine and the statistics of the loader.
 
-        Any thread may call this.
+        Return an empty list if it cannot be made. Any thread may call this.
         """
         content = self._bytes("stats")
         return [named_stats(content)] if content else []
 
     def tell(self, taken: int, question: str, argument: int = -1) -> Any:
-        """Return the answer to one of `QUESTIONS` about the position after some batches, or raise the host's error."""
+        """Return the answer to one of `QUESTIONS` about the position after some batches.
+
+        If the host failed, its error is raised.
+        """
         return told(self._bytes("tell", taken, QUESTIONS.index(question), argument))
 
     def change(self, content: bytes) -> None:

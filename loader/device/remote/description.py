@@ -51,11 +51,12 @@ class RemoteLoader(RemoteOptions):
     """
 
     def epochs(self, count: int) -> RemoteEpochs:
-        """Return an iterable with one loop per epoch: `for epoch in loader.epochs(3): for batch in epoch:`.
+        """Return an iterable with one loop per epoch.
 
-        As `DataLoader.epochs` of the loader of each host; `on_uneven` holds for the end of each
-        epoch. One state covers all epochs, and can be restored on another number of hosts. For each
-        epoch, `make_loader` is called again.
+        Use it as `for epoch in loader.epochs(3): for batch in epoch:`. As `DataLoader.epochs` of
+        the loader of each host; `on_uneven` holds for the end of each epoch. One state covers all
+        epochs, and can be restored on another number of hosts. For each epoch, `make_loader` is
+        called again.
 
         Args:
             count: number of epochs.

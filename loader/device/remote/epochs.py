@@ -52,7 +52,7 @@ class OfEpoch:
 
 
 class RemoteEpochs(Epochs[RemoteIterator]):
-    """Epochs of all hosts, one after another, each with its own iterator; made by `RemoteLoader.epochs`.
+    """Epochs of all hosts, one after another, each with an iterator; made by `RemoteLoader.epochs`.
 
     As `Epochs` of a loader, with a state of all hosts, which can be restored on another number of
     hosts. Each epoch makes the loaders of all hosts anew. States are checked when the hosts begin.

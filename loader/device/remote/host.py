@@ -41,7 +41,7 @@ QUESTIONS = (
     STATE,
     SKIPPED,
 )
-"""Names of values that the hosts are asked for: of `StreamPosition`, and one of the loader's iterator."""
+"""Names of values that hosts are asked for: of `StreamPosition`, and one of its iterator."""
 
 END, BATCH, FAILED = range(3)
 """Kinds of an answer."""
@@ -96,17 +96,15 @@ class HostSide:
     def __init__(self, make_loader: Callable[[ShardOptions], Any], share: Share) -> None:
         self._share = share
         self._repeats: Repeats | None = None
-        self._batches: dict[
-            int, Prepared
-        ] = {}  # by step, until the controlling process has received the step
+        # by step, until the controlling process has received the step
+        self._batches: dict[int, Prepared] = {}
         self._asked = 0
         self._numbers: dict[Hashable, int] = {}  # of layouts
         self._layouts: list[Prepared] = []  # a batch without rows of each layout
         self._messages: dict[int, str] = {}  # errors and warnings, by step
         self._warned, self._text = False, b""
-        self._failure: Exception | None = (
-            None  # which each step tells, as an error of another host's class cannot travel
-        )
+        # which each step tells, as an error of another host's class cannot travel
+        self._failure: Exception | None = None
         try:
             self._make(make_loader)
         except Exception as error:
@@ -148,7 +146,9 @@ class HostSide:
         return _on(text, _in_words(answer))
 
     def next(self, call: Any) -> Any:
-        """Read the next batch, and return it if it has the expected layout and not more rows; and an `Answer`.
+        """Read the next batch; return it, if it has the layout and no more rows, and an `Answer`.
+
+        The layout and the number of rows are the expected ones.
 
         Args:
             call: number of steps that were received, and the expected layout and rows; -1 if no
@@ -176,11 +176,11 @@ class HostSide:
             return None
 
     def take(self, call: Any) -> Any:
-        """Return the batch of a step that was read: `call` has the step, the layout, and the number of rows."""
+        """Return the batch of a step that was read; `call` has step, layout and number of rows."""
         return self._placed(call, *numbers_of(call))
 
     def again(self, call: Any) -> Any:
-        """Make a step of a batch that came before: `call` has the step, and the number of the batch. Return an `Answer`."""
+        """Make a step of an earlier batch; return an `Answer`. `call` has step and batch number."""
         step, number, _ = numbers_of(call)
         assert self._repeats is not None
         repeats = self._repeats
@@ -208,7 +208,7 @@ class HostSide:
         return Answer(FAILED)
 
     def _warns(self, step: int, prepared: Prepared) -> int:
-        """Return 1 if integers of a batch do not fit into their dtype on devices, for the first time; else 0."""
+        """Return 1 for the first batch whose integers do not fit their dtype on devices, else 0."""
         if self._warned or not prepared.arrangement.cut:
             return 0
         text = describe_cut(prepared.leaves, prepared.arrangement)
@@ -224,10 +224,10 @@ class HostSide:
         return number
 
     def _placed(self, call: Any, step: int, layout: int, rows: int) -> list[Any]:
-        """Return the leaves of a batch, filled up to a number of rows, each with the parts of this host's devices.
+        """Return the leaves of a batch, each with the parts of this host's devices.
 
-        If the batch has another layout or more rows, the leaves are zeros. Without a layout, there
-        are none.
+        They are filled up to a number of rows. If the batch has another layout or more rows, the
+        leaves are zeros. Without a layout, there are none.
         """
         if layout < 0:
             return []
@@ -252,21 +252,26 @@ class HostSide:
         return np.concatenate([pieces[place] for place in places])
 
     def message(self, call: Any) -> Any:
-        """Return the first part of the error or warning at a step, the first number of `call`; after `restore`, at step 0."""
+        """Return the first part of the error or warning at step `call[0]`; 0 after `restore`."""
         return self._begin_text(call, self._messages[numbers_of(call)[0]])
 
     def layout(self, call: Any) -> Any:
-        """Return the first part of a text with a batch without rows; the layout's number is the first one of `call`."""
+        """Return the first part of a text with a batch of layout `call[0]` without rows."""
         return self._begin_text(call, to_text(self._layouts[numbers_of(call)[0]].template()))
 
     def stats(self, call: Any) -> Any:
-        """Return the first part of the loader's statistics, which are bytes for `named_stats`; no bytes without a loader."""
+        """Return the first part of the loader's statistics; no bytes without a loader.
+
+        The statistics are bytes for `named_stats`.
+        """
         return self._begin(
             call, stats_as_bytes(self._iterator.stats()) if self._failure is None else b""
         )
 
     def tell(self, call: Any) -> Any:
-        """Return the first part of bytes for `told`: the answer to a question about the position after some batches.
+        """Return the first part of bytes for `told`.
+
+        They are the answer to a question about the position after some batches.
 
         Args:
             call: number of batches, index of the question in `QUESTIONS`, and its argument; -1 for
@@ -305,7 +310,7 @@ class HostSide:
             return self._begin(content, as_told(error))
 
     def _here(self, taken: int) -> Any:
-        """Return the position after some batches, with changes of the run that its state has to tell."""
+        """Return the position after some batches, with changes of the run that its state tells."""
         mark = self._marks[min(taken, max(self._marks))]
         if not self._upstream.changes:
             return mark
@@ -321,7 +326,7 @@ class HostSide:
         return _on(call, part_of(self._text, 0))
 
     def part(self, call: Any) -> Any:
-        """Return another part of the last text, from the byte that is the first number of `call`."""
+        """Return another part of the last text, from the byte given first in `call`."""
         return _on(call, part_of(self._text, numbers_of(call)[0]))
 
     def end(self, call: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The iterator of a `RemoteLoader`: it calls the loaders of all hosts, and makes global arrays of their rows.
+"""The iterator of a `RemoteLoader`: calls all hosts' loaders, makes global arrays of their rows.
 
 In: a description. Out: batches on the sharding; and a state of all hosts.
 """
@@ -55,7 +55,10 @@ class RemoteIterator(StreamPositionAPI):
         self._begin(None, 0)
 
     def _begin(self, states: str | None, step: int) -> None:
-        """Let the hosts begin with the states of all shards, a JSON text, at a step; None: from the beginning."""
+        """Let the hosts begin at a step with the states of all shards, a JSON text.
+
+        If the states are None, the hosts begin from the start.
+        """
         self.mask: Any = None
         self._states, self._former_steps = states, step
         self._taken = 0
@@ -152,11 +155,11 @@ class RemoteIterator(StreamPositionAPI):
         return len(leading_parts(self._own.sharding, self._own.host_of))
 
     def stats(self) -> RemoteStats:
-        """Return how long you waited for batches, in seconds for each cause, and the times of the loaders of all hosts.
+        """Return how long you waited for batches, and the times of the loaders of all hosts.
 
-        `print` the result for a table. Each host is asked, which takes a few milliseconds for each,
-        and perhaps the time of a batch that the host is making. Any thread may call this, also
-        after `close`.
+        The waits are in seconds for each cause. `print` the result for a table. Each host is asked,
+        which takes a few milliseconds for each, and perhaps the time of a batch that the host is
+        making. Any thread may call this, also after `close`.
         """
         hosts, told = self._hosts, self._told  # another thread may close this iterator meanwhile
         told = told if hosts is None else [each for host in hosts for each in host.stats()]
@@ -254,7 +257,10 @@ class RemoteIterator(StreamPositionAPI):
             host.change(content)
 
     def _ask(self, question: str, *argument: int) -> list[Any]:
-        """Return the answers of all shards, in their order, to a question about the position after the last batch."""
+        """Return the answers of all shards to a question about the position after the last batch.
+
+        They are in the order of the shards.
+        """
         if self._closed:
             raise ClosedError(
                 "this iterator was closed, and its hosts know nothing any more. Ask before you "

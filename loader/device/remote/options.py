@@ -20,7 +20,10 @@ from ..options import jax_for
 
 
 def host_of_device(device: Any) -> Any:
-    """Return a key of the host to which a device belongs; on Pathways, `process_index` is the same for all devices."""
+    """Return a key of the host to which a device belongs.
+
+    On Pathways, `process_index` is the same for all devices.
+    """
     task = getattr(device, "virtual_task_index", None)
     return device.process_index if task is None else task
 

@@ -62,7 +62,10 @@ class RemotePosition:
 
 
 def _largest(shards: Sequence[dict[str, int]]) -> dict[str, int]:
-    """Return the largest numbers, because each shard counts the records of all shards up to its own last record."""
+    """Return the largest numbers.
+
+    Each shard counts the records of all shards up to its own last record.
+    """
     return {name: max(shard[name] for shard in shards) for name in shards[0]}
 
 
@@ -74,7 +77,7 @@ def _no_extra_state() -> TypeError:
 
 
 def _joined(shards: Sequence[Any]) -> Any:
-    """Return the records of all shards, one shard after another; by part, if the shards tell them by part."""
+    """Return the records of all shards, one shard after another; by part if shards have them so."""
     if isinstance(shards[0], dict):
         names = dict.fromkeys(name for shard in shards for name in shard)
         return {

@@ -13,7 +13,7 @@ from ....errors import CheckpointError
 
 
 def as_one(step: int, shards: Sequence[str]) -> bytes:
-    """Return one state that contains the states of all shards, in their order, and the number of steps."""
+    """Return one state that contains the states of all shards, in order, and the step count."""
     return json.dumps({"remote": 1, "step": step, "shards": list(shards)}).encode()
 
 

@@ -33,9 +33,10 @@ class LoaderOfHost(NamedTuple):
 
 @dataclass(frozen=True)
 class RemoteStats(FeederStats):
-    """The result of `stats()` of a `RemoteLoader`'s iterator: a `FeederStats` whose `loader` is of all hosts together.
+    """The result of `stats()` of a `RemoteLoader`'s iterator.
 
-    "reading" is the wait for the slowest host. `headrace.watch_hosts(iterator)` names that host.
+    It is a `FeederStats` whose `loader` is of all hosts together. "reading" is the wait for the
+    slowest host. `headrace.watch_hosts(iterator)` names that host.
 
     Attributes:
         hosts: statistics of the loader of each host, by the hosts' numbers; empty if no host was
@@ -52,7 +53,10 @@ class RemoteStats(FeederStats):
 
     def advice(self) -> str:
         if self.total.waited > LITTLE * self.elapsed and self.total.reading > self.total.waited / 2:
-            return "the loaders are slower than your steps; headrace.watch_hosts(iterator) names the slowest host and its work."
+            return (
+                "the loaders are slower than your steps; headrace.watch_hosts(iterator) names the "
+                "slowest host and its work."
+            )
         return super().advice()
 
 

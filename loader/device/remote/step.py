@@ -1,4 +1,4 @@
-"""Make a step of all hosts: decide what the hosts do, fetch their rows, and assemble the global arrays.
+"""Make a step of all hosts: decide what hosts do, fetch their rows, and assemble the global arrays.
 
 In: the answers of the hosts. Out: a batch on the sharding, and its mask.
 """
@@ -45,7 +45,7 @@ class Step:
 
 
 def decide_step(own: RemoteOptions, hosts: list[Caller], step: Step, number: int) -> None:
-    """Decide what all hosts do at a step, and get the leaves of hosts that had expected another batch."""
+    """Decide what all hosts do at a step, and get the leaves of hosts that expected another one."""
     answers = [answer_of(asked.answer) for asked in step.asked]
     verdict = step.verdict = decide(_offers(own, hosts, answers, number), number)
     if not isinstance(verdict, Go):
@@ -60,9 +60,9 @@ def decide_step(own: RemoteOptions, hosts: list[Caller], step: Step, number: int
     step.wanted = max(step.rows) if verdict.rows is None else verdict.rows
     if any(step.wanted % host.parts for host in hosts):
         step.verdict = Refuse(
-            f"batch {number} of this run has {step.wanted} rows of each host, which its devices cannot divide into "
-            f"{hosts[0].parts} equal parts. Choose another batch size, drop_remainder=True, or "
-            'on_uneven="pad".'
+            f"batch {number} of this run has {step.wanted} rows of each host, which its devices "
+            f"cannot divide into {hosts[0].parts} equal parts. Choose another batch size, "
+            'drop_remainder=True, or on_uneven="pad".'
         )
         return
     for host, asked, answer in zip(hosts, step.asked, answers):
@@ -107,8 +107,8 @@ def _leaves(
     described, layout = host.layout(answer.layout).arrangement.described, step.layout
     if layout is None or described != layout.arrangement.described:
         return Refuse(
-            f"a host whose stream has ended would repeat a batch with {described}, but the batch of the others has another "
-            'shape. Make all batches alike, or pass on_uneven="pad".'
+            f"a host whose stream has ended would repeat a batch with {described}, but the batch "
+            'of the others has another shape. Make all batches alike, or pass on_uneven="pad".'
         )
     return host.take(number, answer.layout, step.wanted)
 
@@ -132,7 +132,10 @@ def _offers(
 
 
 def assembled(own: RemoteOptions, hosts: list[Caller], step: Step) -> tuple[Any, Any]:
-    """Return the global batch, of the pieces that the hosts have made for their devices, and its mask or None."""
+    """Return the global batch, of the pieces made by hosts for their devices, and its mask.
+
+    The mask may be None.
+    """
     assert step.layout is not None
     devices = [device for host in hosts for device in host.devices]
     pieces: list[Any] = []

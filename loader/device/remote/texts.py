@@ -30,13 +30,15 @@ RECENT = 100
 
 
 def part_of(text: bytes, start: int, size: int = PART_BYTES) -> Any:
-    """Return a part of a text, from a byte on, and the length of the whole text, as an array of `size` bytes."""
+    """Return a part of a text, from a byte on, and the text's length: an array of `size` bytes."""
     content = len(text).to_bytes(8, "little") + text[start : start + size - 8]
     return np.frombuffer(content.ljust(size, b"\0"), np.uint8)
 
 
 def bytes_of(read: Callable[[int], Any]) -> bytes:
-    """Return the bytes that `read` returns in parts: a function of the first byte, which returns arrays of `part_of`.
+    """Return the bytes that `read` returns in parts.
+
+    `read` is a function of the first byte, which returns arrays of `part_of`.
 
     >>> bytes_of(lambda start: part_of(b"a text", start))
     b'a text'
@@ -61,7 +63,7 @@ def stats_as_bytes(stats: Any) -> bytes:
 
 
 def named_stats(content: bytes) -> tuple[str, Any]:
-    """Return the name of a machine and the statistics of its loader, of the bytes that it has sent."""
+    """Return a machine's name and the statistics of its loader, of the bytes that it has sent."""
     name, stats = pickle.loads(content)
     return name, stats
 
@@ -72,7 +74,10 @@ def described(error: Exception) -> str:
 
 
 def as_told(error: Exception) -> bytes:
-    """Return an error as bytes for `told`: as a `HostsError` if the controlling process may not know its class."""
+    """Return an error as bytes for `told`.
+
+    It becomes a `HostsError` if the controlling process may not know its class.
+    """
     if type(error).__module__.partition(".")[0] not in ("builtins", "headrace"):
         error = HostsError(
             f"a host failed: {described(error)}. Correct the cause on this host, and start again."
@@ -89,7 +94,10 @@ def told(content: bytes) -> Any:
 
 
 def last_stats(ended: Any) -> list[tuple[str, Any]]:
-    """Return a list with the name and the statistics that `HostSide.end` has returned; an empty list if it has not."""
+    """Return a list with the name and the statistics that `HostSide.end` has returned.
+
+    Return an empty list if it has not returned any.
+    """
     content = np.asarray(ended).tobytes()
     length = int.from_bytes(content[:8], "little")
     return [named_stats(content[8 : 8 + length])] if 0 < length <= LAST_BYTES - 8 else []

@@ -1,1 +1,1 @@
-"""Facts about the steps of a pipeline that need no reading; and ranges of steps that a run skips."""
+"""Facts about the steps of a pipeline that need no reading, and ranges of steps a run skips."""

@@ -1,4 +1,4 @@
-"""Compute facts about steps without reading: the records of a step, the step of a record, the number of steps.
+"""Compute facts about steps without reading: a step's records, a record's step, number of steps.
 
 In: a pipeline; numbers of steps, counted over the whole stream. Out: record keys, places, counts.
 """
@@ -48,15 +48,17 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
     whole = _length_of(pipeline, pipeline.top)
     if pipeline.endless:
         raise TypeError(
-            "this stream never ends, so it has no len(). Pass num_epochs= to the sampler, to load() or to repeat(), or "
-            'when_exhausted="first" or "all" to a mix.'
+            "this stream never ends, so it has no len(). Pass num_epochs= to the sampler, to "
+            'load() or to repeat(), or when_exhausted="first" or "all" to a mix.'
         )
     if not pipeline.aligned:
         if whole is None or any(leaf.lineage.layers for leaf in pipeline.leaves):
             raise TypeError(
-                "the number of elements is unknown before they are read, because of a source without random access, a Filter, "
-                "FlatMap, Pack, window_shuffle, BudgetBatch without lengths or the like, joined streams (mix, zip and so on) "
-                'or an on_error= other than "raise". Count them in a loop, or take the len() of the pipeline without these.'
+                "the number of elements is unknown before they are read, because of a source "
+                "without random access, a Filter, FlatMap, Pack, window_shuffle, BudgetBatch "
+                "without lengths or the like, joined streams (mix, zip and so on) or an on_error= "
+                'other than "raise". Count them in a loop, or take the len() of the pipeline '
+                "without these."
             )
         return whole - count_of(skipped.steps, whole)
     (position, step), outputs = at, pipeline.stages[0].outputs
@@ -67,7 +69,10 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
 
 
 def _length_of(pipeline: Pipeline, part: Subtree) -> int | None:
-    """Return the number of rows of a section of a pipeline; `ENDLESS` if it never ends, None if it is unknown."""
+    """Return the number of rows of a section of a pipeline; None if it is unknown.
+
+    It is `ENDLESS` if the section never ends.
+    """
     if part.stage is None:
         join = pipeline.joins[part.join or 0]
         if not isinstance(join.rule, OfOne):
@@ -86,7 +91,7 @@ def _length_of(pipeline: Pipeline, part: Subtree) -> int | None:
 
 
 def passed_before(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
-    """Return how many delivered elements come before a place of a stream, without elements of skipped steps.
+    """Return how many delivered elements come before a place of a stream, without skipped steps.
 
     If each element has the same number of records, elements that were delivered before the number
     of shards changed are not counted, as in `number_of`. Otherwise, and if streams are joined, all
@@ -148,9 +153,10 @@ def records_of_step(
 
 
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """Return the epoch of each part of a mix, or of each joined stream: the epoch of its last record before a place.
+    """Return the epoch of each part of a mix, or of each joined stream.
 
-    At the beginning, it is the epoch of the first record.
+    It is the epoch of its last record before a place. At the beginning, it is the epoch of the
+    first record.
 
     Args:
         pipeline: the pipeline.
@@ -170,7 +176,9 @@ def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 
 
 def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """Return how many records each part of a mix, or each joined stream, has up to this shard's last record before a place.
+    """Return how many records each part of a mix, or each joined stream, has before a place.
+
+    Records up to this shard's last record before the place count.
 
     Args:
         pipeline: the pipeline.
@@ -274,7 +282,7 @@ def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> P
 
 
 def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
-    """Return the only source and the only stage of a pipeline, whose steps can be known without reading.
+    """Return the only source and the only stage of a pipeline, with steps known without reading.
 
     A stage is a group of operations that run together in one task.
 
@@ -287,8 +295,9 @@ def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
     """
     if not pipeline.aligned:
         raise TypeError(
-            f"{name} cannot know which records make an element before they are read, because of a Filter, FlatMap, Pack, "
-            "window_shuffle, BudgetBatch without lengths or the like, joined streams (mix, zip, limit and so on) or an "
-            'on_error= other than "raise". Use iterator.last_records(), which works for all pipelines.'
+            f"{name} cannot know which records make an element before they are read, because of a "
+            "Filter, FlatMap, Pack, window_shuffle, BudgetBatch without lengths or the like, "
+            'joined streams (mix, zip, limit and so on) or an on_error= other than "raise". Use '
+            "iterator.last_records(), which works for all pipelines."
         )
     return pipeline.leaf, pipeline.stages[0]

@@ -1,4 +1,6 @@
-"""Steps that a run skips because the user asked for it, for example after a loss spike; and ranges of steps or positions.
+"""Steps that a run skips because the user asked for it; and ranges of steps or positions.
+
+The user may skip steps, for example, after a loss spike.
 
 In: half-open ranges of steps `[start, stop)`, counted over the whole stream. Out: sorted ranges
 with gaps between them; the local positions of skipped steps, and of later steps.
@@ -119,7 +121,10 @@ class SkippedSteps:
 
     @property
     def present(self) -> Ranges:
-        """The skipped steps whose positions are still in the order; it no longer has the positions of absorbed steps."""
+        """The skipped steps whose positions are still in the order.
+
+        It no longer has the positions of absorbed steps.
+        """
         return without(self.steps, self.absorbed)
 
     def position_of(self, step: int, at: tuple[int, int], unit: int) -> int:
@@ -138,7 +143,7 @@ class SkippedSteps:
         )
 
     def positions(self, at: tuple[int, int], unit: int) -> Ranges:
-        """Return the ranges of local positions (of this shard) of the skipped steps from a known step on.
+        """Return the ranges of this shard's positions of the skipped steps from a known step on.
 
         Args:
             at: local position and number of the known step.

@@ -25,7 +25,7 @@ class Changeable:
         max_tokens: int | None = None,
         at_step: int | None = None,
     ) -> None:
-        """Change the weights, the omitted records, or the size of batches from a step on, during the run.
+        """Change the weights, the omitted records or the batch size from a step on, during the run.
 
         All shards must make the same call, before any of them comes to the step; nothing is sent
         between them. The iterator of a `RemoteLoader` changes the run on all hosts by one call.
@@ -66,7 +66,10 @@ class Changeable:
         >>> import headrace
         >>> parts = {"web": range(100), "books": range(100, 200)}
         >>> sampler = headrace.MixSampler(parts, when_exhausted="repeat")
-        >>> iterator = iter(headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(4)]))
+        >>> loader = headrace.DataLoader(
+        ...     data_source=parts, sampler=sampler, operations=[headrace.Batch(4)]
+        ... )
+        >>> iterator = iter(loader)
         >>> next(iterator).tolist()
         [100, 0, 101, 1]
         >>> iterator.change(weights={"web": 1, "books": 0}, at_step=2)

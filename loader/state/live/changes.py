@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from ....common.messages import shorten
@@ -50,7 +50,7 @@ class WeightsChange(NamedTuple):
 
     @property
     def is_of_order(self) -> bool:
-        """True: the order, and so each state, contains the change as soon as the user has asked for it."""
+        """True: the order, and so every state, has the change once the user has asked for it."""
         return True
 
 
@@ -83,8 +83,9 @@ def weights_change(
         )
     if pipeline.leaf.growth is not None:
         raise TypeError(
-            "change(weights=) does not work for a mix whose parts grow during the run, because shards agree on appended "
-            'records by the weights. Pass growth="hand" to the loader, or change the weights between two runs.'
+            "change(weights=) does not work for a mix whose parts grow during the run, because "
+            'shards agree on appended records by the weights. Pass growth="hand" to the loader, or '
+            "change the weights between two runs."
         )
     step = step_of(here, at_step, ahead)
     position = position_of(here, step)
@@ -103,7 +104,10 @@ def _mix_of(pipeline: Pipeline) -> MixSampler:
 
 
 def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPosition:
-    """Return a position whose state contains the changes of weights among `changes`; other changes are ignored."""
+    """Return a position whose state contains the changes of weights among `changes`.
+
+    Other changes are ignored.
+    """
     for change in changes:
         if isinstance(change, WeightsChange) and not _has_change_at(
             _mix_of(here.pipeline), change.position
@@ -146,7 +150,7 @@ class ProgramChange(NamedTuple):
 
     @property
     def is_of_order(self) -> bool:
-        """False: the order and the states do not contain this change until the iterator reaches its step."""
+        """False: order and states lack this change until the iterator reaches its step."""
         return False
 
 
@@ -154,7 +158,10 @@ Change: TypeAlias = WeightsChange | ProgramChange
 
 
 def as_changed(loaders: Pipeline, changes: Iterable[Change]) -> Pipeline:
-    """Return the pipeline as the program would build it after `changes`; changes of the weights of a mix are ignored."""
+    """Return the pipeline as the program would build it after `changes`.
+
+    Changes of the weights of a mix are ignored.
+    """
     for change in changes:
         loaders = change.described(loaders) if isinstance(change, ProgramChange) else loaders
     return loaders
@@ -198,7 +205,7 @@ def change_of(
 def _program_change(
     here: StreamPosition, loaders: Pipeline, name: str, value: Any, at_step: int | None, ahead: int
 ) -> ProgramChange:
-    """Return the change of one argument of `iterator.change`, after a check of its value and of the pipeline.
+    """Return the change of one argument of `iterator.change`, after checking value and pipeline.
 
     Args:
         here: the user's position.
@@ -254,9 +261,10 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
         and (not loaders.aligned or loaders.leaf.growth is not None)
     ):
         raise TypeError(
-            f"change({name}=) on several shards needs a pipeline in which each step has the same number of records, without "
-            'Filter, FlatMap, Pack, window_shuffle and on_error=, and with growth="hand". Save the states of all '
-            f"shards, and restore them with set_states(states, strict=False) in a program with the new {name}."
+            f"change({name}=) on several shards needs a pipeline in which each step has the same "
+            "number of records, without Filter, FlatMap, Pack, window_shuffle and on_error=, and "
+            'with growth="hand". Save the states of all shards, and restore them with '
+            f"set_states(states, strict=False) in a program with the new {name}."
         )
     if (
         name == "batch_size"
@@ -347,53 +355,3 @@ def continued(change: ProgramChange, loaders: Pipeline, here: StreamPosition, ru
             f"the run cannot be changed at step {here.step}: {shorten(reason, 300)}. Make the "
             "change at another step."
         ) from None
-
-
-class ProgramChanges:
-    """The changes of what the program describes: those that an iterator has made, and those to come.
-
-    Attributes:
-        waiting: changes whose step is still to come, sorted by step.
-    """
-
-    def __init__(self) -> None:
-        self.waiting: list[ProgramChange] = []
-        self._made: list[
-            tuple[ProgramChange, Pipeline]
-        ] = []  # each with the pipeline as its loader made it before
-
-    def add(self, change: ProgramChange) -> None:
-        """Add a change that the iterator makes when it reaches the change's step."""
-        self.waiting = sorted([*self.waiting, change], key=lambda each: each.step)
-
-    def latest(self, loaders: Pipeline) -> Pipeline:
-        """Return the program's pipeline `loaders` with all waiting changes."""
-        return reduce(lambda pipeline, change: change.described(pipeline), self.waiting, loaders)
-
-    def next_at(self, step: int) -> ProgramChange | None:
-        """Remove and return the next waiting change if its step has come; return None if its step has not, or if none waits."""
-        return self.waiting.pop(0) if self.waiting and self.waiting[0].step <= step else None
-
-    def made(self, change: ProgramChange, before: Pipeline) -> None:
-        """Remember that a change was made.
-
-        `before` is the program's pipeline with all earlier changes, but not this one.
-        """
-        self._made.append((change, before))
-
-    def back_at(self, step: int, loaders: Pipeline) -> Pipeline:
-        """Undo the changes at `step` and at later steps, for an iterator that moves back to `step`.
-
-        They wait again until the iterator reaches their steps.
-
-        Args:
-            step: the earlier step.
-            loaders: the pipeline with all changes that were made.
-
-        Returns:
-            The pipeline without them.
-        """
-        while self._made and self._made[-1][0].step >= step:
-            change, loaders = self._made.pop()
-            self.waiting.insert(0, change)
-        return loaders

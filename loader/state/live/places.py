@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def step_of(here: StreamPosition, at_step: int | None, ahead: int) -> int:
-    """Return the step at which a change begins: `at_step`, or the first possible step if `at_step` is None.
+    """Return the step at which a change begins: `at_step`, or the first possible one if it is None.
 
     Args:
         here: the user's position.
@@ -77,7 +77,9 @@ def position_of(here: StreamPosition, step: int) -> int:
 
 
 def check_within(leaf: Leaf, step: int, local: int) -> None:
-    """Check that all shards have a record at a step, which begins at the local position `local` (see `_has_ended`).
+    """Check that all shards have a record at a step (see `_has_ended`).
+
+    The step begins at the local position `local`.
 
     Raises:
         ValueError: a shard has none.
@@ -100,7 +102,7 @@ def _has_ended(leaf: Leaf, local: int) -> bool:
 
 
 def has_ended_early(here: StreamPosition) -> bool:
-    """Return True if a shard has no record at this step, and shards differ in their number of records."""
+    """Return True if a shard has no record at this step, and shards differ in number of records."""
     leaf = here.pipeline.leaf
     uneven = (
         not leaf.plans_batches
@@ -111,5 +113,5 @@ def has_ended_early(here: StreamPosition) -> bool:
 
 
 def _left(leaf: Leaf) -> int:
-    """Return the number of positions, on all shards together, that runs on other numbers of shards have left."""
+    """Return the number of positions, on all shards, left by runs on other numbers of shards."""
     return leaf.lineage.length(len(leaf.sampler.with_shard_options(NoSharding())))

@@ -1,4 +1,4 @@
-"""Check whether a run may resume with more records, with omitted records, or with another mix; texts of refusals.
+"""Check if a run may resume with more records, omitted records, or another mix; texts of refusals.
 
 In: pipelines in the form to resume, and saved states. Out: facts about them; a `CheckpointError` if
 the run cannot resume.
@@ -12,21 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.messages import first_few, short_repr
-from ...errors import CheckpointError
-from ...samplers import NoSharding
-from ...samplers.changing.history import GENERATION, RecordsHistory
-from ...samplers.changing.orders import changing
-from ...samplers.history import ONLY, SavedOrder, Values
-from ...samplers.mix.ends import saved_length
-from ...samplers.mix.order import MixOrder
-from ...samplers.protocol import ENDLESS, VectorSampler
-from ..plan.cursor import Cursor, those_within
-from ..plan.history import Mark
-from ..plan.identity import WEIGHT
-from ..plan.lineage import ReshardHistory
-from ..plan.pipeline import Pipeline
-from .schema import LoaderState
+from ....common.messages import short_repr
+from ....errors import CheckpointError
+from ....samplers import NoSharding
+from ....samplers.changing.history import GENERATION, RecordsHistory
+from ....samplers.changing.orders import changing
+from ....samplers.history import ONLY, SavedOrder, Values
+from ....samplers.mix.ends import saved_length
+from ....samplers.mix.order import MixOrder
+from ....samplers.protocol import ENDLESS, VectorSampler
+from ...plan.cursor import Cursor, those_within
+from ...plan.history import Mark
+from ...plan.lineage import ReshardHistory
+from ...plan.pipeline import Pipeline
+from ..schema import LoaderState
 
 MOST_CHECKED = 1 << 22
 """Largest number of positions checked for one shard.
@@ -36,7 +35,7 @@ If shards have read that much more or less than others, resuming fails.
 
 
 def changes_of(state: LoaderState) -> int:
-    """Return a number that tells which of several shards has seen most changes of the run's orders: it has the largest.
+    """Return a number that is largest for the shard that has seen most changes of the run's orders.
 
     Shards of a run see the same changes in the same order, but some may be ahead. The result is the
     number of changes in the state, plus the numbers of the generations (versions of the source's
@@ -61,7 +60,7 @@ def comes_before(until: RecordsHistory, history: RecordsHistory) -> bool:
 def retold(
     states: Sequence[LoaderState], known: SavedOrder, now: SavedOrder, source: Values | None = None
 ) -> list[LoaderState]:
-    """Return the states of one source, with the order `now` in each state that has the order `known`.
+    """Return the states of a source, with the order `now` in each that has the order `known`.
 
     Args:
         states: the states.
@@ -75,7 +74,7 @@ def retold(
 
 
 def check_omitted(before: str, now: str, of_part: str = "") -> None:
-    """Check that the same records are omitted as before, or more, because the program may have forgotten some.
+    """Check that all records omitted before still are; the program may have forgotten some.
 
     Args:
         before: digest of the records omitted before, which contains their number.
@@ -104,11 +103,16 @@ def _count(digest: str) -> int:
 
 
 class MissingShardsError(CheckpointError):
-    """Raised if a restore needs the states of all shards, but got fewer, which do not tell where the other shards are."""
+    """Raised if a restore needs the states of all shards, but got fewer.
+
+    These do not tell where the other shards are.
+    """
 
 
 def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
-    """Check that there is a state of every shard, because the order has changed, and shards may be at different steps.
+    """Check that there is a state of every shard.
+
+    The order has changed, and shards may be at different steps.
 
     Args:
         states: states of one run.
@@ -134,9 +138,9 @@ def inside_a_window_of_growing() -> CheckpointError:
     Inside a window, the shards would not check for appended records at the same places.
     """
     return CheckpointError(
-        "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside a window of a Pack, "
-        "window_shuffle or the like, or between the rows of one record. Restore a checkpoint of another step, or pass "
-        'growth="hand".'
+        "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside "
+        "a window of a Pack, window_shuffle or the like, or between the rows of one record. "
+        'Restore a checkpoint of another step, or pass growth="hand".'
     )
 
 
@@ -174,7 +178,7 @@ def check_nothing_owed(
 def _reached(
     states: Sequence[LoaderState],
 ) -> Iterator[tuple[Cursor, tuple[int, int], ReshardHistory]]:
-    """Yield the cursor, the shard and the history of shards of each state, and of all unfinished work in it."""
+    """Yield cursor, shard and history of shards of each state, and of all unfinished work in it."""
     for state in states:
         yield state.cursor, state.shard, state.history.shards[0]
         for rest in those_within(state.cursor.unfinished):
@@ -189,7 +193,7 @@ def length_of(sampler: VectorSampler) -> int:
 def check_unread(
     pipeline: Pipeline, changed: Any, states: Sequence[LoaderState], position: int
 ) -> None:
-    """Check that no record that is newly omitted is still to be read before the position at which the order changes.
+    """Check that no newly omitted record is still to be read before the position of the change.
 
     Up to that position, shards that are behind still read in the earlier order, which has the
     record.
@@ -220,7 +224,7 @@ def check_unread(
 def _positions_before(
     position: int, cursor: Cursor, shard: tuple[int, int], lineage: ReshardHistory
 ) -> NDArray[np.int64]:
-    """Return the global positions (counted over all shards) before `position` that a shard has not read yet.
+    """Return the global positions (over all shards) before `position` that a shard has not read.
 
     Args:
         position: a global position.
@@ -295,7 +299,7 @@ def former_length(states: Sequence[LoaderState], saved: SavedOrder, former: Vect
 
 
 def run_length(pipeline: Pipeline, state: LoaderState) -> int:
-    """Return the number of positions, on all shards together, of the order of the run that saved a state."""
+    """Return the number of positions, on all shards, of the order of the run that saved a state."""
     sampler, saved = pipeline.leaf.sampler, state.order()
     if sampler.facts.parts and saved.is_mix:
         return former_length([state], saved, sampler)
@@ -310,11 +314,12 @@ def run_length(pipeline: Pipeline, state: LoaderState) -> int:
 
 
 def marks_of(pipeline: Pipeline, state: LoaderState) -> dict[int, Mark]:
-    """Return the `marks` of a state: for each source that omits records, the place in its order from which on nothing is read.
+    """Return the `marks` of a state.
 
-    A mix that ends also has a place if records were appended to one of its parts. If parts of a mix
-    end before the mix, their ends are marked, too. The result is a dict by the index of the source
-    among all sources of the pipeline.
+    They give, for each source that omits records, the place in its order from which on nothing is
+    read. A mix that ends also has a place if records were appended to one of its parts. If parts of
+    a mix end before the mix, their ends are marked, too. The result is a dict by the index of the
+    source among all sources of the pipeline.
     """
     found = ((number, _mark_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
     return {number: mark for number, mark in found if mark is not None}
@@ -357,9 +362,10 @@ def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> Mark | Non
 def place_in(
     mix: MixOrder | None, position: int, changed: Mapping[str, int]
 ) -> tuple[int, dict[str, int]]:
-    """Return the first position at which orders may change once more, and how many records of each order come before it.
+    """Return the first position at which orders may change once more.
 
-    No shard has read this position, and the last change of every order lies before it.
+    Also return how many records of each order come before it. No shard has read this position, and
+    the last change of every order lies before it.
 
     Args:
         mix: the mix whose parts the orders are; None for a single source, with the name ""
@@ -376,58 +382,3 @@ def place_in(
     position = max([position, *(place + 1 for place in drawn if place is not None)])
     counts = dict(zip(mix.names, mix.counts(position).tolist()))
     return position, {name: max(counts[name], last) for name, last in changed.items()}
-
-
-REMEDY = (
-    "Restore it with the pipeline that saved it, or pass strict=False if the change is on purpose"
-)
-
-_IF_MORE_CHANGED = (
-    "in the pipeline that saved them, or with strict=False if the other changes are on purpose"
-)
-
-MOST_WEIGHTS = 5  # lines of an error
-
-
-def remedy_of(state: LoaderState, pipeline: Pipeline, several: bool) -> str:
-    """Return what to do about a state of another pipeline or shard; `several` is True if more than one thing differs."""
-    if state.shard == (pipeline.shard.shard_index, pipeline.shard.shard_count):
-        of_epochs = "epoch" in state.identity.order and "epoch" not in pipeline.identity.order
-        return (
-            "Restore it in loader.epochs(…), which saved it, not in iter(loader)"
-            if of_epochs
-            else REMEDY
-        )
-    own = (
-        "Restore the state of this process's own shard, or call"
-        if state.shard[1] == pipeline.shard.shard_count
-        else "Call"
-    )
-    remedy = f"{own} set_states(…) with the states of all shards"
-    return f"{remedy}, {_IF_MORE_CHANGED}" if several else remedy
-
-
-def of_another(what: str, changed: Sequence[str], remedy: str) -> str:
-    """Return the message of an error for a state of another pipeline or shard.
-
-    Changed weights of a mix, if there are several, get a line each, but at most `MOST_WEIGHTS`.
-
-    Args:
-        what: beginning of the sentence.
-        changed: descriptions of the differences.
-        remedy: what to do, as the end of the sentence.
-    """
-    if len(changed) == 1 and changed[0].startswith("shard: "):
-        return f"{what} to another shard ({changed[0].removeprefix('shard: ')}). {remedy}."
-    weights = [line for line in changed if line.startswith(WEIGHT)]
-    if len(weights) < 2:
-        return f"{what} to another pipeline ({first_few(changed)}). {remedy}."
-    others = [line for line in changed if line not in weights]
-    lines = [
-        *weights[:MOST_WEIGHTS],
-        *([f"and {len(weights) - MOST_WEIGHTS} more"] if weights[MOST_WEIGHTS:] else []),
-    ]
-    told = "".join(f"\n  {line}" for line in lines)
-    return (
-        f"{what} to another pipeline ({first_few([*others, 'weights of a mix'])}). {remedy}.{told}"
-    )

@@ -1,0 +1,83 @@
+"""Check that the size of a batch or window that was delivered in part is unchanged.
+
+In: the pipeline, and a saved state. Out: a `CheckpointError` if a size has changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ....common.fields import replaced
+from ....common.messages import short_repr
+from ....errors import CheckpointError
+from ...plan.cursor import those_within
+from ...plan.pipeline import Pipeline
+from ..leftover import part_of
+from ..schema import LoaderState
+
+
+def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
+    """Return a bool for each operation that takes several inputs.
+
+    It is True if one of its batches or windows was delivered in part. The size of such an operation
+    must not change, because elements would then be repeated or lost. The state's place and its
+    leftovers (unfinished work of earlier shards) count.
+    """
+    begun = [(pipeline.top, state.cursor)]
+    begun += [
+        (part_of(pipeline, rest) or pipeline.top, rest.cursor)
+        for rest in those_within(state.cursor.unfinished)
+    ]
+    within = set[int]().union(*(pipeline.begun_at(*where) for where in begun))
+    every = (
+        (stage.number, operation) for stage in pipeline.stages for operation in stage.operations
+    )
+    return [number in within for number, operation in every if operation.takes is not None]
+
+
+def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
+    """Check that batches and windows delivered in part have the same size in pipeline and state.
+
+    If the pipeline's operations differ from the state's, nothing is checked here.
+
+    Raises:
+        CheckpointError: such a batch or window has another size, so that elements would be repeated
+            or lost.
+    """
+    before, now = state.identity.sizes, pipeline.identity.sizes
+    aligned = _aligned(pipeline, state)
+    if aligned is None:
+        return
+    in_use = sizes_in_use(pipeline, aligned)
+    for former, size, begun in zip(reversed(before), reversed(now), reversed(in_use)):
+        if begun and former != size:
+            raise CheckpointError(
+                "the checkpoint was saved between two elements that were made of one batch or "
+                f"window of {short_repr(former)} elements. With {short_repr(size)}, its elements "
+                "would repeat or be lost. Keep the former size until a later step, or restore a "
+                "checkpoint of another step."
+            )
+
+
+def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
+    """Return the state with one entry for each stage of this pipeline.
+
+    Return None if the pipeline has other stages than the state.
+
+    A stage is a group of operations that run in one task. If datasets of the pipeline's last mix
+    were added or removed, only the stages after the mix are compared; the entries of the others are
+    0.
+    """
+    skips, stages = state.cursor.skips, len(pipeline.stages)
+    if len(skips) == stages:
+        same = len(state.identity.sizes) == len(pipeline.identity.sizes)
+        return state if same else None
+    after = (
+        stages - sum(part.size.stages for part in pipeline.joins[-1].inputs)
+        if pipeline.joins
+        else 0
+    )
+    if not 0 < after <= len(skips):
+        return None
+    moved = (*(0,) * (stages - after), *skips[len(skips) - after :])
+    return dataclasses.replace(state, cursor=replaced(state.cursor, skips=moved, unfinished=()))

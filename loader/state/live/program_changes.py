@@ -1,0 +1,65 @@
+"""The changes of the program that an iterator has made, and those to come.
+
+In: changes, each with its step. Out: the next one, when its step has come; and the pipeline without
+changes that were made, for an iterator that moves back.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from ...plan.pipeline import Pipeline
+from .changes import ProgramChange
+
+
+class ProgramChanges:
+    """The changes of what the program describes: those that an iterator made, and those to come.
+
+    Attributes:
+        waiting: changes whose step is still to come, sorted by step.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[ProgramChange] = []
+        self._made: list[
+            tuple[ProgramChange, Pipeline]
+        ] = []  # each with the pipeline as its loader made it before
+
+    def add(self, change: ProgramChange) -> None:
+        """Add a change that the iterator makes when it reaches the change's step."""
+        self.waiting = sorted([*self.waiting, change], key=lambda each: each.step)
+
+    def latest(self, loaders: Pipeline) -> Pipeline:
+        """Return the program's pipeline `loaders` with all waiting changes."""
+        return reduce(lambda pipeline, change: change.described(pipeline), self.waiting, loaders)
+
+    def next_at(self, step: int) -> ProgramChange | None:
+        """Remove and return the next waiting change if its step has come.
+
+        Return None if its step has not come, or if none waits.
+        """
+        return self.waiting.pop(0) if self.waiting and self.waiting[0].step <= step else None
+
+    def made(self, change: ProgramChange, before: Pipeline) -> None:
+        """Remember that a change was made.
+
+        `before` is the program's pipeline with all earlier changes, but not this one.
+        """
+        self._made.append((change, before))
+
+    def back_at(self, step: int, loaders: Pipeline) -> Pipeline:
+        """Undo the changes at `step` and at later steps, for an iterator that moves back to `step`.
+
+        They wait again until the iterator reaches their steps.
+
+        Args:
+            step: the earlier step.
+            loaders: the pipeline with all changes that were made.
+
+        Returns:
+            The pipeline without them.
+        """
+        while self._made and self._made[-1][0].step >= step:
+            change, loaders = self._made.pop()
+            self.waiting.insert(0, change)
+        return loaders
