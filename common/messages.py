@@ -106,7 +106,7 @@ def notes_of(error: BaseException) -> Sequence[str]:
 
 
 def shorten_lines(text: Any, limit: int = TEXT) -> str:
-    r"""Shorten each line of a text to `limit` characters as `shorten` does, and keep the line breaks.
+    r"""Shorten each line of a text to `limit` characters as `shorten` does, and keep line breaks.
 
     >>> shorten_lines("first line\nweight of 'a': 1 → 2")
     "first line\nweight of 'a': 1 → 2"
@@ -125,7 +125,7 @@ def a_kind_of(value: Any) -> str:
 
 
 def remedy_for(error: OSError, otherwise: str) -> str:
-    """Return what a user can do about an error of the operating system, as a clause without a period.
+    """Return what a user can do about an operating system's error, as a clause without a period.
 
     Args:
         error: the error.
@@ -140,7 +140,7 @@ def remedy_for(error: OSError, otherwise: str) -> str:
 
 
 def first_few(values: Collection[Any], count: int = 3) -> str:
-    """Return the first `count` values as text, each shortened, followed by the number of the others.
+    """Return the first `count` values as text, each shortened, then the number of the others.
 
     >>> first_few(range(7))
     '0, 1, 2 and 4 more'

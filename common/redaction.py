@@ -133,7 +133,10 @@ def raise_without_secrets(
 
 
 def _texts_in(error: BaseException | None) -> Iterable[str]:
-    """Yield each text that a traceback shows of an exception and its causes: messages, arguments and notes."""
+    """Yield each text that a traceback shows of an exception and its causes.
+
+    Texts are messages, arguments and notes.
+    """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

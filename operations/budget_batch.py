@@ -1,4 +1,4 @@
-"""BudgetBatch: batches of records of similar length, in a few shapes, with at most `max_tokens` tokens each.
+"""BudgetBatch: batches of records of similar length, in few shapes, up to `max_tokens` tokens each.
 
 If lengths are known before reading, the loader plans the batches (`planned/budget/`), and this
 operation only makes their arrays. Otherwise it batches windows (consecutive records) of a stream.
@@ -141,7 +141,7 @@ class BudgetBatch(Operation):
 
     @property
     def takes(self) -> int:  # type: ignore[override]
-        """Number of records in a window of a stream: `window`, or `STREAM_WINDOW` if that is None."""
+        """Number of records in a window of a stream: `window`, or `STREAM_WINDOW` if it is None."""
         return self.window or STREAM_WINDOW
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> BudgetBatch:
@@ -163,12 +163,15 @@ class BudgetBatch(Operation):
         return f"BudgetBatch({self.max_tokens}, pad_to={short_repr(self.pad_to)})"
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return all parameters, by name, except the window, which a checkpoint stores separately."""
+        """Return all parameters, by name, except the window, which checkpoints store separately."""
         return {name: value for name, value in vars(self).items() if name != "window"}
 
     @property
     def content_parameters(self) -> dict[str, Any]:
-        """The parameters that decide how a record looks in a batch, without those for shapes and order of batches."""
+        """The parameters that decide how a record looks in a batch.
+
+        Those for shapes and order of batches are not among them.
+        """
         return {name: vars(self)[name] for name in ("too_long", "padding")}
 
     def windows(self, lengths: Ints) -> BudgetWindows:
@@ -206,7 +209,9 @@ class BudgetBatch(Operation):
         )
 
     def fitted(self, lengths: Ints, shapes: BatchShapes) -> Ints:
-        """Return the lengths of records, `int64[records]`, cut to the longest shape if `too_long` is "truncate".
+        """Return the lengths of records, `int64[records]`.
+
+        If `too_long` is "truncate", they are cut to the longest shape.
 
         If it is "drop", records that are too long keep their lengths, with which they fit no shape.
 
@@ -320,7 +325,7 @@ class BudgetStep:
             self.finish()
 
     def finish(self) -> None:
-        """Push the batches of the collected records, also if the window is not full; nothing if there are no records.
+        """Push the batches of the collected records, if any, also if the window is not full.
 
         Raises:
             LengthsError: a record is too long, and `too_long` is "error".
@@ -349,7 +354,7 @@ class BudgetStep:
         context.seed, context.position, context.row = last
 
     def _batches(self, records: Sequence[Element]) -> list[tuple[list[int], int]]:
-        """Return, for each batch, the indices of its records in the window, and the index of its shape.
+        """Return, for each batch, its records' indices in the window, and the index of its shape.
 
         Args:
             records: the records of the window.
@@ -384,7 +389,9 @@ class BudgetBatchMethods(ChainMethods[ChainT]):
     """Dataset method `budget_batch`."""
 
     def budget_batch(self, max_tokens: int, **settings: Any) -> ChainT:
-        """Batch records of similar length within a budget of tokens, in a few shapes, as `BudgetBatch` does.
+        """Batch records of similar length within a budget of tokens, as `BudgetBatch` does.
+
+        The batches have a few shapes.
 
         Batches of a `MapDataset` are planned from the lengths of its elements. They come from the
         source, if only the order of records was changed, or from `lengths=`: an array with one

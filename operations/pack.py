@@ -138,7 +138,10 @@ class Pack(Operation):
         return f"Pack({short_repr(self.settings.length)}, {self.settings.strategy!r}, window={self.window})"
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return all parameters except the window: a checkpoint may be restored with another window."""
+        """Return all parameters except the window.
+
+        A checkpoint may be restored with another window.
+        """
         return self.settings.identity_parameters()
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -148,7 +151,7 @@ class Pack(Operation):
         return step.push
 
     def plan(self, lengths: Any) -> PackPlan:
-        """Return a plan of the rows of documents whose lengths are known, before any document is read.
+        """Return a plan of the rows of documents whose lengths are known, before any is read.
 
         Args:
             lengths: length of each document, `int[documents]`; or a dict with such an array for
@@ -167,7 +170,9 @@ class Pack(Operation):
         return PackPlan(found, rules, self.window)
 
     def _leaves_of(self, lengths: Any) -> tuple[list[Ints], list[Path]]:
-        """Return `(arrays, paths)`: the lengths and the path of each packed leaf, in the order of optree (sorted keys).
+        """Return `(arrays, paths)`: the lengths and the path of each packed leaf.
+
+        They are in the order of optree (sorted keys).
 
         Raises:
             PackError: an argument names a leaf that is not in `lengths`, or one array is given for
@@ -198,7 +203,7 @@ class Pack(Operation):
         return next(iter(self.settings.length))
 
     def pieces(self, elements: Sequence[Element]) -> Pieces:
-        """Return the pieces of documents in each row of a window, with the lengths of the documents.
+        """Return the pieces of documents in each row of a window, with the documents' lengths.
 
         Args:
             elements: the documents of the window.
@@ -334,7 +339,7 @@ class PackStep:
         context.seed, context.position, context.row = last
 
     def finish(self) -> None:
-        """Push the rows of the last window, which may have fewer elements; nothing if it is empty."""
+        """Push the rows of the last window, which may have fewer elements; nothing if empty."""
         if self._waiting:
             self._emit()
 

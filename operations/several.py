@@ -124,7 +124,7 @@ class WindowShuffleMethods(ChainMethods[ChainT]):
 
 
 class ZipRows(Operation):
-    """Combine consecutive elements, which come from several datasets in turn, into one tuple or dict.
+    """Combine consecutive elements, from several datasets in turn, into one tuple or dict.
 
     At the end of the stream, fewer than `count` elements are dropped.
 

@@ -1,4 +1,6 @@
-"""Operations on single elements: map, random map, map with index, filter and flat map; and their dataset methods.
+"""Operations on single elements: map, random map, map with index, filter and flat map.
+
+The methods of datasets for them are here, too.
 
 To use one, pass it a function, or subclass it and override its one method. If an exception passes
 through a step, the step records the index of its operation.
@@ -68,7 +70,9 @@ class MapTransform(FunctionOperation):
 
 
 class RandomMapTransform(FunctionOperation):
-    """Replace each element by `function(element, rng)`, with a random generator; or override `random_map`.
+    """Replace each element by `function(element, rng)`, with a random generator.
+
+    Without a function, override `random_map`.
 
     The random numbers depend only on the seed, the position of the record, the number of the
     operation, and the place of the element among those that a flat map made of the record. The
@@ -86,11 +90,17 @@ class RandomMapTransform(FunctionOperation):
     needs_seed = True
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return this map with its own seed, for a chain where its index is `number`; SeedError if the chain has no seed."""
+        """Return this map with its own seed, for a chain where its index is `number`.
+
+        Raise SeedError if the chain has no seed.
+        """
         return KeyedRandomMap(self, seed_for(self.method, None), number)
 
     def random_map(self, element: Element, rng: np.random.Generator, /) -> Element:
-        """Return the element that replaces `element`; draw random numbers from `rng`, only during this call."""
+        """Return the element that replaces `element`.
+
+        Draw random numbers from `rng`, and only during this call.
+        """
         return self._call(element, rng)
 
     def drawing_function(self, context: Context, number: int) -> DrawingFunction | None:
@@ -151,7 +161,10 @@ class KeyedRandomMap(Operation):
         return self.transform.function
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return this map with a seed, for a chain where its index is `number`; SeedError if neither map nor chain has one."""
+        """Return this map with a seed, for a chain where its index is `number`.
+
+        Raise SeedError if neither map nor chain has one.
+        """
         return KeyedRandomMap(self.transform, seed_for("random_map", self.seed), number)
 
     def drawing_function(self, context: Context, number: int) -> DrawingFunction | None:
@@ -179,7 +192,9 @@ class KeyedRandomMap(Operation):
 
 
 class MapWithIndexTransform(FunctionOperation):
-    """Replace each element by `function(index, element)`; without a function, override `map_with_index`.
+    """Replace each element by `function(index, element)`.
+
+    Without a function, override `map_with_index`.
 
     The index is the position of the record in the global order; for a batch, the position of its
     first record. TypeError if the function is not callable.
@@ -317,7 +332,9 @@ class TransformMethods(ChainMethods[ChainT]):
     """Dataset methods for the operations of this module."""
 
     def map(self, transform: MapTransform | Callable[[Any], Any]) -> ChainT:
-        """Apply a function, a `MapTransform`, or an object with a method `map` to each element; TypeError for others.
+        """Apply a function, a `MapTransform`, or an object with a method `map` to each element.
+
+        Raise TypeError for other objects.
 
         >>> from headrace import MapDataset
         >>> MapDataset.range(5).map(lambda x: x + 1)[2]
@@ -383,7 +400,9 @@ class TransformMethods(ChainMethods[ChainT]):
         return self.then(as_kind(Filter, transform))
 
     def flat_map(self, transform: Any, max_fan_out: int | None = None) -> ChainT:
-        """Replace each element by the elements that a function returns for it, in a list or another iterable.
+        """Replace each element by the elements that a function returns for it.
+
+        The function returns a list or another iterable.
 
         A `MapDataset` has `max_fan_out` indices for each element; unused ones have None.
 
@@ -405,7 +424,7 @@ class TransformMethods(ChainMethods[ChainT]):
 
 
 def fan_out_of(transform: Any, max_fan_out: int | None) -> FlatMap:
-    """Return a flat map with the limit `max_fan_out`; if that is None, with the transform's own limit.
+    """Return a flat map with the limit `max_fan_out`; if None, with the transform's own limit.
 
     `transform` is a function, a `FlatMap`, or an object with a method `flat_map`; otherwise
     TypeError.

@@ -109,7 +109,7 @@ class HostStats:
 
 
 def _waits_of_feeder(fed: FeederStats, stats: IteratorStats | None) -> tuple[float, str]:
-    """Return the mean seconds of a step that a feeder's user waited for data of this host, and for what."""
+    """Return the mean seconds of a step that a feeder's user waited for data, and for what."""
     last = _recent(fed.last, fed.steps)
     if not last:
         return 0.0, ""
@@ -188,7 +188,7 @@ class HostsStats:
         return cls(tuple(hosts), count)
 
     def verdict(self) -> str:
-        """Return a sentence that names the slowest host and the cause, or says that no host is clearly slower.
+        """Return a sentence on the slowest host and the cause, or that no host is clearly slower.
 
         >>> fast = HostStats(0, "node-0", 50, 0.1, 0.0, "", {})
         >>> slow = HostStats(1, "node-1", 50, 0.1, 0.06, "decode", {})

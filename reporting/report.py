@@ -30,7 +30,9 @@ from .timeline import timeline
 def write_report(
     loop: Any, path: str | os.PathLike[str], *, hosts: HostWatch | None = None
 ) -> Path:
-    """Write an HTML page about a loop: a timeline of a few steps, time by operation, waits, and the composition of batches.
+    """Write an HTML page about a loop.
+
+    It has a timeline of a few steps, time by operation, waits, and the composition of batches.
 
     The page is one file and needs no network. `headrace bench PROGRAM.py --html PATH` adds a
     verdict, and throughput and memory over time. To find its composition, the first batch is made
@@ -80,7 +82,10 @@ def write_recording(
 
 
 def page(recording: Recording, verdict: str = "", about_hosts: str = "") -> str:
-    """Return an HTML page about a recording of a loop, with a verdict at the top and a text about hosts; "" for none."""
+    """Return an HTML page about a recording of a loop, with a verdict and a text about hosts.
+
+    The verdict is at the top; "" stands for no verdict, or no text.
+    """
     title, _, rest = redacted(verdict).partition("\n")
     said, _, table = rest.strip().partition("\n\n")
     sections = "\n".join(

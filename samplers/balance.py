@@ -33,7 +33,7 @@ _COST_BITS = 40
 """Costs are ints below 2 to this power, so that the sum over a block fits 64 bits."""
 
 _KEPT = 4
-"""Number of planned blocks that a `Dealing` keeps in memory, since a shard asks for each block several times."""
+"""Number of planned blocks that a `Dealing` keeps, since a shard asks for each several times."""
 
 
 BalanceLike: TypeAlias = "bool | Cost | Balance"
@@ -117,7 +117,7 @@ class Balance:
         )
 
     sizes: Mapping[str, int] | None = None
-    """For a mix: the number of lengths of each part, by part name, in the order in which the lengths are stored.
+    """For a mix: the number of lengths of each part, by part name, in the order of the lengths.
 
     None if the lengths are one array.
     """
@@ -157,7 +157,7 @@ class Balance:
         return self._with(costs, lengths=lengths)
 
     def of_costs(self, costs: npt.NDArray[np.float64]) -> Balance:
-        """Return this balance with other costs, for a pipeline whose operations make rows of several records.
+        """Return this balance with other costs, for operations that make rows of several records.
 
         Args:
             costs: `float64[rows]`, the cost of each row.
@@ -183,7 +183,7 @@ class Balance:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """A dict for checkpoints: a digest of the costs, and the number of batches balanced together."""
+        """A dict for checkpoints: digest of the costs, and number of batches balanced together."""
         return {
             "costs": hashlib.sha256(self.costs.tobytes()).hexdigest()[:12],
             "batches": self.batches,
@@ -245,7 +245,7 @@ class Balance:
         return self.costs[keys]
 
     def blocks(self, batch: int | None, shards: int, exact: bool) -> Blocks:
-        """Divide the positions of a run into equal blocks, inside which records may be exchanged between shards.
+        """Divide a run's positions into equal blocks, in which shards may exchange records.
 
         Args:
             batch: number of records in a shard's batch; None if the loader makes no batches.
@@ -337,7 +337,7 @@ class Blocks(NamedTuple):
 
 
 class Dealing:
-    """The order of a run with balanced costs: at each position of the run, it reads a position of the sampler's order.
+    """Order of a run with balanced costs: maps its positions to positions of the sampler's order.
 
     Records are exchanged within blocks of positions. Positions before the first block are not
     moved.
@@ -362,7 +362,7 @@ class Dealing:
         return {**vars(self), "_known": OrderedDict()}
 
     def positions(self, places: Int64s) -> Int64s:
-        """Return which position of the sampler's order a run with balanced costs reads at each of its own positions.
+        """Return the position of the sampler's order that is read at each position of the run.
 
         Args:
             places: `int64[n]`, positions of the run.
@@ -384,7 +384,7 @@ class Dealing:
         return found
 
     def place_of(self, position: int) -> int:
-        """Return at which of its own positions a run with balanced costs reads a position of the sampler's order.
+        """Return the position of the run at which a position of the sampler's order is read.
 
         This is the inverse of `positions`.
 
@@ -398,7 +398,9 @@ class Dealing:
         return first + number * size + int(np.flatnonzero(self._dealt(number) == index)[0])
 
     def _dealt(self, number: int) -> Int64s:
-        """Return which record is read at each position of a block: indices within the block, `int64[positions in the block]`.
+        """Return the record read at each position of a block, as indices within the block.
+
+        The result is `int64[positions in the block]`.
 
         The results for the last 4 blocks are kept.
 

@@ -26,14 +26,16 @@ If there are at most twice as many sets, all other sets may.
 
 # Rounds with the largest records matter most; later ones are dealt several at a time.
 SINGLE, TOGETHER = 16, 16
-"""Number of first rounds that deal one record to each set; number of steps in which the others are dealt."""
+"""Number of first rounds that deal one record to each set; number of steps for the others."""
 
 LOOKED_AT = 48
 """Maximal number of records of a set that are considered for an exchange."""
 
 
 def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s:
-    """Divide the records of a block among shards with nearly equal costs; return the record at each place of the block.
+    """Divide the records of a block among shards with nearly equal costs.
+
+    Return the record at each place of the block.
 
     Place `j * shards + s` of the block is the `j`-th record of shard `s`. Each shard gets equally
     many records, and reads them in the block's order. Records are dealt greedily, the largest cost
@@ -67,7 +69,9 @@ def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s
 
 
 def _in_cells(costs: Int64s, shards: int, batches: int) -> Int64s:
-    """Divide a block's records over shards and batches; return `int64[batches, shards, records]`, indices in the block.
+    """Divide a block's records over shards and batches.
+
+    Return `int64[batches, shards, records]`, indices in the block.
 
     Args:
         costs: `int64[n]`, the cost of each record of the block; `shards * batches` divides `n`.
@@ -83,7 +87,7 @@ def _in_cells(costs: Int64s, shards: int, batches: int) -> Int64s:
 
 
 def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
-    """Divide records into sets of equal number and nearly equal cost; return `int64[count, records]`.
+    """Divide records into sets of equal size and nearly equal cost; return `int64[count, records]`.
 
     Args:
         costs: costs of all records of the block.
@@ -110,7 +114,9 @@ def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
 
 
 def _exchange(costs: Int64s, sets: Int64s, sums: Int64s) -> None:
-    """Make the sums of sets more equal: exchange records of the set with the largest sum for cheaper ones of other sets.
+    """Make the sums of sets more equal by exchanges of records.
+
+    Records of the set with the largest sum are exchanged for cheaper ones of other sets.
 
     Stops when the sums are nearly equal, when no exchange helps, or after four exchanges for each
     set.

@@ -150,7 +150,7 @@ class IndexSampler(Remarks, VectorSampler):
         object.__setattr__(self, name, whole_number(name, getattr(self, name), low, high, remedy))
 
     def __len__(self) -> int:
-        """Return the number of positions of all shards together; `sys.maxsize` for an endless sampler.
+        """Return the number of positions of all shards together; `sys.maxsize` if endless.
 
         With `drop_remainder`, the remainder that cannot be divided evenly over the shards does not
         count: once at the end, or in each epoch with `algorithm="grain"`.
@@ -180,7 +180,7 @@ class IndexSampler(Remarks, VectorSampler):
 
     @property
     def epoch_stride(self) -> int:
-        """Number of global positions from the start of one of this shard's epochs to the start of the next.
+        """Number of global positions between the starts of consecutive epochs of this shard.
 
         This is `num_records`; with `algorithm="grain"`, this shard's number of records times the
         number of shards.
@@ -290,7 +290,7 @@ class IndexSampler(Remarks, VectorSampler):
         return epoch * self.num_records + place
 
     def places_of(self, record_keys: Positions, epoch: int) -> Positions:
-        """Return the index within an epoch, from 0, at which each record is read: `int64[n] -> int64[n]`.
+        """Return each record's index within an epoch, from 0: `int64[n] -> int64[n]`.
 
         The index counts the records of all shards.
 
@@ -331,7 +331,10 @@ class IndexSampler(Remarks, VectorSampler):
         return dataclasses.replace(self, num_records=records)
 
     def over(self, epochs: int | None) -> IndexSampler:
-        """Return the same order with `epochs` times as many epochs; endless if `epochs` is None or the order is endless."""
+        """Return the same order with `epochs` times as many epochs.
+
+        It is endless if `epochs` is None or the order is endless.
+        """
         whole = None if epochs is None or self.num_epochs is None else self.num_epochs * epochs
         return dataclasses.replace(self, num_epochs=whole)
 

@@ -1,4 +1,4 @@
-"""Let a run continue on other shards, if its sampler gives each shard its own order (`algorithm="grain"`).
+"""Let a run continue on other shards, if each shard has its own order (`algorithm="grain"`).
 
 A run that began on N shards can continue on another number of shards: `OwnOrders` makes one sampler
 of the N orders. In: global positions of the first run, where shard s has the positions s, s + N,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ScalarSampler(VectorSampler):
-    """A user's `Sampler` as a `VectorSampler`: its `record_keys` and its `seeds` call it once for each position.
+    """A user's `Sampler` as a `VectorSampler`: `record_keys` and `seeds` call it once per position.
 
     If it returns a generator (`rng`) for position 0, one number is drawn from the generator of each
     position; this number is the seed of random operations there (0 at a position without a
@@ -60,7 +60,7 @@ class ScalarSampler(VectorSampler):
         self.fingerprint = self._fingerprint()
 
     def _fingerprint(self) -> dict[str, Any]:
-        """Return the sampler's own `fingerprint`; if it has none, its class, its length and a digest.
+        """Return the sampler's own `fingerprint`; if it has none, its class, length and a digest.
 
         The digest covers its plain attributes and the record at the first position.
 

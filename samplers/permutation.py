@@ -1,4 +1,4 @@
-"""The shuffle: for every seed and epoch a permutation of `[0, size)`, which is computed, not stored.
+"""The shuffle: for each seed and epoch a permutation of `[0, size)`, which is computed, not stored.
 
 In: places (indices within an epoch), the epoch of each, a seed. Out: the permuted places, `int64`.
 
@@ -61,7 +61,7 @@ _INT_1, _INT_2, _MASK = int(_MULTIPLIER_1), int(_MULTIPLIER_2), (1 << 64) - 1
 
 
 def mix(words: Words) -> Words:
-    """Scramble 64-bit words `uint64[n]` one to one, by the finaliser of SplitMix64 (Steele et al., 2014)."""
+    """Scramble words `uint64[n]` one to one by SplitMix64's finaliser (Steele et al., 2014)."""
     with np.errstate(over="ignore"):
         words = words + _GOLDEN
         words = (words ^ (words >> _WORD(30))) * _MULTIPLIER_1
@@ -119,7 +119,9 @@ def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Posit
 
 
 def unpermute(keys: Positions, epochs: Positions, size: int, seed: int) -> Positions:
-    """Return the places (indices within an epoch) that `permute` maps to `keys`; the inverse of `permute`.
+    """Return the places (indices within an epoch) that `permute` maps to `keys`.
+
+    This is the inverse of `permute`.
 
     The other arguments must be the same as for `permute`.
 
@@ -142,7 +144,9 @@ def _permuted(numbers: Positions, epochs: Positions, size: int, seed: int, back:
 
 
 def permute_one(place: int, epoch: int, size: int, seed: int) -> int:
-    """Shuffle a single place (an index within an epoch) as `permute` does; faster than `permute` for one place.
+    """Shuffle a single place (an index within an epoch) as `permute` does.
+
+    It is faster than `permute` for one place.
 
     Args:
         place: in `[0, size)`.
@@ -179,7 +183,9 @@ def _ints_of_keys(seed: int, epoch: int, rounds: int) -> list[int]:
 
 
 def place_of(key: int, epoch: int, size: int, seed: int) -> int:
-    """Return the place (index within an epoch) that `permute` maps to `key`, for the same epoch, size and seed.
+    """Return the place (index within an epoch) that `permute` maps to `key`.
+
+    The epoch, size and seed are the same.
 
     >>> import numpy as np
     >>> [place_of(key, 0, size=8, seed=1) for key in permute(np.arange(8), np.zeros(8, np.int64), 8, 1).tolist()]
@@ -189,7 +195,7 @@ def place_of(key: int, epoch: int, size: int, seed: int) -> int:
 
 
 def _blocks(epochs: Positions) -> Iterator[slice]:
-    """Divide places (indices within epochs) into slices of at most 16,384 places, and yield the slices.
+    """Divide places (indices within epochs) into slices of at most 16,384 places, and yield them.
 
     Args:
         epochs: `int64[n]`, the epoch of each place. If epochs have 512 places or more on average, a
@@ -224,7 +230,7 @@ class Hashed:
     def of(
         self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words
     ) -> None:
-        """Write the shifts of one round, the numbers of rows or columns by which cells move, into `shift`.
+        """Write the shifts of one round (rows or columns by which cells move) into `shift`.
 
         Args:
             number: number of the round.
@@ -239,7 +245,7 @@ class Hashed:
 
 
 class _Kept:
-    """Shifts of cells in each round of the shuffle, looked up in tables made beforehand; equal to those of `Hashed`.
+    """Shifts of cells in the shuffle's rounds, from prepared tables; equal to those of `Hashed`.
 
     The shuffle treats a number as a cell of a table, and moves cells along columns and rows by
     shifts. Each round has a list of the shifts of all rows (or columns), for each epoch.
@@ -277,7 +283,7 @@ class _Kept:
 def _shifts_of_block(
     seed: int, epochs: Positions, rounds: int, size: int
 ) -> tuple[Hashed | _Kept, Positions | None]:
-    """Return the shifts of the shuffle's rounds for a block of places, and which of their epochs each place has.
+    """Return the shifts of the shuffle's rounds for a block of places, and the epoch of each place.
 
     The second result is `int64[n]`, for each place the index of its epoch among the epochs of the
     shifts; None if all places belong to one epoch.
@@ -331,7 +337,7 @@ def _permute_block(
 
 
 def table_shape(size: int) -> tuple[int, int]:
-    """Return the numbers of rows and columns of the smallest near-square table of at least `size` cells.
+    """Return rows and columns of the smallest near-square table of at least `size` cells.
 
     The number of rows is even.
     """
@@ -375,7 +381,9 @@ def encipher(
 def _hash(
     fixed: Words, key: Words, length: np.uint64 | Words, shift: Words, scratch: Words
 ) -> None:
-    """Write `hash(fixed, key)`, scaled to `[0, length)`, into `shift`: by how much the cells of a table move in a round.
+    """Write `hash(fixed, key)`, scaled to `[0, length)`, into `shift`.
+
+    It is by how much the cells of a table move in a round.
 
     Args:
         fixed: for each cell, its row or column, whichever does not change in this round.

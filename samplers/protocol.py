@@ -48,7 +48,7 @@ class RecordMetadata:
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Protocol of a user's own sampler: it returns the key of the record at a position (`RecordMetadata`).
+    """Protocol of a user's sampler: returns the key of the record at a position (`RecordMetadata`).
 
     After its last position it raises IndexError.
 
@@ -58,12 +58,18 @@ class Sampler(Protocol):
     """
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        """Return the key of the record at a global position, as `RecordMetadata`; IndexError after the last position."""
+        """Return the key of the record at a global position, as `RecordMetadata`.
+
+        Raise IndexError after the last position.
+        """
         ...
 
 
 class SamplerLike(Protocol):
-    """Type of any sampler, for type checkers: its `__getitem__` may return another library's `RecordMetadata`."""
+    """Type of any sampler, for type checkers.
+
+    Its `__getitem__` may return another library's `RecordMetadata`.
+    """
 
     def __getitem__(self, index: Any, /) -> Any: ...
 
@@ -131,7 +137,7 @@ class VectorSampler:
 
         @property
         def seed(self) -> int | None:
-            """Seed of the loader's random operations; None: the loader cannot have random operations."""
+            """Seed of the loader's random operations; None: it cannot have random operations."""
 
         @property
         def epoch_length(self) -> int:
@@ -139,14 +145,14 @@ class VectorSampler:
 
         @property
         def fingerprint(self) -> dict[str, Any]:
-            """The values that determine the order, as JSON values, without the shard and without `changes`."""
+            """The JSON values that determine the order, without the shard and `changes`."""
 
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize`: endless."""
         raise NotImplementedError
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the record keys `int64[n]` at global positions `int64[n]`, which are in `[0, len(self))`."""
+        """Return the record keys `int64[n]` at global positions `int64[n]` in `[0, len(self))`."""
         raise NotImplementedError
 
     def __getitem__(self, index: int) -> RecordMetadata:
@@ -168,7 +174,10 @@ class VectorSampler:
         return self.facts.block_size
 
     def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
-        """Return the seed of random operations at each position, `uint64[n]`; None if `seed` is used at all of them."""
+        """Return the seed of random operations at each position, `uint64[n]`.
+
+        Return None if `seed` is used at all of them.
+        """
         return None
 
     def with_shard_options(self, shard_options: ShardOptions) -> Self:
@@ -197,7 +206,7 @@ class VectorSampler:
 
     @property
     def epoch_stride(self) -> int:
-        """Number of global positions from the start of one of this shard's epochs to the start of the next.
+        """Number of global positions between the starts of consecutive epochs of this shard.
 
         This default is `epoch_length`.
         """
@@ -208,11 +217,11 @@ class VectorSampler:
         return position // self.epoch_stride
 
     def length_over(self, epochs: int) -> int:
-        """Return the number of positions in the first `epochs` epochs, even if the order has fewer epochs than that."""
+        """Return the number of positions in `epochs` epochs, even if the order has fewer."""
         return min(self.epoch_length * epochs, ENDLESS)
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the first position of a record in an epoch, or None if the record is not in the epoch.
+        """Return the first position of a record in an epoch, or None if it is not in the epoch.
 
         This default implementation searches all positions of the epoch.
         """
@@ -255,7 +264,7 @@ class VectorSampler:
 
     @property
     def ended(self) -> tuple[tuple[str, int], ...]:
-        """For a mix, a pair (part name, position of its end) for each part that ends before the mix does."""
+        """For a mix, pairs (part name, position of its end) for parts that end before the mix."""
         return ()
 
     @property
@@ -264,14 +273,16 @@ class VectorSampler:
         return SavedOrder(self.fingerprint, self.changes, self.ended)
 
     def differs_from(self, saved: SavedOrder) -> str:
-        """Return a text for messages if the program has other weights or parts of a mix than the run; else "".
+        """Return a text if the program has other weights or parts of a mix than the run; else "".
 
         A run can resume with such differences. The records of an order are compared elsewhere.
         """
         return ""
 
     def resumed(self, saved: SavedOrder, position: int, changes: bool) -> VectorSampler:
-        """Return the order that resumes a run: the order of the run before a position, and this one from there on.
+        """Return the order that resumes a run.
+
+        It is the order of the run before a position, and this one from there on.
 
         Args:
             saved: the order of that run.
@@ -317,14 +328,16 @@ class VectorSampler:
         return parts.get("", self)
 
     def part_at(self, position: int) -> tuple[str, int]:
-        """Return the name of the part that a mix reads at a position, and the position in the order of this part.
+        """Return the name of the part that a mix reads at a position, and the position in the part.
 
         For an order that is not a mix: `("", position)`.
         """
         return "", position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return the current epoch (from 0) of each part of a mix, by name: the epoch of its last record up to a position.
+        """Return the current epoch (from 0) of each part of a mix, by name.
+
+        It is the epoch of the part's last record up to a position.
 
         For an order that is not a mix: `{"": epoch}`.
         """
@@ -359,7 +372,7 @@ class VectorSampler:
         )
 
     def by_epochs(self) -> VectorSampler | None:
-        """Return an order that gives the same record at each position, and to which records can be appended.
+        """Return an order with the same record at each position, to which records can be appended.
 
         Return None if there is no such order.
         """
@@ -374,18 +387,22 @@ class VectorSampler:
 
     @property
     def whole(self) -> VectorSampler:
-        """The order of all epochs, if this is the order of a single epoch; else the order itself."""
+        """The order of all epochs, if this is the order of one epoch; else the order itself."""
         return self
 
     def with_history(self, history: Any) -> VectorSampler | None:
-        """Return this order with the changes in `history` (a `RecordsHistory`); None if its records cannot change.
+        """Return this order with the changes in `history`; None if its records cannot change.
 
-        These say at which positions records were added or omitted.
+        `history` is a `RecordsHistory`.
+
+        The changes say at which positions records were added or omitted.
         """
         return None
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
-        """Return the source's generation (version of its files) at a position, and where the last change before began.
+        """Return the source's generation at a position, and where the last change before began.
+
+        A generation is a version of the source's files.
 
         The second result is the first position of the last change at or before `position`; 0 if
         there is none. The result is None if the order never changed and the number of its
@@ -410,7 +427,10 @@ class VectorSampler:
         return ""
 
     def former_weights(self, position: int) -> str | None:
-        """Return the digest of the earlier weights that are used at a position; None if the current weights are used there."""
+        """Return the digest of the earlier weights that are used at a position.
+
+        Return None if the current weights are used there.
+        """
         return None
 
 

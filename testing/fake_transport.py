@@ -1,4 +1,6 @@
-"""A transport without processes, threads or time: a seed decides when messages arrive, and which workers die.
+"""A transport without processes, threads or time.
+
+A seed decides when messages arrive, and which workers die.
 
 In: messages of tasks. Out: events, in an order that depends only on the seed and the calls. Tasks
 are run by `loader.work` in this process, at the step at which the simulated worker gets to them.
@@ -53,7 +55,10 @@ class TransportMisuseError(SimulationError):
 
 
 class FakeWorkerDeath(BaseException):
-    """Ends the simulated worker whose operation raises it, as a bug in compiled code ends a process."""
+    """Exception that ends the simulated worker whose operation raises it.
+
+    It stands for a bug in compiled code that ends a process.
+    """
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ class FakeRows:
 
 
 class _FakeWorker:
-    """A simulated worker: messages that it has to run, and events that its caller has not received yet."""
+    """A simulated worker: messages to run, and events that its caller has not received yet."""
 
     def __init__(self) -> None:
         self.ready = False
@@ -270,7 +275,7 @@ class FakeTransport(Transport):
         return True
 
     def _taken(self) -> list[Event]:
-        """Return the events that the caller receives now: the oldest ones of some workers, in random order."""
+        """Return the events that are received now: the oldest of some workers, in random order."""
         events, self._events = self._events, []
         outboxes = [
             one

@@ -105,7 +105,7 @@ class _Told:
 
 
 def _referred(function: FunctionType) -> Iterator[Any]:
-    """Yield the objects in a function's closure, and the globals that its code names (None for missing ones)."""
+    """Yield objects in a function's closure, and globals that its code names (None if missing)."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents

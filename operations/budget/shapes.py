@@ -1,4 +1,4 @@
-"""Shapes of batches within a budget of tokens: a few padded lengths, and the number of rows for each."""
+"""Shapes of batches within a budget of tokens: a few padded lengths, each with a number of rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ More lengths are thinned out evenly by tokens.
 """
 
 COUNTED = 1 << 20
-"""Lengths are counted in a table if none exceeds the larger of this number and the number of lengths; else they are sorted."""
+"""Limit up to which lengths are counted in a table; above it, they are sorted.
+
+If there are more lengths than this, the limit is their number.
+"""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class BatchShapes:
         return cls(tuple(lengths), tuple(rows))
 
     def check_stacked(self, by: Operation) -> None:
-        """Raise ValueError if an operation would stack these batches although they have several shapes; else do nothing.
+        """Raise ValueError if an operation would stack batches although they have several shapes.
 
         Args:
             by: the operation that comes after `BudgetBatch`.

@@ -151,7 +151,7 @@ def grey_of(image: Image) -> Image:
 
 
 def blend(image: Image, other: Any, factor: float) -> Image:
-    """Return `other + factor * (image - other)`, cut off at 0, and at 255 for uint8 or 1 for floats.
+    """Return `other + factor * (image - other)`, cut off at 0 and at 255 for uint8 or 1 for floats.
 
     Args:
         image: the image.

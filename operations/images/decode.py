@@ -43,7 +43,7 @@ _PATHS, _BYTES = (str, os.PathLike), (bytes, bytearray, memoryview)
 
 
 class DecodeImage(OnImagesWithOpenCV, MapTransform):
-    """Decode the bytes or the path of a JPEG, PNG or other image file to an array `[height, width, channels]`.
+    """Decode bytes or path of a JPEG, PNG or other image to an array `[height, width, channels]`.
 
     A list, tuple or array of these, i.e. the frames of a clip, becomes an array `[frames, height,
     width, channels]`.
@@ -202,7 +202,10 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
         return _as_dtype(image, self._dtype)
 
     def _first_frame(self, data: bytes) -> Image:
-        """Decode by the library that is best for the format of a file; if it cannot decode it, by the other one."""
+        """Decode by the library that is best for the format of a file.
+
+        If it cannot decode the file, the other one does.
+        """
         pixels = partial(self._by_pillow, data, partial(pixels_of, channels=self._channels))
         if _is_for_pillow(data) and (self._dtype == "uint8" or not _may_be_deep(data)):
             ways = pixels, partial(self._by_others, data)
@@ -282,7 +285,7 @@ def _content_of(image: Any) -> bytes:
 
 
 def _is_stored(image: Mapping[Any, Any]) -> bool:
-    """Return True if a dict is an image as Hugging Face stores it: its content, its path, or both."""
+    """Return True if a dict is an image as Hugging Face stores it: content, path, or both."""
     keys = image.keys()
     return keys <= {"bytes", "path"} and (
         image.get("bytes") is not None or image.get("path") is not None
@@ -290,19 +293,28 @@ def _is_stored(image: Mapping[Any, Any]) -> bool:
 
 
 def _is_for_pillow(data: bytes) -> bool:
-    """Return True if Pillow decodes a file first: it is not JPEG, WebP, TIFF, PNM, a JPEG 2000 stream or PNG of one frame."""
+    """Return True if Pillow decodes a file first.
+
+    It is then not JPEG, WebP, TIFF, PNM, a JPEG 2000 stream or PNG of one frame.
+    """
     if data.startswith(PNG):
         return b"acTL" in data[:1024]  # of several frames
     return not data.startswith((_JPEG, b"II", b"MM", b"RIFF", b"P", b"\xff\x4f"))
 
 
 def _may_be_deep(data: bytes) -> bool:
-    """Return True if a file may have more than 8 bits, which Pillow cuts off: it is PNG, AVIF or JPEG 2000."""
+    """Return True if a file may have more than 8 bits, which Pillow cuts off.
+
+    This is so for PNG, AVIF and JPEG 2000.
+    """
     return data.startswith(PNG) or data[4:8] in (_AVIF, b"jP  ")
 
 
 def _header_size(data: bytes) -> tuple[int, int]:
-    """Return height and width from the header of an image file; (0, 0) for JPEG 2000 streams and damaged files."""
+    """Return height and width from the header of an image file.
+
+    They are (0, 0) for JPEG 2000 streams and damaged files.
+    """
     if not data.startswith(_JPEG):
         found = size_in_header(data)
         return found if all(found) else pillow_size(data)

@@ -98,7 +98,9 @@ class _MixedBatches(RandomMapTransform):
 
 
 class MixUp(_MixedBatches):
-    """Replace each image of a batch by a weighted mean of it and the image before it, and labels by the same mean.
+    """Replace each image of a batch by a weighted mean of it and the image before it.
+
+    Labels are replaced by the same mean.
 
     Zhang et al., "mixup: Beyond empirical risk minimization", ICLR 2018. Use it after `Batch`. One
     share is drawn for the whole batch. The first image is mixed with the last one.
@@ -139,7 +141,9 @@ class MixUp(_MixedBatches):
 
 
 class CutMix(_MixedBatches):
-    """Replace a random rectangle of each image of a batch by the image before it, and labels by shares of the area.
+    """Replace a random rectangle of each image of a batch by the image before it.
+
+    Labels are mixed by the shares of the area.
 
     Yun et al., "CutMix: Regularization strategy to train strong classifiers", ICCV 2019. Use it
     after `Batch`. One rectangle is drawn for the whole batch. The first image gets the rectangle of

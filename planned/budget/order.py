@@ -1,4 +1,6 @@
-"""The order of batches that are planned from known lengths, as a sampler: position → key of a batch. No I/O.
+"""The order of batches that are planned from lengths, as a sampler: position → key of a batch.
+
+It does no I/O.
 
 In: positions of a run, on any number of shards. Out: keys. A key describes a whole batch: the
 places of its records and its shape. All shards have the same number of batches, and at each step
@@ -49,12 +51,12 @@ MOST_STEPS_APART = 1 << 14
 """Largest difference between the steps at which the shards of a run stopped."""
 
 STEPS_SEED = 1 << 63
-"""Combined with the seed (exclusive or), so that steps are not shuffled in the same way as records."""
+"""Combined with the seed (exclusive or), so that steps are not shuffled like records."""
 
 
 @dataclass(frozen=True, eq=False)
 class BudgetOrder(VectorSampler):
-    """Sampler of planned batches: maps a position, `first + step · shards + shard`, to the key of a batch.
+    """Sampler of planned batches: position `first + step · shards + shard` → key of a batch.
 
     Attributes:
         windows: windows (records whose batches are planned together) of one epoch.
@@ -105,7 +107,10 @@ class BudgetOrder(VectorSampler):
 
     @cached_property
     def _before(self) -> Ints:
-        """Number of steps before each window (records whose batches are planned together) of an epoch; last, of all steps."""
+        """Number of steps before each window of an epoch; last, of all steps.
+
+        A window is records whose batches are planned together.
+        """
         return self.windows.steps_on(self._shards).before
 
     @property
@@ -152,7 +157,10 @@ class BudgetOrder(VectorSampler):
 
     @property
     def changes(self) -> Changes:
-        """The shapes of all plans, if the plan was changed: each with the number of the first window to which it applies."""
+        """The shapes of all plans, if the plan was changed.
+
+        Each has the number of the first window to which it applies.
+        """
         if not self.former:
             return ()
         begins = [0, *(plan.until for plan in self.former)]
@@ -193,7 +201,10 @@ class BudgetOrder(VectorSampler):
         return dataclasses.replace(self, epochs=epochs)
 
     def of_epoch(self, epoch: int) -> BudgetOrder:
-        """Return the order of one epoch, with positions from 0, and a seed of its own for random operations."""
+        """Return the order of one epoch, with positions from 0.
+
+        It has a seed of its own for random operations.
+        """
         seed = None if self.seed is None else self.seed + (epoch << 32)
         return dataclasses.replace(self, epoch=epoch, seed=seed)
 
@@ -211,13 +222,18 @@ class BudgetOrder(VectorSampler):
         return (self.epoch or 0) * len(self.windows)
 
     def _steps_before(self, window: int) -> int:
-        """Return how many steps of this order come before a window (records whose batches are planned together)."""
+        """Return how many steps of this order come before a window.
+
+        A window is records whose batches are planned together.
+        """
         epochs, inner = divmod(window - self._origin, max(len(self.windows), 1))
         return epochs * self.steps_per_epoch + int(self._before[inner])
 
     @cached_property
     def start(self) -> RunStart:
-        """The place where this run begins: its first window and position, and the batches that earlier runs did not deliver.
+        """The place where this run begins: first window, position, and batches left before.
+
+        Earlier runs left these batches.
 
         Raises:
             ValueError: `layers` is not a possible history.
@@ -260,7 +276,9 @@ class BudgetOrder(VectorSampler):
         return run
 
     def changed(self, windows: BudgetWindows, reached: Sequence[int]) -> BudgetOrder:
-        """Return this order with another plan for all windows (records whose batches are planned together) not yet begun.
+        """Return this order with another plan for all windows that have not begun.
+
+        A window is records whose batches are planned together.
 
         Args:
             windows: windows of one epoch in the new plan; each has the same records as in the
@@ -277,7 +295,9 @@ class BudgetOrder(VectorSampler):
         return dataclasses.replace(stopped, windows=windows, former=former)
 
     def left(self, reached: Sequence[int], shards: int) -> RunStart:
-        """Return where the next run begins, on `shards` shards, after the shards of this run stopped at the steps `reached`.
+        """Return where the next run begins, on `shards` shards.
+
+        The shards of this run stopped at the steps `reached`.
 
         Raises:
             CheckpointError: the shards stopped more than `MOST_STEPS_APART` steps apart.
@@ -335,7 +355,7 @@ class BudgetOrder(VectorSampler):
         )
 
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
-        """Return the attribute `layers` for the next run, after the shards of this run stopped at the steps `reached`.
+        """Return `layers` for the next run, after this run's shards stopped at the steps `reached`.
 
         It says how far each shard of each run has come in the first window that some shard has not
         read to its end.
@@ -364,7 +384,10 @@ class BudgetOrder(VectorSampler):
         return (start, rest) if any(rest) else (start,)
 
     def _window_of(self, step: int) -> int:
-        """Return the number of the window (records whose batches are planned together) with a step that this run planned."""
+        """Return the number of the window with a step that this run planned.
+
+        A window is records whose batches are planned together.
+        """
         first, _, begun = self.start
         epochs, inner = divmod(step - len(begun) + self._steps_before(first), self.steps_per_epoch)
         return (
@@ -398,7 +421,9 @@ class BudgetOrder(VectorSampler):
         return found
 
     def _own_keys(self, steps: Ints, shard: Ints) -> Ints:
-        """Return the keys of a shard's batches at steps that this run planned, after the batches that earlier runs left.
+        """Return the keys of a shard's batches at steps that this run planned.
+
+        They come after the batches that earlier runs left.
 
         `shard` is a number or an array that is broadcast against the steps.
         """

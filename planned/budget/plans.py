@@ -58,12 +58,15 @@ class Plans:
     order_seed: int
 
     def at(self, window: int) -> BudgetWindows:
-        """Return the plan that applies to a window (records whose batches are planned together), counted over all epochs."""
+        """Return the plan that applies to a window, counted over all epochs.
+
+        A window is records whose batches are planned together.
+        """
         return next((plan.windows for plan in self.former if window < plan.until), self.last)
 
     @cached_property
     def radix(self) -> tuple[int, int, int]:
-        """Upper limits (exclusive) of fields of a key: index of the first record, number of records, index of the shape."""
+        """Upper limits (exclusive) of fields of a key: first record, number of records, shape."""
         every = [self.last, *(plan.windows for plan in self.former)]
         widest = max(int(np.diff(windows.starts).max(initial=0)) for windows in every)
         rows = max(max(windows.shapes.rows) for windows in every)
@@ -75,7 +78,10 @@ class Plans:
         return ((parts.window * slots + parts.start) * rows + parts.records) * shapes + parts.shape
 
     def batch_keys(self, keys: Ints) -> BatchKey:
-        """Split keys `int64[n]` of planned batches into their fields: window, first record, number of records, and shape."""
+        """Split keys `int64[n]` of planned batches into their fields.
+
+        They are window, first record, number of records, and shape.
+        """
         slots, rows, shapes = self.radix
         rest, shape = np.divmod(keys, shapes)
         rest, count = np.divmod(rest, rows)
@@ -83,7 +89,7 @@ class Plans:
         return BatchKey(window, start, count, shape)
 
     def places(self, key: int, at_least: int = 0) -> tuple[int, Ints, tuple[int, int]]:
-        """Return the epoch of a batch, the places of its records in the epoch, and its shape (rows, padded length).
+        """Return a batch's epoch, its records' places in it, and its shape (rows, padded length).
 
         Args:
             key: key of the batch.
@@ -124,7 +130,7 @@ class Plans:
 
 
 def shapes_of(values: Any) -> BatchShapes:
-    """Read the shapes of planned batches from a fingerprint: a list of pairs [padded length, number of rows].
+    """Read shapes of planned batches from a fingerprint: a list of [padded length, number of rows].
 
     Raises:
         CheckpointError: they are damaged.

@@ -128,7 +128,9 @@ class ChangingSampler(VectorSampler):
         return self.history.order_changes
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
-        """Return the source's generation (version of its files) at a position, and where the last change before began.
+        """Return the source's generation at a position, and where the last change before began.
+
+        A generation is a version of the source's files.
 
         The second result is 0 if there was no change. None if the order never changed and its
         generation is 0.
@@ -143,7 +145,10 @@ class ChangingSampler(VectorSampler):
 
     @cached_property
     def order(self) -> WholeOrder:
-        """The order of all records, including omitted records; ValueError if the underlying sampler cannot change."""
+        """The order of all records, including omitted records.
+
+        Raise ValueError if the underlying sampler cannot change.
+        """
         order = WholeOrder.of(rule_of(self.sampler, self.history.records))
         changes = self.history.changes
         for change, before in zip(
@@ -157,7 +162,9 @@ class ChangingSampler(VectorSampler):
 
     @cached_property
     def _layers(self) -> list[LivingPlaces | None]:
-        """Kept records, one entry for the start and one for each change; None if the omitted keys of an entry are unknown.
+        """Kept records, one entry for the start and one for each change.
+
+        An entry is None if its omitted keys are unknown.
 
         They are known only if they are the current ones, because the fingerprint has only a digest
         of the keys.
@@ -225,11 +232,14 @@ class ChangingSampler(VectorSampler):
         return self.order.at(place)[0].epoch_begin(epoch) if self.begins_epoch(position) else place
 
     def record_keys(self, positions: Positions) -> Positions:
-        """Return the record keys `int64[n]` at global positions `int64[n]`, which are in `[0, len(self))`; not checked."""
+        """Return the record keys `int64[n]` at global positions `int64[n]`.
+
+        The positions are in `[0, len(self))`, which is not checked.
+        """
         return self.order.keys(self.places(positions))
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the position of a record in an epoch; None if it is omitted, or was appended later.
+        """Return the position of a record in an epoch; None if omitted, or appended later.
 
         Raises CheckpointError if the keys that were omitted at this position are unknown.
         """
@@ -266,7 +276,10 @@ class ChangingSampler(VectorSampler):
         return self._records - self.omitted.below(self._records)
 
     def __len__(self) -> int:
-        """Return the number of positions of all shards together; `sys.maxsize` if endless; CheckpointError if it is unknown."""
+        """Return the number of positions of all shards together; `sys.maxsize` if endless.
+
+        Raise CheckpointError if it is unknown.
+        """
         epochs = self.num_epochs
         return self.of_equal_shards(ENDLESS if epochs is None else self.epoch_start(epochs))
 
@@ -279,14 +292,17 @@ class ChangingSampler(VectorSampler):
         return {**self.sampler.fingerprint, **self.history.begin_values}
 
     def by_epochs(self) -> VectorSampler | None:
-        """Return the order of all records, in a form whose number of records can change; None if there is no such form."""
+        """Return the order of all records, in a form whose number of records can change.
+
+        Return None if there is no such form.
+        """
         return self.sampler.by_epochs()  # type: ignore[no-any-return]
 
     def length_over(self, epochs: int) -> int:
         return self.epoch_start(epochs)
 
     def of_generation(self, generation: int, records: int | None = None) -> ChangingSampler:
-        """Return this order without its changes, for another generation (version of the source's files).
+        """Return this order without its changes, for another generation (version of the files).
 
         The source then has `records` records; None: as many as now.
         """
@@ -296,7 +312,10 @@ class ChangingSampler(VectorSampler):
         )
 
     def over(self, epochs: int | None) -> ChangingSampler:
-        """Return this order with `epochs` times as many epochs, and without its changes; endless for None."""
+        """Return this order with `epochs` times as many epochs, and without its changes.
+
+        It is endless for None.
+        """
         order = self.sampler.over(epochs)
         return ChangingSampler(order, self.omitted, self.generation).with_shard_options(
             self.shard_options
@@ -308,7 +327,10 @@ class ChangingSampler(VectorSampler):
         return self.omitted.keys
 
     def without(self, keys: Mapping[str, Positions]) -> ChangingSampler:
-        """Return this order without its changes, omitting the records `keys[""]` in addition to those omitted already."""
+        """Return this order without its changes, and without the records `keys[""]`.
+
+        Records omitted already stay omitted.
+        """
         omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys[""]))
         return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(
             self.shard_options
@@ -320,7 +342,7 @@ class ChangingSampler(VectorSampler):
         return found
 
     def with_history(self, history: RecordsHistory) -> ChangingSampler:
-        """Return this order with the changes in `history`: at which positions records were added or omitted."""
+        """Return this order with the changes in `history`: where records were added or omitted."""
         other = copy.copy(self)
         for name in ("order", "_layers", "_begins"):
             vars(other).pop(name, None)
@@ -337,7 +359,7 @@ class ChangingSampler(VectorSampler):
         generation: int | None = None,
         place: int | None = None,
     ) -> ChangingSampler:
-        """Return this order with a change at a position, from which on it has more records or omits other ones.
+        """Return this order with a change, from which on it has more records or omits other ones.
 
         Args:
             position: first position of the changed order.
@@ -377,7 +399,7 @@ class ChangingSampler(VectorSampler):
     def with_records_from(
         self, saved: SavedOrder, position: int, place: int | None = None, joins: bool = False
     ) -> ChangingSampler:
-        """Return the sampler that resumes a run in which fewer records existed, or other records were omitted.
+        """Return the sampler that resumes a run with fewer records, or other omitted ones.
 
         It has the order of that run before `position`, and the records of this sampler from there
         on.
@@ -409,14 +431,17 @@ class ChangingSampler(VectorSampler):
         )
 
     def has_other_records(self, history: RecordsHistory) -> bool:
-        """Return True if this order, as the program describes it, has other records than a run had at its end."""
+        """Return True if the program's order has other records than a run had at its end."""
         last = history.last
         described = self._records, self.omitted.digest, self.history.generation
         return described != (last.records, last.omitted, last.generation)
 
 
 def refuse_balance(order: VectorSampler) -> None:
-    """Raise ValueError if an order has a `balance`, which does not work with records that are appended or omitted."""
+    """Raise ValueError if an order has a `balance`.
+
+    It does not work with records that are appended or omitted.
+    """
     if order.facts.balance is not None:
         raise ValueError(
             "balance= cannot be combined with records that are appended or omitted, because it "

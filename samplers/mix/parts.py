@@ -85,7 +85,10 @@ def as_order(
 
 
 def _records_of(part: Any) -> Any:
-    """Return the number of records of a source; for a dict of columns, the first column's length; any other value as it is."""
+    """Return the number of records of a source, or the length of the first column of a dict.
+
+    Any other value is returned as it is.
+    """
     while isinstance(part, Mapping) and part:
         part = next(iter(part.values()))
     return len(part) if isinstance(part, Sized) and not isinstance(part, (str, bytes)) else part

@@ -105,7 +105,7 @@ class BalancedSampler(DrawnRecords):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values; a restored state must have equal values."""
+        """The JSON values that determine the order; a restored state must have equal ones."""
         return {
             "kind": "BalancedSampler",
             "records": self.num_records,
@@ -141,7 +141,7 @@ class BalancedSampler(DrawnRecords):
         return found
 
     def _classes_at(self, positions: Positions) -> tuple[Positions, Positions]:
-        """Return the index of the class at each position, and how often this class was drawn before."""
+        """Return the index of the class at each position, and how often it was drawn before."""
         if self._order is not None:
             return self._order.places(positions)
         count = len(self.classes)

@@ -97,7 +97,7 @@ class DrawnRecords(VectorSampler):
         return {} if self.balance is None else {"balance": self.balance.fingerprint}
 
     def __len__(self) -> int:
-        """Return the number of positions of all shards together; `sys.maxsize` for an endless sampler.
+        """Return the number of positions of all shards together; `sys.maxsize` if endless.
 
         With `drop_remainder`, positions that cannot be divided evenly over the shards do not count.
         """

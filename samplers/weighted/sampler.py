@@ -146,7 +146,10 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def changes(self) -> Changes:
-        """The weights (a digest) with which the run began, and those to which it changed; empty if they never changed."""
+        """The weights (a digest) with which the run began, and those to which it changed.
+
+        It is empty if they never changed.
+        """
         return self._changes
 
     def record_keys(self, positions: Positions) -> Positions:
@@ -181,17 +184,23 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def weights_description(self) -> str:
-        """A text for messages: the digest of the weights and, if they were changed, the first position that uses them."""
+        """A text for messages: the digest of the weights.
+
+        If they were changed, it also names the first position that uses them.
+        """
         since = f", from position {self.changes[-1].position:,} on" if self.changes else ""
         return f"weights {self._digest}{since}"
 
     def former_weights(self, position: int) -> str | None:
-        """Return the digest of the earlier weights that are used at a position; None if the current weights are used there."""
+        """Return the digest of the earlier weights that are used at a position.
+
+        Return None if the current weights are used there.
+        """
         used = [change.values["weights"] for change in self.changes if change.position <= position]
         return None if not self.changes or len(used) == len(self.changes) else str(used[-1])
 
     def differs_from(self, saved: SavedOrder) -> str:
-        """Return "weights changed" if the saved order describes other weights than this sampler's, else ""."""
+        """Return "weights changed" if the saved order has other weights than this one, else ""."""
         return "" if saved.described.get("weights") == self._digest else "weights changed"
 
     def resumed(self, saved: SavedOrder, position: int, changes: bool) -> WeightedSampler:
