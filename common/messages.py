@@ -21,7 +21,9 @@ _REMEDIES = {
     errno.EDQUOT: "Free some space, or raise the quota of this disk",
     errno.EIO: "Check the disk or the network file system",
     errno.ESTALE: "Check the network file system",
-    errno.ENOMEM: "Free some memory of this machine, or raise its limits (ulimit -v, vm.max_map_count)",
+    errno.ENOMEM: (
+        "Free some memory of this machine, or raise its limits (ulimit -v, vm.max_map_count)"
+    ),
 }
 """Remedies for errors of the operating system that are not errors of a path, by number."""
 

@@ -33,7 +33,10 @@ _SECRET_PARAMETER = re.compile(
 )
 _PLAIN_VALUE_LENGTH = 24  # Longer values of parameters hide whatever their name is
 
-_SECRET_NAME = r"secret|passw(?:or)?d|api[_-]?key|access[_-]?key|account[_-]?key|(?:session|auth|sas|access)[_-]?token"
+_SECRET_NAME = (
+    r"secret|passw(?:or)?d|api[_-]?key|access[_-]?key|account[_-]?key|"
+    r"(?:session|auth|sas|access)[_-]?token"
+)
 
 _SECRET_OPTION = re.compile(
     rf"{_SECRET_NAME}|^token$|^sas$|credential|authorization|signature", re.IGNORECASE

@@ -40,7 +40,8 @@ def is_portable() -> bool:
     wish = os.environ.get(TRANSPORT, "")
     if wish not in ("", "portable"):
         raise ValueError(
-            f'{TRANSPORT}={short_repr(wish)} is not a known value. Set the variable to "portable", or '
+            f"{TRANSPORT}={short_repr(wish)} is not a known value. "
+            'Set the variable to "portable", or '
             "unset it to use the fastest transport that this system has."
         )
     return wish == "portable" or not (

@@ -241,14 +241,16 @@ class BudgetBatch(Operation):
         and_multiple = f" and multiple_of={self.multiple_of}" if self.multiple_of > 1 else ""
         if length > most and isinstance(self.pad_to, int):
             return LengthsError(
-                f"{record} is {length} long, over {most}, the largest length of batches of max_tokens={self.max_tokens}"
-                f'{and_multiple}. Pass too_long="drop" or "truncate", or a larger max_tokens=.'
+                f"{record} is {length} long, over {most}, the largest length of batches of "
+                f"max_tokens={self.max_tokens}{and_multiple}. "
+                'Pass too_long="drop" or "truncate", or a larger max_tokens=.'
             )
         and_tokens = (
             f", and max_tokens={length * self.multiple_of} or more" if length > most else ""
         )
         return LengthsError(
-            f'{record} is {length} long, over {longest}, the largest padded length. Pass too_long="drop" or "truncate", or '
+            f"{record} is {length} long, over {longest}, the largest padded length. "
+            'Pass too_long="drop" or "truncate", or '
             f"lengths to pad to, such as pad_to=({longest}, {length}){and_tokens}."
         )
 

@@ -90,7 +90,8 @@ class Pack(Operation):
     >>> import headrace
     >>> documents = [np.array([1, 1, 1]), np.array([2, 2, 2]), np.array([3])]
     >>> sampler = headrace.IndexSampler(3, num_epochs=1)
-    >>> loader = headrace.DataLoader(data_source=documents, sampler=sampler, operations=[Pack(4, window=3)])
+    >>> pack = Pack(4, window=3)
+    >>> loader = headrace.DataLoader(data_source=documents, sampler=sampler, operations=[pack])
     >>> for row in loader:
     ...     print(row["tokens"], row["tokens_segment_ids"], row["tokens_positions"])
     [1 1 1 3] [1 1 1 2] [0 1 2 0]
@@ -135,7 +136,10 @@ class Pack(Operation):
         return self.window
 
     def __repr__(self) -> str:
-        return f"Pack({short_repr(self.settings.length)}, {self.settings.strategy!r}, window={self.window})"
+        return (
+            f"Pack({short_repr(self.settings.length)}, {self.settings.strategy!r}, "
+            f"window={self.window})"
+        )
 
     def identity_parameters(self) -> dict[str, Any]:
         """Return all parameters except the window.

@@ -76,7 +76,8 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
     >>> import numpy as np
     >>> pad_batch(value=-1)([np.array([1, 2, 3]), np.array([4])]).tolist()
     [[1, 2, 3], [4, -1, -1]]
-    >>> batch = pad_batch(length=3, mask_key="mask")([{"x": np.array([1, 2])}, {"x": np.array([4])}])
+    >>> elements = [{"x": np.array([1, 2])}, {"x": np.array([4])}]
+    >>> batch = pad_batch(length=3, mask_key="mask")(elements)
     >>> batch["x"].tolist(), batch["mask"].tolist()
     ([[1, 2, 0], [4, 0, 0]], [[True, True, False], [True, False, False]])
     """

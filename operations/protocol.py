@@ -338,7 +338,8 @@ class Operation:
         >>> from headrace import Batch, MapTransform
         >>> def decode(record):
         ...     return record
-        >>> [operation.name_in_stats for operation in (MapTransform(decode), Batch(2), Batch(2, batch_fn=decode))]
+        >>> operations = (MapTransform(decode), Batch(2), Batch(2, batch_fn=decode))
+        >>> [operation.name_in_stats for operation in operations]
         ['decode', 'Batch', 'decode']
         >>> MapTransform(lambda x: x).name_in_stats
         'lambda'

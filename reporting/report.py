@@ -162,8 +162,12 @@ def _leaves(found: Composition) -> str:
     if not found.leaves:
         return ""
     rows = "\n".join(
-        f"<tr><td>{escape(leaf.name or 'the batch itself')}</td><td>{escape(leaf.kind)}</td><td>{escape(str(leaf.shape))}</td>"
-        f"<td>{format_bytes(leaf.nbytes)}</td><td>{'' if leaf.filled is None else f'{leaf.filled:.1%} filled'}</td></tr>"
+        f"<tr><td>{escape(leaf.name or 'the batch itself')}</td><td>{escape(leaf.kind)}</td>"
+        f"<td>{escape(str(leaf.shape))}</td><td>{format_bytes(leaf.nbytes)}</td>"
+        f"<td>{'' if leaf.filled is None else f'{leaf.filled:.1%} filled'}</td></tr>"
         for leaf in found.leaves
     )
-    return f"<table><tr><th>leaf</th><th>dtype</th><th>shape</th><th>size</th><th></th></tr>\n{rows}</table>"
+    return (
+        "<table><tr><th>leaf</th><th>dtype</th><th>shape</th><th>size</th><th></th></tr>\n"
+        f"{rows}</table>"
+    )

@@ -80,8 +80,9 @@ class Balance:
     >>> import numpy as np
     >>> from headrace import Balance, ShardOptions, load
     >>> lengths = np.array([9, 1, 8, 2, 7, 3, 5, 5])
-    >>> balanced = dict(balance=Balance(lengths), batch_size=4, num_epochs=1)
-    >>> [next(iter(load(lengths, shard_options=ShardOptions(shard, 2), **balanced))).tolist() for shard in range(2)]
+    >>> settings = dict(balance=Balance(lengths), batch_size=4, num_epochs=1)
+    >>> shards = [load(lengths, shard_options=ShardOptions(i, 2), **settings) for i in range(2)]
+    >>> [next(iter(shard)).tolist() for shard in shards]
     [[9, 1, 5, 5], [8, 2, 7, 3]]
     """
 
@@ -200,7 +201,10 @@ class Balance:
         return (*self.fingerprint.values(), self.global_batch)
 
     def __repr__(self) -> str:
-        return f"Balance({len(self.costs)} lengths, global_batch={self.global_batch}, batches={self.batches})"
+        return (
+            f"Balance({len(self.costs)} lengths, global_batch={self.global_batch}, "
+            f"batches={self.batches})"
+        )
 
     def covering(self, records: int, part: str | None = None) -> Balance:
         """Return this balance, after checking that it has a cost for each record.

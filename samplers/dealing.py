@@ -54,7 +54,8 @@ def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s
     Returns:
         `int64[records]`, a permutation.
 
-    >>> dealt(np.array([9, 1, 8, 2]), shards=2).tolist()  # shard 0 gets records 0 and 1, shard 1 gets records 2 and 3
+    >>> # shard 0 gets records 0 and 1, shard 1 gets records 2 and 3
+    >>> dealt(np.array([9, 1, 8, 2]), shards=2).tolist()
     [0, 2, 1, 3]
     """
     each = len(costs) // shards

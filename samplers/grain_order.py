@@ -68,8 +68,8 @@ class GrainOrder:
         """Raise ValueError if this shard has no records."""
         if not self.part()[1]:
             raise ValueError(
-                f"shard {self.shard.shard_index} of {self.shard.shard_count} would have none of the "
-                f'{self.num_records} records. Use fewer shards, or algorithm="headrace".'
+                f"shard {self.shard.shard_index} of {self.shard.shard_count} would have none of "
+                f'the {self.num_records} records. Use fewer shards, or algorithm="headrace".'
             )
 
     def position_of(self, key: int, epoch: int) -> int | None:
@@ -153,7 +153,8 @@ def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) ->
         seed: in `[0, 2^32)`.
         rounds: number of rounds of the cipher, even. Datasets and samplers use the default, 4.
 
-    >>> [shuffled_one(place, max_index=10**6, seed=42) for place in (0, 1)] == shuffled(np.arange(2), 10**6, 42).tolist()
+    >>> singly = [shuffled_one(place, max_index=10**6, seed=42) for place in (0, 1)]
+    >>> singly == shuffled(np.arange(2), 10**6, 42).tolist()
     True
     """
     if max_index == 0:

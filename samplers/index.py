@@ -110,7 +110,8 @@ class IndexSampler(Remarks, VectorSampler):
         one_of("algorithm", self.algorithm, "headrace", "grain")
         if self.algorithm == "grain" and isinstance(self.shuffle, BlockShuffle):
             raise ValueError(
-                'shuffle=BlockShuffle(…) works only with headrace\'s own order. Leave out algorithm="grain".'
+                "shuffle=BlockShuffle(…) works only with headrace's own order. "
+                'Leave out algorithm="grain".'
             )
         if self.balance is None:
             object.__delattr__(
@@ -129,8 +130,8 @@ class IndexSampler(Remarks, VectorSampler):
         balance = checked(self.balance)
         if self.algorithm == "grain":
             raise ValueError(
-                'balance= needs one order for all shards, but algorithm="grain" gives each shard an order of its own. '
-                "Leave out algorithm=."
+                'balance= needs one order for all shards, but algorithm="grain" gives each shard '
+                "an order of its own. Leave out algorithm=."
             )
         balance.covering(self.num_records)
 
@@ -325,8 +326,9 @@ class IndexSampler(Remarks, VectorSampler):
         """
         if self.algorithm == "grain" and self.shard_options.shard_count > 1:
             raise ValueError(
-                'algorithm="grain" gives each shard an order of its own, which cannot be combined with a '
-                "growing source or omit=. Leave out algorithm=, or pass shard_options= to the loader in place of the sampler."
+                'algorithm="grain" gives each shard an order of its own, which cannot be combined '
+                "with a growing source or omit=. Leave out algorithm=, or pass shard_options= "
+                "to the loader in place of the sampler."
             )
         return dataclasses.replace(self, num_records=records)
 

@@ -218,10 +218,16 @@ def as_vector_sampler(sampler: Any) -> VectorSampler:
 _INSTEAD = {
     "RandomSampler": "headrace.IndexSampler(len(source), shuffle=True, seed=0)",
     "SequentialSampler": "headrace.SequentialSampler(len(source))",
-    "DistributedSampler": "headrace.IndexSampler(len(source), headrace.ShardOptions(rank, world_size), shuffle=True, seed=0)",
+    "DistributedSampler": (
+        "headrace.IndexSampler(len(source), headrace.ShardOptions(rank, world_size), "
+        "shuffle=True, seed=0)"
+    ),
     "WeightedRandomSampler": "headrace.WeightedSampler(weights, num_samples, seed=0)",
     "SubsetRandomSampler": "an IndexSampler, and the records of the subset as data_source=",
-    "BatchSampler": "headrace.IndexSampler(len(source), shuffle=True, seed=0), and operations=[…, headrace.Batch(batch_size)]",
+    "BatchSampler": (
+        "headrace.IndexSampler(len(source), shuffle=True, seed=0), "
+        "and operations=[…, headrace.Batch(batch_size)]"
+    ),
 }
 """For the class names of PyTorch's samplers: what to write in headrace."""
 

@@ -188,7 +188,8 @@ def place_of(key: int, epoch: int, size: int, seed: int) -> int:
     The epoch, size and seed are the same.
 
     >>> import numpy as np
-    >>> [place_of(key, 0, size=8, seed=1) for key in permute(np.arange(8), np.zeros(8, np.int64), 8, 1).tolist()]
+    >>> keys = permute(np.arange(8), np.zeros(8, np.int64), 8, 1).tolist()
+    >>> [place_of(key, 0, size=8, seed=1) for key in keys]
     [0, 1, 2, 3, 4, 5, 6, 7]
     """
     return int(unpermute(np.array([key]), np.array([epoch]), size, seed)[0])

@@ -128,13 +128,15 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
         for name, values in {"palette": ("colours", "indices"), "frames": ("first", "all")}.items():
             if given[name] not in values:
                 raise ValueError(
-                    f'{name}={short_repr(given[name])} is not supported. Pass "{values[0]}" or "{values[1]}".'
+                    f"{name}={short_repr(given[name])} is not supported. "
+                    f'Pass "{values[0]}" or "{values[1]}".'
                 )
             if given[name] == values[1]:
                 check_pillow(f'{name}="{values[1]}"')
         if palette == "indices" and (channels, self._dtype, frames) != (3, "uint8", "first"):
             raise ValueError(
-                'palette="indices" gives one channel of uint8. Leave out channels=, dtype= and frames=.'
+                'palette="indices" gives one channel of uint8. '
+                "Leave out channels=, dtype= and frames=."
             )
         for name, value in given.items():
             if value != getattr(
@@ -165,8 +167,9 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
             both = f"{frames[0].shape} and {unlike[0]}"
             if self._frames == "all":
                 raise ImageError(
-                    f'the files of a list have the shapes {both} with frames="all". Leave frames= out, to decode the first '
-                    "frame of each, or put each file into an element of its own. If heights or widths differ, also pass size=."
+                    f'the files of a list have the shapes {both} with frames="all". '
+                    "Leave frames= out, to decode the first frame of each, or put each file into "
+                    "an element of its own. If heights or widths differ, also pass size=."
                 )
             raise ImageError(
                 f"the frames of a clip have the shapes {both}. Pass DecodeImage(size=…) to give "
@@ -433,6 +436,6 @@ def _as_dtype(image: Image, dtype: str) -> Image:
 
 def _undecodable(data: bytes, why: Any) -> ImageError:
     return ImageError(
-        f"{len(data)} bytes, which begin with {short_repr(data[:16])}, cannot be decoded as an image: "
-        f'{shorten(why)}. Leave such records out with Filter or on_error="skip".'
+        f"{len(data)} bytes, which begin with {short_repr(data[:16])}, cannot be decoded "
+        f'as an image: {shorten(why)}. Leave such records out with Filter or on_error="skip".'
     )

@@ -118,7 +118,8 @@ class MixUp(_MixedBatches):
         ValueError: `alpha` is not above 0, or `num_classes` is less than 1.
 
     >>> batch = {"image": np.zeros((2, 4, 4, 3), np.uint8), "label": np.array([0, 1])}
-    >>> MixUp(num_classes=2).random_map(batch, np.random.default_rng(0))["label"].sum(axis=1).tolist()
+    >>> mixed = MixUp(num_classes=2).random_map(batch, np.random.default_rng(0))
+    >>> mixed["label"].sum(axis=1).tolist()
     [1.0, 1.0]
     """
 

@@ -61,7 +61,8 @@ def indices_of(image: Any, turns: bool) -> Image:
     """
     if image.mode not in ("P", "L", "1"):
         raise ValueError(
-            f'an image of mode {image.mode!r}, and palette="indices" needs mode P, L or 1. Pass palette="colours"'
+            f'an image of mode {image.mode!r}, and palette="indices" needs mode P, L or 1. '
+            'Pass palette="colours"'
         )
     return np.asarray(_turned(image, turns), np.uint8)[:, :, np.newaxis]
 

@@ -47,7 +47,8 @@ class RandomResizedCrop(OnImagesWithOpenCV, RandomMapTransform):
         ValueError: an argument is out of range.
         TypeError: `size` is neither an integer nor a pair of integers.
 
-    >>> RandomResizedCrop(2).random_map(np.zeros((8, 9, 3), np.uint8), np.random.default_rng(0)).shape
+    >>> rng = np.random.default_rng(0)
+    >>> RandomResizedCrop(2).random_map(np.zeros((8, 9, 3), np.uint8), rng).shape
     (2, 2, 3)
     """
 
@@ -151,7 +152,8 @@ class RandomFlip(OnImagesWithOpenCV, RandomMapTransform):
         MissingExtraError: OpenCV or simplejpeg is not installed.
         ValueError: a probability is not in [0, 1].
 
-    >>> RandomFlip(1.0).random_map(np.arange(6, dtype=np.uint8).reshape(1, 3, 2), np.random.default_rng(0)).tolist()
+    >>> image = np.arange(6, dtype=np.uint8).reshape(1, 3, 2)
+    >>> RandomFlip(1.0).random_map(image, np.random.default_rng(0)).tolist()
     [[[4, 5], [2, 3], [0, 1]]]
     """
 

@@ -118,7 +118,8 @@ def _without_eos(found: Pieces, lengths: Ints) -> Pieces:
         lengths: `int64[pieces, leaves]`, length of the document of each piece, without its end
             token.
 
-    >>> whole = Pieces(np.array([0, 0]), np.array([[0], [2]]), np.array([[2], [4]]), np.array([1, 2]))
+    >>> starts, stops = np.array([[0], [2]]), np.array([[2], [4]])
+    >>> whole = Pieces(np.array([0, 0]), starts, stops, np.array([1, 2]))
     >>> without = _without_eos(whole, np.array([[3], [3]]))
     >>> without.stops.tolist(), without.eos.tolist()
     ([[2], [3]], [[False], [True]])

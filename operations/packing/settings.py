@@ -33,8 +33,10 @@ def value_at(setting: Any, path: Path, otherwise: Any = None) -> Any:
         path: path of the leaf.
         otherwise: result if the dict has no value for the leaf.
 
-    >>> value_at({"a": {"x": 1}, "b": 2}, ("a", "x")), value_at({"a": 1}, ("b",)), value_at(3, ("b",))
-    (1, None, 3)
+    >>> value_at({"a": {"x": 1}, "b": 2}, ("a", "x"))
+    1
+    >>> value_at({"a": 1}, ("b",)), value_at(3, ("b",))
+    (None, 3)
     """
     for key in path:
         if not isinstance(setting, Mapping):

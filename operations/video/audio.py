@@ -47,7 +47,8 @@ class DecodeAudio(MapTransform):
     Raises:
         ValueError: an argument is out of range.
 
-    >>> decode = DecodeAudio(rate=16_000, channels=1, seconds=5.0)  # for elements such as {"audio": "a.flac", "label": 3}
+    >>> # for elements such as {"audio": "a.flac", "label": 3}
+    >>> decode = DecodeAudio(rate=16_000, channels=1, seconds=5.0)
     """
 
     def __init__(

@@ -69,7 +69,8 @@ class DecodeVideo(_OnVideos, MapTransform):
     Raises:
         ValueError: both `frames` and `times` are passed, or an argument is out of range.
 
-    >>> decode = DecodeVideo(frames=[0, 10, 20], size=(112, 112))  # for elements such as {"video": "a.mp4", "label": 3}
+    >>> # for elements such as {"video": "a.mp4", "label": 3}
+    >>> decode = DecodeVideo(frames=[0, 10, 20], size=(112, 112))
     """
 
     def __init__(

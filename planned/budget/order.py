@@ -231,9 +231,9 @@ class BudgetOrder(VectorSampler):
 
     @cached_property
     def start(self) -> RunStart:
-        """The place where this run begins: first window, position, and batches left before.
+        """The place where this run begins: first window, position, and the batches left.
 
-        Earlier runs left these batches.
+        Earlier runs did not deliver these batches.
 
         Raises:
             ValueError: `layers` is not a possible history.

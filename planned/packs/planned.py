@@ -21,7 +21,10 @@ from ...samplers.protocol import VectorSampler
 from ..records import MOST_PLANNED, SampledRecords
 from .rows import PackedOrder, PackedSource, packed
 
-_INSTEAD = "Leave balance= out, or pack a MapDataset, MapDataset…pack(…, lengths=…).to_iter_dataset(balance=…)"
+_INSTEAD = (
+    "Leave balance= out, or pack a MapDataset, "
+    "MapDataset…pack(…, lengths=…).to_iter_dataset(balance=…)"
+)
 
 
 def planned_packs(

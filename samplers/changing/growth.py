@@ -49,7 +49,8 @@ class GrowthOptions:
         whole_number("every", self.every, 1, 1 << 62, "a number of positions")
         if self.log is not None and not os.fspath(self.log):
             raise ValueError(
-                'log="" is not a folder. Pass the path of a folder that all shards can write to, or None.'
+                'log="" is not a folder. '
+                "Pass the path of a folder that all shards can write to, or None."
             )
 
     def next_look(self, sampler: ChangingSampler, position: int) -> int:

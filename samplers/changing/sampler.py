@@ -56,7 +56,8 @@ class ChangingSampler(VectorSampler):
     >>> sampler = ChangingSampler(IndexSampler(5, num_epochs=2), OmittedKeys([1, 3]))
     >>> len(sampler), sampler.record_keys(np.arange(6)).tolist()
     (6, [0, 2, 4, 0, 2, 4])
-    >>> sampler.changed_at(4, IndexSampler(7, num_epochs=2), joins=True).record_keys(np.arange(8)).tolist()
+    >>> changed = sampler.changed_at(4, IndexSampler(7, num_epochs=2), joins=True)
+    >>> changed.record_keys(np.arange(8)).tolist()
     [0, 2, 4, 0, 2, 4, 5, 6]
     """
 

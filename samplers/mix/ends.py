@@ -156,7 +156,7 @@ def schedule_of(values: Values) -> Any:
 
 
 def parts_changed_from(changes: Changes) -> int:
-    """Return the first position with the last mix of a run whose changes included its parts; 0 if none did."""
+    """Return the position from which a run had its mix's last parts; 0 if they never changed."""
     return max((change.position for change in changes if is_whole(change)), default=0)
 
 

@@ -29,7 +29,8 @@ class MixLooks:
     >>> from headrace import GrowthOptions
     >>> mix = MixSampler({"a": 3, "b": 10}, [2, 1], when_exhausted="repeat")
     >>> mix = mix.with_parts({name: ChangingSampler(part) for name, part in mix.parts.items()})
-    >>> looks = MixLooks(GrowthOptions(), mix, ["a"], 1)  # parts are drawn in the order a b a a b a: at 5, `a` begins anew
+    >>> # Parts are drawn in the order a b a a b a: at 5, `a` begins anew.
+    >>> looks = MixLooks(GrowthOptions(), mix, ["a"], 1)
     >>> looks.position, looks.due
     (5, {'a': True})
     """

@@ -102,8 +102,8 @@ def _checked(name: str, part: VectorSampler) -> VectorSampler:
         )
     if has_own_orders(part):
         raise ValueError(
-            f'part {short_repr(name)} of the mix has algorithm="grain", with which each shard has an order of its own. '
-            "Leave algorithm= out."
+            f'part {short_repr(name)} of the mix has algorithm="grain", with which each shard '
+            "has an order of its own. Leave algorithm= out."
         )
     if part.shard_options.shard_count > 1:
         raise ValueError(

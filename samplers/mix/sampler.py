@@ -77,7 +77,8 @@ class MixSampler(MixPast):
 
     >>> from headrace import DataLoader, MixSampler
     >>> parts = {"web": ["w0", "w1", "w2", "w3", "w4", "w5", "w6"], "books": ["b0", "b1", "b2"]}
-    >>> list(DataLoader(data_source=parts, sampler=MixSampler(parts, weights={"web": 0.7, "books": 0.3})))
+    >>> mix = MixSampler(parts, weights={"web": 0.7, "books": 0.3})
+    >>> list(DataLoader(data_source=parts, sampler=mix))
     ['w0', 'b0', 'w1', 'w2', 'b1', 'w3', 'w4', 'w5', 'b2', 'w6']
     """
 
@@ -174,7 +175,10 @@ class MixSampler(MixPast):
         return found
 
     def __repr__(self) -> str:
-        return f"MixSampler({len(self._parts)} parts: {first_few(self.names, 8)}; when_exhausted={self.when_exhausted!r})"
+        return (
+            f"MixSampler({len(self._parts)} parts: {first_few(self.names, 8)}; "
+            f"when_exhausted={self.when_exhausted!r})"
+        )
 
     @cached_property
     def _ended(self) -> tuple[MixOrder, int, tuple[tuple[str, int], ...]]:  # type: ignore[override]

@@ -101,7 +101,10 @@ class BalancedSampler(DrawnRecords):
         self._digest = digest_of(self._records, self._sizes)
 
     def __repr__(self) -> str:
-        return f"BalancedSampler({self.num_records} records, {len(self.classes)} classes, seed={self.seed})"
+        return (
+            f"BalancedSampler({self.num_records} records, {len(self.classes)} classes, "
+            f"seed={self.seed})"
+        )
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -100,7 +100,10 @@ class WeightedSampler(DrawnRecords):
         self.num_records = len(checked)
         self.replacement = true_or_false("replacement", replacement)
         most = MOST_SAMPLES if self.replacement else int(np.count_nonzero(checked))
-        remedy = "the number of records to draw in an epoch; without replacement, at most as many as weights are above 0"
+        remedy = (
+            "the number of records to draw in an epoch; without replacement, "
+            "at most as many as weights are above 0"
+        )
         wanted = (
             (self.num_records if self.replacement else most) if num_samples is None else num_samples
         )
