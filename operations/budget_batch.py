@@ -17,7 +17,7 @@ from ..common.messages import short_repr
 from ..common.validation import one_of, whole_number
 from ..errors import LengthsError, SeedError
 from .budget.rows import RowPadding, check_kinds
-from .budget.shapes import MOST_SHAPES, BatchShapes, Ints, chosen_lengths
+from .budget.shapes import BatchShapes, Ints, chosen_lengths, padded_lengths
 from .budget.windows import BudgetWindows
 from .chain import ChainMethods, ChainT
 from .protocol import Context, Element, Operation, SeedFor, Step
@@ -121,7 +121,7 @@ class BudgetBatch(Operation):
         self.too_long = one_of("too_long", too_long, "error", "drop", "truncate")
         self.seed = None if seed is None else whole_number("seed", seed, 0, (1 << 64) - 1, "an int")
         self.padding = RowPadding(pad_value, check_kinds(pad_value, meta_features))
-        self.pad_to = _padded_lengths(pad_to)
+        self.pad_to = padded_lengths(pad_to)
         self.shapes = None if isinstance(self.pad_to, int) else self._shapes(self.pad_to)
         self.lengths = lengths
 
@@ -271,27 +271,6 @@ class BudgetBatch(Operation):
         step = BudgetStep(self, self.shapes, then, context, number)
         context.at_end.append(step.finish)
         return step.push
-
-
-def _padded_lengths(pad_to: Any) -> int | tuple[int, ...]:
-    """Return the argument `pad_to` after a check: a number of lengths, or sorted lengths.
-
-    Raises:
-        TypeError, ValueError: it is neither an int from 1 to 64 nor a list of ints of at least 1.
-    """
-    if isinstance(pad_to, Sequence) and not isinstance(pad_to, (str, bytes)):
-        if not pad_to:
-            raise ValueError(
-                "pad_to=() is empty. Pass lengths, such as (128, 256, 512), or their number."
-            )
-        return tuple(
-            sorted(
-                {whole_number("pad_to", one, 1, None, "lengths of at least 1") for one in pad_to}
-            )
-        )
-    return whole_number(
-        "pad_to", pad_to, 1, MOST_SHAPES, "a tuple of lengths, (512,), or a small number of shapes"
-    )
 
 
 class BudgetStep:

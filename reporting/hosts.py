@@ -50,10 +50,7 @@ RECENT = 100
 """Number of last steps whose waits decide which host is the slowest."""
 
 CLEARLY = 1.5
-"""Factor.
-
-A host is named if it waits for its data this many times as long as the median of the others.
-"""
+"""A host is named if it waits this many times as long as the median of the others."""
 
 _CAUSES = ("reading", "transform=", "", "the transfer", "the hand-over")
 """Causes of a wait in a feeder, in the order of `StepTimes`; "" is the wait for other hosts."""

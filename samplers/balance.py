@@ -13,28 +13,24 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ..common.costs import Cost, as_lengths, costs_of
+from ..common.costs import Cost, as_lengths, costs_of, whole_costs
 from ..common.distinct import distinct
 from ..common.messages import a_kind_of, first_few, short_repr
 from ..common.validation import whole_number
 from ..errors import LengthsError
-from .dealing import Int64s, dealt
+from .dealing import Blocks, Int64s, dealt
 from .protocol import ENDLESS
 
 MAX_BLOCK = 1 << 22
 """Maximal number of records in a block."""
 
-_COST_BITS = 40
-"""Costs are ints below 2 to this power, so that the sum over a block fits 64 bits."""
-
 _KEPT = 4
 """Number of planned blocks that a `Dealing` keeps, since a shard asks for each several times."""
-
 
 BalanceLike: TypeAlias = "bool | Cost | Balance"
 """What a user can pass as `balance` to `headrace.load`.
@@ -106,7 +102,7 @@ class Balance:
         else:
             _check_array("Balance: lengths", lengths)
         self.cost, self.lengths = cost, as_lengths(lengths, len(lengths), "Balance: lengths")
-        self.costs = _whole(costs_of(self.lengths, cost))
+        self.costs = whole_costs(costs_of(self.lengths, cost))
         remedy = "the number of records in a batch of all shards together"
         self.global_batch = (
             None
@@ -118,10 +114,7 @@ class Balance:
         )
 
     sizes: Mapping[str, int] | None = None
-    """For a mix: the number of lengths of each part, by part name, in the order of the lengths.
-
-    None if the lengths are one array.
-    """
+    """For a mix: number of lengths of each part, in their order; None if lengths are one array."""
 
     rounds: Int64s | None = None
     """Number of records of each part of a mix after which costs repeat under higher keys.
@@ -163,7 +156,7 @@ class Balance:
         Args:
             costs: `float64[rows]`, the cost of each row.
         """
-        return self._with(_whole(costs), sizes=None)
+        return self._with(whole_costs(costs), sizes=None)
 
     def going_round(self, sizes: Sequence[int]) -> Balance:
         """Return this balance for sources whose record keys continue after the last record.
@@ -324,22 +317,6 @@ def checked(balance: Any) -> Balance:
     )
 
 
-class Blocks(NamedTuple):
-    """Equal blocks of positions, from position `first` on.
-
-    Records are divided anew among the shards in each block. Checkpoints save these three numbers.
-
-    Attributes:
-        shards: number of shards.
-        first: position at which the first block begins.
-        size: number of positions in each block.
-    """
-
-    shards: int
-    first: int
-    size: int
-
-
 class Dealing:
     """Order of a run with balanced costs: maps its positions to positions of the sampler's order.
 
@@ -404,9 +381,7 @@ class Dealing:
     def _dealt(self, number: int) -> Int64s:
         """Return the record read at each position of a block, as indices within the block.
 
-        The result is `int64[positions in the block]`.
-
-        The results for the last 4 blocks are kept.
+        The result is `int64[positions in the block]`. The results for the last 4 blocks are kept.
 
         Args:
             number: number of the block, from 0.
@@ -423,15 +398,3 @@ class Dealing:
             known_now[number] = known
             self._known = known_now  # replaced as a whole
         return known
-
-
-def _whole(costs: npt.NDArray[np.float64]) -> Int64s:
-    """Convert costs `float64[n]` to whole numbers below 2^40, `int64[n]`.
-
-    If all costs are whole numbers below 2^40, they are kept. Otherwise all costs are scaled by one
-    power of two and rounded.
-    """
-    most = float(costs.max(initial=0))
-    if most >= 1 << _COST_BITS or (np.trunc(costs) != costs).any():
-        costs = np.rint(np.ldexp(costs, _COST_BITS - int(np.frexp(most)[1])))
-    return np.minimum(costs, (1 << _COST_BITS) - 1).astype(np.int64)

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.validation import whole_number
-from .protocol import ENDLESS, OrderFacts, VectorSampler
+from .facts import OrderFacts
+from .protocol import ENDLESS, VectorSampler
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
 

@@ -8,6 +8,7 @@ uses whole numbers only, so all hosts compute the same.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,22 @@ SINGLE, TOGETHER = 16, 16
 
 LOOKED_AT = 48
 """Maximal number of records of a set that are considered for an exchange."""
+
+
+class Blocks(NamedTuple):
+    """Equal blocks of positions, from position `first` on.
+
+    Records are divided anew among the shards in each block. Checkpoints save these three numbers.
+
+    Attributes:
+        shards: number of shards.
+        first: position at which the first block begins.
+        size: number of positions in each block.
+    """
+
+    shards: int
+    first: int
+    size: int
 
 
 def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s:

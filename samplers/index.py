@@ -20,12 +20,13 @@ from ..migration_hints.decorators import explains_init
 from ..migration_hints.remarks import Remarks
 from .balance import Balance, checked
 from .block_shuffle import BlockOrder, BlockShuffle
+from .facts import OrderFacts
 from .permutation import MAX_SIZE, permute, place_of, unpermute
-from .protocol import ENDLESS, OrderFacts, VectorSampler
+from .protocol import ENDLESS, VectorSampler
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
 if TYPE_CHECKING:
-    from .grain_order import GrainOrder
+    from .grain.grain_order import GrainOrder
 
 Positions = NDArray[np.int64]
 
@@ -114,9 +115,8 @@ class IndexSampler(Remarks, VectorSampler):
                 'Leave out algorithm="grain".'
             )
         if self.balance is None:
-            object.__delattr__(
-                self, "balance"
-            )  # an operation that holds a sampler is identified by its attributes
+            # An operation that holds a sampler is identified by its attributes.
+            object.__delattr__(self, "balance")
         else:
             self._check_balance()
         if self.algorithm == "grain":
@@ -223,10 +223,7 @@ class IndexSampler(Remarks, VectorSampler):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values.
-
-        The shard is not among them; a checkpoint saves it separately.
-        """
+        """The JSON values that determine the order; a checkpoint saves the shard separately."""
         return {
             "kind": type(self).__name__,
             "records": self.num_records,
@@ -341,7 +338,7 @@ class IndexSampler(Remarks, VectorSampler):
         return dataclasses.replace(self, num_epochs=whole)
 
     def _grain_order(self) -> GrainOrder:
-        from .grain_order import GrainOrder
+        from .grain.grain_order import GrainOrder
 
         return GrainOrder(self.num_records, self.shard_options, self.seed if self.shuffle else None)
 
@@ -378,11 +375,7 @@ class SequentialSampler(IndexSampler):
         return type(self)(self.num_records, shard_options, self.seed)
 
     def resized(self, records: int) -> SequentialSampler:
-        """Return the same sampler for a source of `records` records.
-
-        Raises:
-            ValueError: if `records` is not in `[1, 2^55]`.
-        """
+        """Return this sampler for a source of `records` records; ValueError outside `[1, 2^55]`."""
         return type(self)(records, self.shard_options, self.seed)
 
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from ..common.identity.values import digest, plain_attributes
 from ..common.messages import a_kind_of, short_repr
 from ..errors import RecordKeyError, StopIterationError
-from .protocol import ENDLESS, OrderFacts, RecordMetadata, Sampler, VectorSampler
+from .facts import OrderFacts
+from .protocol import ENDLESS, RecordMetadata, Sampler, VectorSampler
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ import operator
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..common.generators.keyed_random import fresh_generator
 from ..common.messages import short_repr
+from .facts import OrderFacts
 from .history import Changes, SavedOrder
 from .sharding import ShardOptions
 
@@ -72,50 +73,6 @@ class SamplerLike(Protocol):
     """
 
     def __getitem__(self, index: Any, /) -> Any: ...
-
-
-class OrderFacts(NamedTuple):
-    """Facts about an order that never change; each has a default.
-
-    Attributes:
-        block_size: number of positions to ask `record_keys` for at a time: many for arithmetic, 1
-            for a user's code.
-        most_at_once: largest number of positions that one call of `record_keys` computes fast.
-        records: number of records of the source that the order covers; None: any number.
-        parts: names of the parts of a mix; a record key of the part with index p of n is `i * n +
-            p`. (): no mix.
-        balance: the `Balance` that divides the records of each global batch among the shards; None:
-            shards read in turn.
-        shuffle: the argument `shuffle` of an `IndexSampler`: True or a `BlockShuffle` if each epoch
-            has a random order. False for all other orders, even random ones.
-        shards: "stripe": shard s of S reads the positions s, s + S, …; "own": each shard has an
-            order of its own; "planned": the order is planned for a number of shards, and keeps a
-            history of these numbers.
-        same_records: True if all epochs have the same records.
-        epochs_for_all: number of whole epochs after which each record came at least once, or almost
-            certainly did.
-        has_later_epochs: True if `record_keys` also knows the epochs after the last one.
-        can_change: True if records can be appended to the order, or omitted from it, unless it has
-            a `balance` or each shard has an order of its own. False for a mix, whose parts decide.
-        keeps_history: True if the order keeps a history of its records: where some were appended or
-            omitted during a run.
-        is_one_shuffle: True if `record_keys` only applies `permute` to the index of each position
-            in its epoch.
-    """
-
-    block_size: int = 16384
-    most_at_once: int = ENDLESS
-    records: int | None = None
-    parts: tuple[str, ...] = ()
-    balance: Any = None
-    shuffle: Any = False
-    shards: Literal["stripe", "own", "planned"] = "stripe"
-    same_records: bool = False
-    epochs_for_all: int = 1
-    has_later_epochs: bool = False
-    can_change: bool = False
-    keeps_history: bool = False
-    is_one_shuffle: bool = False
 
 
 class VectorSampler:
@@ -193,11 +150,8 @@ class VectorSampler:
         unless that is endless.
         """
         shards = self.shard_options.shard_count
-        return (
-            total // shards * shards
-            if self.shard_options.drop_remainder and total < ENDLESS
-            else total
-        )
+        drops = self.shard_options.drop_remainder and total < ENDLESS
+        return total // shards * shards if drops else total
 
     @property
     def epoch_count(self) -> int | None:
@@ -246,11 +200,8 @@ class VectorSampler:
         covered = self.facts.records
         if covered is not None and covered > records:
             of_part = "" if part is None else f"part {short_repr(part)}: "
-            remedy = (
-                "MixSampler the source itself, or its length"
-                if of_part
-                else "num_records=len(source)"
-            )
+            mixed = "MixSampler the source itself, or its length"
+            remedy = mixed if of_part else "num_records=len(source)"
             raise ValueError(
                 f"{of_part}the sampler covers {covered} records, but the source has {records}. "
                 f"Pass {remedy}."
@@ -337,9 +288,8 @@ class VectorSampler:
     def part_epochs(self, position: int) -> dict[str, int]:
         """Return the current epoch (from 0) of each part of a mix, by name.
 
-        It is the epoch of the part's last record up to a position.
-
-        For an order that is not a mix: `{"": epoch}`.
+        It is the epoch of the part's last record up to a position. For an order that is not a mix:
+        `{"": epoch}`.
         """
         return {"": self.epoch_at(position)}
 
@@ -393,20 +343,16 @@ class VectorSampler:
     def with_history(self, history: Any) -> VectorSampler | None:
         """Return this order with the changes in `history`; None if its records cannot change.
 
-        `history` is a `RecordsHistory`.
-
-        The changes say at which positions records were added or omitted.
+        `history` is a `RecordsHistory`: at which positions records were added or omitted.
         """
         return None
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
         """Return the source's generation at a position, and where the last change before began.
 
-        A generation is a version of the source's files.
-
-        The second result is the first position of the last change at or before `position`; 0 if
-        there is none. The result is None if the order never changed and the number of its
-        generation is 0.
+        A generation is a version of the source's files. The second result is the first position of
+        the last change at or before `position`; 0 if there is none. The result is None if the order
+        never changed and the number of its generation is 0.
         """
         return None
 

@@ -24,8 +24,9 @@ pytest.register_assert_rewrite(
     )
 )
 
-from .fake_transport import (  # noqa: E402  before the lines above, pytest would not show values
-    FakeTransport,
+# Before the lines above, pytest would not show values.
+from .fake_transport import FakeTransport  # noqa: E402
+from .faults import (  # noqa: E402
     FakeWorkerDeath,
     Faults,
     SimulationError,

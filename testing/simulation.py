@@ -36,7 +36,8 @@ from ..loader.plan.pipeline import Pipeline
 from ..loader.timing.observer import Observer
 from ..tools.resume_check import description_of
 from .comparing import comparable
-from .fake_transport import FakeTransport, Faults, SimulationError
+from .fake_transport import FakeTransport
+from .faults import Faults, SimulationError
 
 MOST_ELEMENTS = 16
 """Maximum number of elements of a stream that are compared."""

@@ -27,7 +27,8 @@ from ...sources.facts import SourceFacts
 from ...sources.provenance import UsedRecord
 from ..protocol import PlannedSource
 from ..records import PlacedRecords
-from .order import BudgetOrder, DealtLayers
+from .keys import DealtLayers
+from .order import BudgetOrder
 from .plans import FormerPlan, shapes_of
 
 Ints = NDArray[np.int64]

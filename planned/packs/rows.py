@@ -22,8 +22,9 @@ from ...operations.packing.pieces import end_to_end
 from ...operations.packing.plan import PackPlan
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.balance import Balance
+from ...samplers.facts import OrderFacts
 from ...samplers.one_epoch import OneEpoch
-from ...samplers.protocol import OrderFacts, VectorSampler
+from ...samplers.protocol import VectorSampler
 from ...sources.facts import SourceFacts, facts_of
 from ...sources.provenance import TokenSpan, UsedRecord
 from ..protocol import PlannedSource

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from ...common.identity.values import digest
 from ..balance import Balance
+from ..facts import OrderFacts
 from ..index import IndexSampler
 from ..permutation import MAX_SIZE, unpermute
-from ..protocol import ENDLESS, OrderFacts, VectorSampler
+from ..protocol import ENDLESS, VectorSampler
 from ..sharding import NoSharding, ShardOptions
 from .index_maps import IndexMap, Repeat, Shuffle
 

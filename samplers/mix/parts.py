@@ -11,8 +11,8 @@ from typing import Any
 
 from ...common.messages import a_kind_of, first_few, short_repr
 from ...common.validation import whole_number
+from ..grain.own_orders import has_own_orders
 from ..index import IndexSampler
-from ..own_orders import has_own_orders
 from ..permutation import MAX_SIZE
 from ..protocol import VectorSampler
 

@@ -19,8 +19,9 @@ from ...errors import CheckpointError, EmptyStreamError
 from ..balance import Balance, checked
 from ..changing.orders import living
 from ..changing.sampler import refuse_balance
+from ..facts import OrderFacts
 from ..history import part_named
-from ..protocol import ENDLESS, OrderFacts, VectorSampler
+from ..protocol import ENDLESS, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 from .ends import ends_of
 from .order import MixOrder

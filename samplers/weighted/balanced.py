@@ -16,9 +16,9 @@ from ...common.identity.values import digest_of
 from ...common.messages import a_kind_of, short_repr
 from ...common.validation import array_of
 from ..balance import Balance
+from ..facts import OrderFacts
 from ..mix.order import MixOrder
 from ..mix.weights import quoted, weights_of
-from ..protocol import OrderFacts
 from ..sharding import ShardOptions
 from .drawn import MOST_SAMPLES, DrawnRecords
 from .draws import key_of, words

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from ...common.messages import short_repr
 from ...common.validation import whole_number
 from ..balance import Balance, checked
-from ..protocol import ENDLESS, OrderFacts, VectorSampler
+from ..facts import OrderFacts
+from ..protocol import ENDLESS, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 
 Positions = NDArray[np.int64]

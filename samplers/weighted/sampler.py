@@ -17,8 +17,8 @@ from ...common.messages import short_repr
 from ...common.validation import true_or_false
 from ...errors import CheckpointError
 from ..balance import Balance
+from ..facts import OrderFacts
 from ..history import Changes, OrderChange, SavedOrder
-from ..protocol import OrderFacts
 from ..sharding import ShardOptions
 from .alias import AliasTable
 from .drawn import BLOCK, MOST_SAMPLES, DrawnRecords

@@ -17,9 +17,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.distinct import distinct
-from .protocol import OrderFacts, VectorSampler
-from .sharding import ShardOptions
+from ...common.distinct import distinct
+from ..facts import OrderFacts
+from ..protocol import VectorSampler
+from ..sharding import ShardOptions
 
 
 def has_own_orders(sampler: VectorSampler) -> bool:

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.distinct import distinct
-from .sharding import ShardOptions
+from ...common.distinct import distinct
+from ..sharding import ShardOptions
 
 Positions = NDArray[np.int64]
 Words = NDArray[np.uint64]
