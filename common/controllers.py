@@ -11,7 +11,9 @@ _PATHWAYS = "proxy"
 
 
 def warn_of_one_controller(what: str) -> None:
-    """Warn if this process controls the devices of all hosts, because a loader here would read the data of all of them.
+    """Warn if this process controls the devices of all hosts.
+
+    A loader here would read the data of all of them.
 
     Args:
         what: name of the function or class that was called, for the warning.

@@ -23,6 +23,9 @@ Int64s = npt.NDArray[np.int64]
 Cost: TypeAlias = Callable[[Int64s], npt.ArrayLike]
 """Function that maps lengths, `int64[n]`, to `n` costs that are not negative."""
 
+_COST_BITS = 40
+"""Whole costs are below 2 to this power, so that the sum over many records fits 64 bits."""
+
 
 @dataclass(frozen=True)
 class AttentionCost:
@@ -259,3 +262,15 @@ def length_of_field(content: Any, name: str, record: int) -> int:
             )
         value, parent = fields[part], f"{parent}/{part}".lstrip("/")
     return length_of_value(value, record)
+
+
+def whole_costs(costs: npt.NDArray[np.float64]) -> Int64s:
+    """Convert costs `float64[n]` to whole numbers below 2^40, `int64[n]`.
+
+    If all costs are whole numbers below 2^40, they are kept. Otherwise all costs are scaled by one
+    power of two and rounded.
+    """
+    most = float(costs.max(initial=0))
+    if most >= 1 << _COST_BITS or (np.trunc(costs) != costs).any():
+        costs = np.rint(np.ldexp(costs, _COST_BITS - int(np.frexp(most)[1])))
+    return np.minimum(costs, (1 << _COST_BITS) - 1).astype(np.int64)

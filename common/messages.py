@@ -21,7 +21,9 @@ _REMEDIES = {
     errno.EDQUOT: "Free some space, or raise the quota of this disk",
     errno.EIO: "Check the disk or the network file system",
     errno.ESTALE: "Check the network file system",
-    errno.ENOMEM: "Free some memory of this machine, or raise its limits (ulimit -v, vm.max_map_count)",
+    errno.ENOMEM: (
+        "Free some memory of this machine, or raise its limits (ulimit -v, vm.max_map_count)"
+    ),
 }
 """Remedies for errors of the operating system that are not errors of a path, by number."""
 
@@ -106,7 +108,7 @@ def notes_of(error: BaseException) -> Sequence[str]:
 
 
 def shorten_lines(text: Any, limit: int = TEXT) -> str:
-    r"""Shorten each line of a text to `limit` characters as `shorten` does, and keep the line breaks.
+    r"""Shorten each line of a text to `limit` characters as `shorten` does, and keep line breaks.
 
     >>> shorten_lines("first line\nweight of 'a': 1 → 2")
     "first line\nweight of 'a': 1 → 2"
@@ -125,7 +127,7 @@ def a_kind_of(value: Any) -> str:
 
 
 def remedy_for(error: OSError, otherwise: str) -> str:
-    """Return what a user can do about an error of the operating system, as a clause without a period.
+    """Return what a user can do about an operating system's error, as a clause without a period.
 
     Args:
         error: the error.
@@ -140,7 +142,7 @@ def remedy_for(error: OSError, otherwise: str) -> str:
 
 
 def first_few(values: Collection[Any], count: int = 3) -> str:
-    """Return the first `count` values as text, each shortened, followed by the number of the others.
+    """Return the first `count` values as text, each shortened, then the number of the others.
 
     >>> first_few(range(7))
     '0, 1, 2 and 4 more'

@@ -29,7 +29,7 @@ _MAX_DEPTH = 20  # of what is named as the reason why pickling failed
 
 
 def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
-    """Pickle a value, and return the pickle and the buffers of 64 kB or more that are kept outside it.
+    """Pickle a value, and return the pickle and the buffers of 64 kB or more kept outside it.
 
     Args:
         value: the value.

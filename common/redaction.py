@@ -33,7 +33,10 @@ _SECRET_PARAMETER = re.compile(
 )
 _PLAIN_VALUE_LENGTH = 24  # Longer values of parameters hide whatever their name is
 
-_SECRET_NAME = r"secret|passw(?:or)?d|api[_-]?key|access[_-]?key|account[_-]?key|(?:session|auth|sas|access)[_-]?token"
+_SECRET_NAME = (
+    r"secret|passw(?:or)?d|api[_-]?key|access[_-]?key|account[_-]?key|"
+    r"(?:session|auth|sas|access)[_-]?token"
+)
 
 _SECRET_OPTION = re.compile(
     rf"{_SECRET_NAME}|^token$|^sas$|credential|authorization|signature", re.IGNORECASE
@@ -133,7 +136,10 @@ def raise_without_secrets(
 
 
 def _texts_in(error: BaseException | None) -> Iterable[str]:
-    """Yield each text that a traceback shows of an exception and its causes: messages, arguments and notes."""
+    """Yield each text that a traceback shows of an exception and its causes.
+
+    Texts are messages, arguments and notes.
+    """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

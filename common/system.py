@@ -1,4 +1,4 @@
-"""Functions that depend on the operating system, with replacements for features that a system lacks.
+"""Functions that depend on the operating system, with replacements for features that it lacks.
 
 Linux has all features. macOS lacks anonymous memory with a descriptor, packets on local sockets and
 `/proc`, and a process that has loaded its frameworks must not be forked. There, and with
@@ -40,7 +40,8 @@ def is_portable() -> bool:
     wish = os.environ.get(TRANSPORT, "")
     if wish not in ("", "portable"):
         raise ValueError(
-            f'{TRANSPORT}={short_repr(wish)} is not a known value. Set the variable to "portable", or '
+            f"{TRANSPORT}={short_repr(wish)} is not a known value. "
+            'Set the variable to "portable", or '
             "unset it to use the fastest transport that this system has."
         )
     return wish == "portable" or not (
@@ -54,7 +55,7 @@ def has_processes() -> bool:
 
 
 def has_gil() -> bool:
-    """Return True if only one thread at a time runs Python code, because of the global interpreter lock (GIL).
+    """Return True if the global interpreter lock (GIL) lets one thread at a time run Python code.
 
     False in a free-threaded Python, unless a module that needs the lock was imported, or the user
     asked for the lock, as by `PYTHON_GIL=1`.
@@ -115,7 +116,7 @@ def _unnamed(name: str, folder: str | None) -> int:
 
 
 def _reserve(descriptor: int, size: int) -> None:
-    """Set the size of a file and reserve its space, if the system and the file system can reserve it.
+    """Set the size of a file and reserve its space, if the system and the file system can.
 
     Args:
         descriptor: the open file.

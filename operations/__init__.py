@@ -6,8 +6,8 @@ from ..common.lazy_exports import names_from
 from .batch import Batch
 from .padding import batch_and_pad, pad_batch
 from .protocol import Operation
-from .several import WindowShuffle, ZipRows
-from .transforms import Filter, FlatMap, MapTransform, MapWithIndexTransform, RandomMapTransform
+from .several import FlatMap, WindowShuffle, ZipRows
+from .transforms import Filter, MapTransform, MapWithIndexTransform, RandomMapTransform
 
 if TYPE_CHECKING:
     from .budget_batch import BudgetBatch

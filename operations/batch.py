@@ -89,7 +89,10 @@ class Batch(Operation):
 
     @property
     def only_stacks(self) -> bool:  # type: ignore[override]
-        """True if elements are only stacked: there is no `batch_fn`, and the class is `Batch` itself or Grain's."""
+        """True if elements are only stacked.
+
+        Then there is no `batch_fn`, and the class is `Batch` itself or Grain's.
+        """
         return (type(self) is Batch or self.lists_are_trees) and self.batch_fn is None
 
     @property
@@ -112,7 +115,10 @@ class Batch(Operation):
         return f"Batch({self.batch_size}{rest})"
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return all parameters except the batch size, because a checkpoint may be restored with another batch size."""
+        """Return all parameters except the batch size.
+
+        A checkpoint may be restored with another batch size.
+        """
         return {name: value for name, value in vars(self).items() if name != "batch_size"}
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -124,7 +130,10 @@ class Batch(Operation):
 
 
 def _check_called(batch_fn: Any) -> None:
-    """Raise TypeError if `batch_fn` is `pad_batch` or `batch_and_pad` itself, which must be called first."""
+    """Raise TypeError if `batch_fn` is `pad_batch` or `batch_and_pad` itself.
+
+    They must be called first.
+    """
     for maker, arguments in ((pad_batch, ""), (batch_and_pad, "batch_size=…")):
         if batch_fn is maker:
             name = maker.__name__
@@ -300,7 +309,10 @@ class Gather:
         self._elements.extend(elements)
 
     def finish(self, rows: int) -> Element:
-        """Return the result of `batch_fn` for the collected elements; `rows`, their number, is not used."""
+        """Return the result of `batch_fn` for the collected elements.
+
+        `rows`, their number, is not used.
+        """
         elements, self._elements = self._elements, []
         with notifying(self._notify):
             return self._batch_fn(elements)

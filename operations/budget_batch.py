@@ -1,4 +1,4 @@
-"""BudgetBatch: batches of records of similar length, in a few shapes, with at most `max_tokens` tokens each.
+"""BudgetBatch: batches of records of similar length, in few shapes, up to `max_tokens` tokens each.
 
 If lengths are known before reading, the loader plans the batches (`planned/budget/`), and this
 operation only makes their arrays. Otherwise it batches windows (consecutive records) of a stream.
@@ -17,7 +17,7 @@ from ..common.messages import short_repr
 from ..common.validation import one_of, whole_number
 from ..errors import LengthsError, SeedError
 from .budget.rows import RowPadding, check_kinds
-from .budget.shapes import MOST_SHAPES, BatchShapes, Ints, chosen_lengths
+from .budget.shapes import BatchShapes, Ints, chosen_lengths, padded_lengths
 from .budget.windows import BudgetWindows
 from .chain import ChainMethods, ChainT
 from .protocol import Context, Element, Operation, SeedFor, Step
@@ -121,7 +121,7 @@ class BudgetBatch(Operation):
         self.too_long = one_of("too_long", too_long, "error", "drop", "truncate")
         self.seed = None if seed is None else whole_number("seed", seed, 0, (1 << 64) - 1, "an int")
         self.padding = RowPadding(pad_value, check_kinds(pad_value, meta_features))
-        self.pad_to = _padded_lengths(pad_to)
+        self.pad_to = padded_lengths(pad_to)
         self.shapes = None if isinstance(self.pad_to, int) else self._shapes(self.pad_to)
         self.lengths = lengths
 
@@ -141,7 +141,7 @@ class BudgetBatch(Operation):
 
     @property
     def takes(self) -> int:  # type: ignore[override]
-        """Number of records in a window of a stream: `window`, or `STREAM_WINDOW` if that is None."""
+        """Number of records in a window of a stream: `window`, or `STREAM_WINDOW` if it is None."""
         return self.window or STREAM_WINDOW
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> BudgetBatch:
@@ -163,12 +163,15 @@ class BudgetBatch(Operation):
         return f"BudgetBatch({self.max_tokens}, pad_to={short_repr(self.pad_to)})"
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return all parameters, by name, except the window, which a checkpoint stores separately."""
+        """Return all parameters, by name, except the window, which checkpoints store separately."""
         return {name: value for name, value in vars(self).items() if name != "window"}
 
     @property
     def content_parameters(self) -> dict[str, Any]:
-        """The parameters that decide how a record looks in a batch, without those for shapes and order of batches."""
+        """The parameters that decide how a record looks in a batch.
+
+        Those for shapes and order of batches are not among them.
+        """
         return {name: vars(self)[name] for name in ("too_long", "padding")}
 
     def windows(self, lengths: Ints) -> BudgetWindows:
@@ -206,7 +209,9 @@ class BudgetBatch(Operation):
         )
 
     def fitted(self, lengths: Ints, shapes: BatchShapes) -> Ints:
-        """Return the lengths of records, `int64[records]`, cut to the longest shape if `too_long` is "truncate".
+        """Return the lengths of records, `int64[records]`.
+
+        If `too_long` is "truncate", they are cut to the longest shape.
 
         If it is "drop", records that are too long keep their lengths, with which they fit no shape.
 
@@ -236,14 +241,16 @@ class BudgetBatch(Operation):
         and_multiple = f" and multiple_of={self.multiple_of}" if self.multiple_of > 1 else ""
         if length > most and isinstance(self.pad_to, int):
             return LengthsError(
-                f"{record} is {length} long, over {most}, the largest length of batches of max_tokens={self.max_tokens}"
-                f'{and_multiple}. Pass too_long="drop" or "truncate", or a larger max_tokens=.'
+                f"{record} is {length} long, over {most}, the largest length of batches of "
+                f"max_tokens={self.max_tokens}{and_multiple}. "
+                'Pass too_long="drop" or "truncate", or a larger max_tokens=.'
             )
         and_tokens = (
             f", and max_tokens={length * self.multiple_of} or more" if length > most else ""
         )
         return LengthsError(
-            f'{record} is {length} long, over {longest}, the largest padded length. Pass too_long="drop" or "truncate", or '
+            f"{record} is {length} long, over {longest}, the largest padded length. "
+            'Pass too_long="drop" or "truncate", or '
             f"lengths to pad to, such as pad_to=({longest}, {length}){and_tokens}."
         )
 
@@ -264,27 +271,6 @@ class BudgetBatch(Operation):
         step = BudgetStep(self, self.shapes, then, context, number)
         context.at_end.append(step.finish)
         return step.push
-
-
-def _padded_lengths(pad_to: Any) -> int | tuple[int, ...]:
-    """Return the argument `pad_to` after a check: a number of lengths, or sorted lengths.
-
-    Raises:
-        TypeError, ValueError: it is neither an int from 1 to 64 nor a list of ints of at least 1.
-    """
-    if isinstance(pad_to, Sequence) and not isinstance(pad_to, (str, bytes)):
-        if not pad_to:
-            raise ValueError(
-                "pad_to=() is empty. Pass lengths, such as (128, 256, 512), or their number."
-            )
-        return tuple(
-            sorted(
-                {whole_number("pad_to", one, 1, None, "lengths of at least 1") for one in pad_to}
-            )
-        )
-    return whole_number(
-        "pad_to", pad_to, 1, MOST_SHAPES, "a tuple of lengths, (512,), or a small number of shapes"
-    )
 
 
 class BudgetStep:
@@ -320,7 +306,7 @@ class BudgetStep:
             self.finish()
 
     def finish(self) -> None:
-        """Push the batches of the collected records, also if the window is not full; nothing if there are no records.
+        """Push the batches of the collected records, if any, also if the window is not full.
 
         Raises:
             LengthsError: a record is too long, and `too_long` is "error".
@@ -349,7 +335,7 @@ class BudgetStep:
         context.seed, context.position, context.row = last
 
     def _batches(self, records: Sequence[Element]) -> list[tuple[list[int], int]]:
-        """Return, for each batch, the indices of its records in the window, and the index of its shape.
+        """Return, for each batch, its records' indices in the window, and the index of its shape.
 
         Args:
             records: the records of the window.
@@ -384,7 +370,9 @@ class BudgetBatchMethods(ChainMethods[ChainT]):
     """Dataset method `budget_batch`."""
 
     def budget_batch(self, max_tokens: int, **settings: Any) -> ChainT:
-        """Batch records of similar length within a budget of tokens, in a few shapes, as `BudgetBatch` does.
+        """Batch records of similar length within a budget of tokens, as `BudgetBatch` does.
+
+        The batches have a few shapes.
 
         Batches of a `MapDataset` are planned from the lengths of its elements. They come from the
         source, if only the order of records was changed, or from `lengths=`: an array with one

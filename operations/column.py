@@ -28,7 +28,7 @@ Batches with several of these dtypes are reported to the user.
 """
 
 UNMADE = (GeneratorType, CoroutineType, AsyncGeneratorType)
-"""Types of values that have no content yet: results of a function with `yield`, or of an `async` function."""
+"""Types of values that have no content yet: results of functions with `yield` or `async`."""
 
 _dtype_of = attrgetter("dtype")
 
@@ -106,13 +106,16 @@ class Column:
         return type(leaf) is self._type and (self._type_tells or bool(leaf.dtype == self._dtype))
 
     def begin(self, array: NDArray[Any]) -> None:
-        """Use `array`, of the shape and dtype of `spec`, as the memory of the column for the next batch."""
+        """Use `array` as the memory of the column for the next batch.
+
+        It has the shape and dtype of `spec`.
+        """
         self.array = array
         if self._joins:
             self._joined = array.reshape(len(array) * self._shape[0], *self._shape[1:])
 
     def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
-        """Copy leaves into consecutive rows, the first one into `row`, if all have the type, shape and dtype of the column.
+        """Copy leaves into rows from `row` on, if all have the column's type, shape and dtype.
 
         Return True if they were copied. Otherwise some rows may be overwritten; copy each leaf by
         `put`.
@@ -178,7 +181,7 @@ class Column:
         self.array[row] = array[()]  # of a 0-d array of dtype object, the object
 
     def _mixes(self, leaf: Any) -> bool:
-        """Return True if the leaf is text and the leaves already in the column are bytes, or the reverse."""
+        """Return True if the leaf is text and those in the column are bytes, or the reverse."""
         return isinstance(leaf, TEXTS) and not isinstance(leaf, self._text or object)
 
     def _widen(self, rows: int, dtype: np.dtype[Any], kind: type) -> None:

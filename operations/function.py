@@ -1,4 +1,7 @@
-"""Operations that consist of one user function; and conversion of functions, and of objects of other libraries, to them."""
+"""Operations that consist of one user function.
+
+Functions, and objects of other libraries, are converted to them.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ class FunctionOperation(Operation):
 
     @property
     def thread_safe(self) -> bool:  # type: ignore[override]
-        """False if the function, or the object whose method it is, has `thread_safe = False` as an attribute."""
+        """False if the function, or the object whose method it is, has `thread_safe = False`."""
         owner = getattr(self._function, "__self__", self._function)
         return bool(getattr(owner, "thread_safe", True))
 
@@ -85,7 +88,10 @@ class FunctionOperation(Operation):
 
 
 def _declaring(kind: type) -> type:
-    """Return the first class among `kind` and its bases that sets the attribute `method`, such as `MapTransform`."""
+    """Return the first class among `kind` and its bases that sets the attribute `method`.
+
+    An example is `MapTransform`.
+    """
     return next(base for base in kind.__mro__ if "method" in vars(base))
 
 

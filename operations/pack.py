@@ -90,7 +90,8 @@ class Pack(Operation):
     >>> import headrace
     >>> documents = [np.array([1, 1, 1]), np.array([2, 2, 2]), np.array([3])]
     >>> sampler = headrace.IndexSampler(3, num_epochs=1)
-    >>> loader = headrace.DataLoader(data_source=documents, sampler=sampler, operations=[Pack(4, window=3)])
+    >>> pack = Pack(4, window=3)
+    >>> loader = headrace.DataLoader(data_source=documents, sampler=sampler, operations=[pack])
     >>> for row in loader:
     ...     print(row["tokens"], row["tokens_segment_ids"], row["tokens_positions"])
     [1 1 1 3] [1 1 1 2] [0 1 2 0]
@@ -135,10 +136,16 @@ class Pack(Operation):
         return self.window
 
     def __repr__(self) -> str:
-        return f"Pack({short_repr(self.settings.length)}, {self.settings.strategy!r}, window={self.window})"
+        return (
+            f"Pack({short_repr(self.settings.length)}, {self.settings.strategy!r}, "
+            f"window={self.window})"
+        )
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return all parameters except the window: a checkpoint may be restored with another window."""
+        """Return all parameters except the window.
+
+        A checkpoint may be restored with another window.
+        """
         return self.settings.identity_parameters()
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -148,7 +155,7 @@ class Pack(Operation):
         return step.push
 
     def plan(self, lengths: Any) -> PackPlan:
-        """Return a plan of the rows of documents whose lengths are known, before any document is read.
+        """Return a plan of the rows of documents whose lengths are known, before any is read.
 
         Args:
             lengths: length of each document, `int[documents]`; or a dict with such an array for
@@ -167,7 +174,9 @@ class Pack(Operation):
         return PackPlan(found, rules, self.window)
 
     def _leaves_of(self, lengths: Any) -> tuple[list[Ints], list[Path]]:
-        """Return `(arrays, paths)`: the lengths and the path of each packed leaf, in the order of optree (sorted keys).
+        """Return `(arrays, paths)`: the lengths and the path of each packed leaf.
+
+        They are in the order of optree (sorted keys).
 
         Raises:
             PackError: an argument names a leaf that is not in `lengths`, or one array is given for
@@ -198,7 +207,7 @@ class Pack(Operation):
         return next(iter(self.settings.length))
 
     def pieces(self, elements: Sequence[Element]) -> Pieces:
-        """Return the pieces of documents in each row of a window, with the lengths of the documents.
+        """Return the pieces of documents in each row of a window, with the documents' lengths.
 
         Args:
             elements: the documents of the window.
@@ -334,7 +343,7 @@ class PackStep:
         context.seed, context.position, context.row = last
 
     def finish(self) -> None:
-        """Push the rows of the last window, which may have fewer elements; nothing if it is empty."""
+        """Push the rows of the last window, which may have fewer elements; nothing if empty."""
         if self._waiting:
             self._emit()
 

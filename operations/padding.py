@@ -21,7 +21,7 @@ Masks = str | Mapping[Any, str] | None
 
 
 def _check_not_empty(function: str, elements: Sequence[Element]) -> None:
-    """Raise BatchError if there are no elements, because then the structure of the batch is unknown.
+    """Raise BatchError if there are no elements, because then the batch's structure is unknown.
 
     Args:
         function: name of the batch function, for the message.
@@ -76,7 +76,8 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
     >>> import numpy as np
     >>> pad_batch(value=-1)([np.array([1, 2, 3]), np.array([4])]).tolist()
     [[1, 2, 3], [4, -1, -1]]
-    >>> batch = pad_batch(length=3, mask_key="mask")([{"x": np.array([1, 2])}, {"x": np.array([4])}])
+    >>> elements = [{"x": np.array([1, 2])}, {"x": np.array([4])}]
+    >>> batch = pad_batch(length=3, mask_key="mask")(elements)
     >>> batch["x"].tolist(), batch["mask"].tolist()
     ([[1, 2, 0], [4, 0, 0]], [[True, True, False], [True, False, False]])
     """
@@ -222,7 +223,7 @@ class _Column:
         return self.name.startswith(f"[{key!r}]")
 
     def mask(self, length: int) -> NDArray[np.bool_]:
-        """Return `bool[leaves, length]`: True where the leaves have values, False where they will be padded."""
+        """Return `bool[leaves, length]`: True where leaves have values, False for padding."""
         return np.arange(length) < np.array(self.lengths)[:, None]
 
 
@@ -281,7 +282,9 @@ def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.boo
 
 
 def _meant(columns: Sequence[_Column], length: int) -> Sequence[_Column]:
-    """Return the leaves to which an int `length` applies: ragged leaves, and leaves whose longest value has this length.
+    """Return the leaves to which an int `length` applies.
+
+    These are ragged leaves, and leaves whose longest value has this length.
 
     If there are none, and only one leaf has an axis, return that leaf.
 
@@ -307,7 +310,9 @@ def batch_and_pad(
     pad_value: Any = 0,
     mask_key: str | None = "mask",
 ) -> Element:
-    """Stack elements, and fill a short last batch up to `batch_size` rows, so that every batch has one shape.
+    """Stack elements, and fill a short last batch up to `batch_size` rows.
+
+    So all batches have one shape.
 
     Use it as `Batch(n, batch_fn=batch_and_pad(batch_size=n))`.
 

@@ -78,7 +78,7 @@ _current: ContextVar[Notify] = ContextVar("headrace_notify", default=notify_nobo
 
 
 def current_notify() -> Notify:
-    """Return the function by which the running operation reports messages, or one that ignores them."""
+    """Return the running operation's function to report messages, or one that ignores them."""
     return _current.get()
 
 
@@ -123,7 +123,9 @@ def allocate_plainly(specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
 
 
 Generators: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.uint64] | None], Iterator[Any]]
-"""Function of positions, and of the seed of each (None: all have the seed of the context), that yields their generators.
+"""Function of positions and their seeds that yields their generators.
+
+If the seeds are None, all positions have the seed of the context.
 
 A generator may be used until the next one is yielded.
 """
@@ -134,7 +136,7 @@ DrawingFunction: TypeAlias = tuple[Callable[[Element, Any], Any], Generators]
 
 @dataclass(slots=True)
 class Context:
-    """Values that all steps of a chain share: the place of the current element in the stream, and functions.
+    """Values that a chain's steps share: the current element's place in the stream, and functions.
 
     The place is seed, position and row. Steps read it; steps that combine elements, and the caller
     of the chain, set it.
@@ -201,7 +203,7 @@ class Context:
 
 
 class Hooks(NamedTuple):
-    """Functions that the steps of a chain have registered in their `Context`, which explains them."""
+    """Functions that steps of a chain have registered in their `Context`, which explains them."""
 
     take_all: Mapping[int, Callable[[Iterator[Element]], None]]
     at_end: Sequence[Callable[[], None]]
@@ -264,7 +266,7 @@ class Operation:
     node_name: ClassVar[str] = ""
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
-        """Return the step of this operation: a function that takes an element and pushes results to `then`.
+        """Return the step of this operation, which takes an element and pushes results to `then`.
 
         Args:
             then: the next step.
@@ -284,7 +286,7 @@ class Operation:
         raise NotImplementedError
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> Operation:
-        """Return the operation for use in a chain of datasets, which has no sampler and therefore no seed.
+        """Return the operation for use in a chain of datasets, which has no sampler and so no seed.
 
         A random operation returns a copy that has its own seed.
 
@@ -310,14 +312,16 @@ class Operation:
 
     @property
     def plain_function(self) -> Callable[[Element], Any] | None:
-        """The function that does all the work, if it takes an element and nothing else; otherwise None.
+        """The function that does all the work, if it takes only an element; otherwise None.
 
         It returns the new element; for a filter, True to keep the element.
         """
         return None
 
     def drawing_function(self, context: Context, number: int) -> DrawingFunction | None:
-        """Return the function of a random map, and the generators that it is called with; None for other operations.
+        """Return the function of a random map, and the generators that it is called with.
+
+        Return None for other operations.
 
         Args:
             context: context of the chain, from which the seed is taken.
@@ -327,12 +331,15 @@ class Operation:
 
     @property
     def name_in_stats(self) -> str:
-        """Name in statistics and diagnoses: the name of the user's function ("lambda" for a lambda), or of the class.
+        """Name in statistics and diagnoses: the name of the user's function, or of the class.
+
+        It is "lambda" for a lambda.
 
         >>> from headrace import Batch, MapTransform
         >>> def decode(record):
         ...     return record
-        >>> [operation.name_in_stats for operation in (MapTransform(decode), Batch(2), Batch(2, batch_fn=decode))]
+        >>> operations = (MapTransform(decode), Batch(2), Batch(2, batch_fn=decode))
+        >>> [operation.name_in_stats for operation in operations]
         ['decode', 'Batch', 'decode']
         >>> MapTransform(lambda x: x).name_in_stats
         'lambda'
@@ -344,12 +351,15 @@ class Operation:
         return "lambda" if name == "<lambda>" else str(name)
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return, by name, the attributes by which a checkpoint distinguishes this operation from others of its class."""
+        """Return, by name, the attributes that tell this operation from others of its class.
+
+        A checkpoint distinguishes operations by them.
+        """
         return vars(self)
 
 
 def fingerprint(operation: Operation) -> str:
-    """Return eight hexadecimal digits that change with the operation's class, its name or a plain parameter.
+    """Return 8 hexadecimal digits that change with the operation's class, name or plain parameters.
 
     If the operation has an attribute `fingerprint`, they depend on its value alone.
     The size of a batch does not change them. A checkpoint stores it separately, because a run may

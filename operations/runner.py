@@ -1,4 +1,4 @@
-"""Apply operations to elements outside the engine, as random access to a `MapDataset` and planned batches do.
+"""Apply operations outside the engine, for random access to a `MapDataset` and planned batches.
 
 In: operations, and consecutive elements with the position of the first. Out: the results.
 """

@@ -1,14 +1,17 @@
-"""Operations on several elements that do not change them: shuffle within a window, or zip."""
+"""Operations on several elements: shuffle within a window, zip, or make several from one."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..common.generators.keyed_random import KeyedGenerator
+from ..common.generators.keyed_random import KeyedGenerator, child_row
+from ..common.messages import short_repr
 from ..common.validation import whole_number
+from ..errors import FanOutError
 from .chain import ChainMethods, ChainT
+from .function import FunctionOperation, as_kind
 from .protocol import Context, Element, Operation, SeedFor, Step
 
 
@@ -124,7 +127,7 @@ class WindowShuffleMethods(ChainMethods[ChainT]):
 
 
 class ZipRows(Operation):
-    """Combine consecutive elements, which come from several datasets in turn, into one tuple or dict.
+    """Combine consecutive elements, from several datasets in turn, into one tuple or dict.
 
     At the end of the stream, fewer than `count` elements are dropped.
 
@@ -200,3 +203,78 @@ def in_groups(
 
     context.at_end.append(finish)
     return step
+
+
+class FlatMap(FunctionOperation):
+    """Replace each element by the elements that a function returns for it: none, one or several.
+
+    Args:
+        function: function that takes an element and returns an iterable of elements. None
+            (default): a subclass overrides `flat_map`.
+        max_fan_out: maximum number of elements for one; more are an error. None (default): no
+            limit. Subclasses may set it as an attribute.
+
+    Raises:
+        TypeError: `function` is not callable; or, while running, it returns None.
+        ValueError: `max_fan_out` is negative.
+        FanOutError: while running, if it returns more than `max_fan_out` elements.
+
+    >>> list(FlatMap(lambda text: text.split()).flat_map("to be or not"))
+    ['to', 'be', 'or', 'not']
+    """
+
+    method = "flat_map"
+    node_name = "FlatMapped"
+    one_to_one = False
+
+    def __init__(
+        self, function: Callable[..., Any] | None = None, max_fan_out: int | None = None
+    ) -> None:
+        super().__init__(function)
+        if max_fan_out is not None:
+            self.max_fan_out = whole_number(
+                "max_fan_out", max_fan_out, 0, None, "an int, or None for no limit"
+            )
+
+    def flat_map(self, element: Element, /) -> Iterable[Element]:
+        """Return the elements that replace `element`."""
+        return self._call(element)  # type: ignore[no-any-return]
+
+    def connect(self, then: Step, context: Context, number: int) -> Step:
+        function, limit = self.function, self.max_fan_out
+
+        def flat_map_step(element: Element) -> None:
+            row = context.row
+            try:
+                children = function(element)
+                if children is None:
+                    raise TypeError(
+                        f"{short_repr(self)} returned None for an element. Return a list, or [] to "
+                        "drop the element."
+                    )
+                for index, child in enumerate(children):
+                    if index == limit:
+                        raise FanOutError(
+                            f"{short_repr(self)} made more than max_fan_out={limit} elements from "
+                            "one. Raise max_fan_out, or return fewer."
+                        )
+                    context.row = child_row(row, index)
+                    then(child)
+            except Exception:
+                context.blame(number)
+                raise
+            context.row = row
+
+        return flat_map_step
+
+
+def fan_out_of(transform: Any, max_fan_out: int | None) -> FlatMap:
+    """Return a flat map with the limit `max_fan_out`; if None, with the transform's own limit.
+
+    `transform` is a function, a `FlatMap`, or an object with a method `flat_map`; otherwise
+    TypeError.
+    """
+    if isinstance(transform, FlatMap) and max_fan_out is None:
+        return as_kind(FlatMap, transform)
+    limit = getattr(transform, "max_fan_out", None) if max_fan_out is None else max_fan_out
+    return FlatMap(as_kind(FlatMap, transform).function, limit)

@@ -28,7 +28,7 @@ CHUNK_ROWS = 64
 
 # Rows of 30 KB take 1.2 times as long with a quarter of this.
 CHUNK_BYTES = 256 << 10
-"""Maximum bytes of the elements that are copied together, so that they are still in the processor's caches."""
+"""Maximum bytes of elements copied together, so that they stay in the processor's caches."""
 
 
 class Stack:
@@ -170,7 +170,7 @@ class Layout:
         self.chunk = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(row_bytes, 1)))
 
     def fits(self, leaves: Sequence[Any], structure: Structure) -> bool:
-        """Return True if these columns fit a batch whose first element has these leaves and this structure."""
+        """Return True if these columns fit a batch that begins with these leaves and structure."""
         return structure == self._structure and all(map(Column.fits, self._columns, leaves))
 
     def begin(self, structure: Structure, allocate: Allocate) -> None:
@@ -195,7 +195,9 @@ class Layout:
                 column.begin(*allocated([column.spec], [column.name], allocate_plainly))
 
     def begin_with(self, elements: Sequence[Element], allocate: Allocate) -> bool:
-        """Begin a batch with these elements if all have the structure, types and shapes of the earlier batch's first element.
+        """Begin a batch with these elements if all are like the earlier batch's first element.
+
+        That is, they have its structure, types and shapes.
 
         Return True if the batch was begun. Otherwise memory may have been allocated and partly
         filled; begin another batch.
@@ -227,7 +229,7 @@ class Layout:
         return [column.finish(rows) for column in self._columns]
 
     def put(self, row: int, elements: Sequence[Element]) -> bool:
-        """Copy elements into consecutive rows, the first one into `row`, if all are like the first element.
+        """Copy elements into rows from `row` on, if all are like the first element.
 
         They must have its structure, types and shapes. Return True if they were copied. Otherwise
         some rows may be overwritten.
@@ -304,7 +306,7 @@ class Layout:
 
 
 def _check(element: Element, lists_are_trees: bool) -> None:
-    """Raise BatchError if an element is None, or contains lists of numbers and `lists_are_trees` is False."""
+    """Raise BatchError if an element is None, or has lists of numbers without `lists_are_trees`."""
     if element is None:
         raise no_element()
     for name in () if lists_are_trees else bare_lists(element):

@@ -1,4 +1,6 @@
-"""Operations on single elements: map, random map, map with index, filter and flat map; and their dataset methods.
+"""Operations on single elements: map, random map, map with index, and filter.
+
+The methods of datasets for them, and for the flat map, are here, too.
 
 To use one, pass it a function, or subclass it and override its one method. If an exception passes
 through a step, the step records the index of its operation.
@@ -6,20 +8,19 @@ through a step, the step records the index of its operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.generators.keyed_random import KeyedGenerator, child_row
+from ..common.generators.keyed_random import KeyedGenerator
 from ..common.messages import a_kind_of, short_repr
-from ..common.validation import whole_number
-from ..errors import FanOutError
 from .chain import ChainMethods, ChainT
 from .function import FunctionOperation, as_kind
 from .protocol import Context, DrawingFunction, Element, Operation, SeedFor, Step
+from .several import fan_out_of
 
 WORD = (1 << 64) - 1
 
@@ -68,7 +69,9 @@ class MapTransform(FunctionOperation):
 
 
 class RandomMapTransform(FunctionOperation):
-    """Replace each element by `function(element, rng)`, with a random generator; or override `random_map`.
+    """Replace each element by `function(element, rng)`, with a random generator.
+
+    Without a function, override `random_map`.
 
     The random numbers depend only on the seed, the position of the record, the number of the
     operation, and the place of the element among those that a flat map made of the record. The
@@ -86,11 +89,17 @@ class RandomMapTransform(FunctionOperation):
     needs_seed = True
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return this map with its own seed, for a chain where its index is `number`; SeedError if the chain has no seed."""
+        """Return this map with its own seed, for a chain where its index is `number`.
+
+        Raise SeedError if the chain has no seed.
+        """
         return KeyedRandomMap(self, seed_for(self.method, None), number)
 
     def random_map(self, element: Element, rng: np.random.Generator, /) -> Element:
-        """Return the element that replaces `element`; draw random numbers from `rng`, only during this call."""
+        """Return the element that replaces `element`.
+
+        Draw random numbers from `rng`, and only during this call.
+        """
         return self._call(element, rng)
 
     def drawing_function(self, context: Context, number: int) -> DrawingFunction | None:
@@ -151,7 +160,10 @@ class KeyedRandomMap(Operation):
         return self.transform.function
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return this map with a seed, for a chain where its index is `number`; SeedError if neither map nor chain has one."""
+        """Return this map with a seed, for a chain where its index is `number`.
+
+        Raise SeedError if neither map nor chain has one.
+        """
         return KeyedRandomMap(self.transform, seed_for("random_map", self.seed), number)
 
     def drawing_function(self, context: Context, number: int) -> DrawingFunction | None:
@@ -179,7 +191,9 @@ class KeyedRandomMap(Operation):
 
 
 class MapWithIndexTransform(FunctionOperation):
-    """Replace each element by `function(index, element)`; without a function, override `map_with_index`.
+    """Replace each element by `function(index, element)`.
+
+    Without a function, override `map_with_index`.
 
     The index is the position of the record in the global order; for a batch, the position of its
     first record. TypeError if the function is not callable.
@@ -250,74 +264,13 @@ class Filter(FunctionOperation):
         return filter_step
 
 
-class FlatMap(FunctionOperation):
-    """Replace each element by the elements that a function returns for it: none, one or several.
-
-    Args:
-        function: function that takes an element and returns an iterable of elements. None
-            (default): a subclass overrides `flat_map`.
-        max_fan_out: maximum number of elements for one; more are an error. None (default): no
-            limit. Subclasses may set it as an attribute.
-
-    Raises:
-        TypeError: `function` is not callable; or, while running, it returns None.
-        ValueError: `max_fan_out` is negative.
-        FanOutError: while running, if it returns more than `max_fan_out` elements.
-
-    >>> list(FlatMap(lambda text: text.split()).flat_map("to be or not"))
-    ['to', 'be', 'or', 'not']
-    """
-
-    method = "flat_map"
-    node_name = "FlatMapped"
-    one_to_one = False
-
-    def __init__(
-        self, function: Callable[..., Any] | None = None, max_fan_out: int | None = None
-    ) -> None:
-        super().__init__(function)
-        if max_fan_out is not None:
-            self.max_fan_out = whole_number(
-                "max_fan_out", max_fan_out, 0, None, "an int, or None for no limit"
-            )
-
-    def flat_map(self, element: Element, /) -> Iterable[Element]:
-        """Return the elements that replace `element`."""
-        return self._call(element)  # type: ignore[no-any-return]
-
-    def connect(self, then: Step, context: Context, number: int) -> Step:
-        function, limit = self.function, self.max_fan_out
-
-        def flat_map_step(element: Element) -> None:
-            row = context.row
-            try:
-                children = function(element)
-                if children is None:
-                    raise TypeError(
-                        f"{short_repr(self)} returned None for an element. Return a list, or [] to "
-                        "drop the element."
-                    )
-                for index, child in enumerate(children):
-                    if index == limit:
-                        raise FanOutError(
-                            f"{short_repr(self)} made more than max_fan_out={limit} elements from "
-                            "one. Raise max_fan_out, or return fewer."
-                        )
-                    context.row = child_row(row, index)
-                    then(child)
-            except Exception:
-                context.blame(number)
-                raise
-            context.row = row
-
-        return flat_map_step
-
-
 class TransformMethods(ChainMethods[ChainT]):
     """Dataset methods for the operations of this module."""
 
     def map(self, transform: MapTransform | Callable[[Any], Any]) -> ChainT:
-        """Apply a function, a `MapTransform`, or an object with a method `map` to each element; TypeError for others.
+        """Apply a function, a `MapTransform`, or an object with a method `map` to each element.
+
+        Raise TypeError for other objects.
 
         >>> from headrace import MapDataset
         >>> MapDataset.range(5).map(lambda x: x + 1)[2]
@@ -383,7 +336,9 @@ class TransformMethods(ChainMethods[ChainT]):
         return self.then(as_kind(Filter, transform))
 
     def flat_map(self, transform: Any, max_fan_out: int | None = None) -> ChainT:
-        """Replace each element by the elements that a function returns for it, in a list or another iterable.
+        """Replace each element by the elements that a function returns for it.
+
+        The function returns a list or another iterable.
 
         A `MapDataset` has `max_fan_out` indices for each element; unused ones have None.
 
@@ -402,18 +357,6 @@ class TransformMethods(ChainMethods[ChainT]):
         (6, 'be', None, ['to', 'be', 'or'])
         """
         return self.then(fan_out_of(transform, max_fan_out))
-
-
-def fan_out_of(transform: Any, max_fan_out: int | None) -> FlatMap:
-    """Return a flat map with the limit `max_fan_out`; if that is None, with the transform's own limit.
-
-    `transform` is a function, a `FlatMap`, or an object with a method `flat_map`; otherwise
-    TypeError.
-    """
-    if isinstance(transform, FlatMap) and max_fan_out is None:
-        return as_kind(FlatMap, transform)
-    limit = getattr(transform, "max_fan_out", None) if max_fan_out is None else max_fan_out
-    return FlatMap(as_kind(FlatMap, transform).function, limit)
 
 
 def as_operation(operation: Any) -> Operation:

@@ -1,4 +1,6 @@
-"""Trees of arrays: dicts and other mappings, lists, tuples, named tuples and dataclasses, with arrays or scalars as leaves.
+"""Trees of arrays: dicts and other mappings, lists, tuples, named tuples and dataclasses.
+
+Their leaves are arrays or scalars.
 
 They are processed by optree. It treats dataclasses, mappings, and classes with the methods of JAX's
 pytrees as leaves. This module registers them with optree as nodes.
@@ -51,12 +53,15 @@ def flatten(
 
 
 def is_leaf(tree: Any) -> bool:
-    """Return True if `tree` is one leaf: an array, scalar or other object; False for None, and for dicts, lists and so on."""
+    """Return True if `tree` is one leaf: an array, scalar or other object.
+
+    Return False for None, and for dicts, lists and so on.
+    """
     return optree.tree_is_leaf(tree, namespace=NAMESPACE) and node_of(tree) is None
 
 
 def leaf_names(structure: Structure) -> list[str]:
-    """Return a readable path for each leaf: `['image']`, `[0].tokens`; "" for a tree that is one leaf.
+    """Return a readable path for each leaf: `['image']`, `[0].tokens`; "" for a tree of one leaf.
 
     >>> leaf_names(flatten({"a": (2, 3)})[1])
     ["['a'][0]", "['a'][1]"]
@@ -107,7 +112,7 @@ def _is_bare_list(tree: Any) -> bool:
 
 
 Node = tuple[Callable[[Any], Any], Callable[[Any, Any], Any], Any]
-"""Registration of a class with optree: a function that flattens, a function that rebuilds, and the class of path entries."""
+"""Registration of a class with optree: functions to flatten and rebuild, class of path entries."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,7 @@ class Nodes:
 
 
 class _NoEntry(optree.PyTreeEntry):
-    """Path entry for a mapping, which is registered as a node whose only child is a dict of its items.
+    """Path entry for a mapping, registered as a node whose only child is a dict of its items.
 
     The step from the mapping to this dict does not appear in paths of leaves.
     """
@@ -157,7 +162,9 @@ class _NoEntry(optree.PyTreeEntry):
 
 
 def node_of(leaf: Any) -> Node | None:
-    """Return the registration with which optree treats the class of a leaf as a node; None if it is a real leaf.
+    """Return the registration with which optree treats the class of a leaf as a node.
+
+    Return None if it is a real leaf.
 
     Nodes are classes with the methods of JAX's pytrees, dataclasses, and mappings.
     """
@@ -178,7 +185,9 @@ def _node_of_class(kind: Any) -> Node | None:
 
 
 def _by_methods(kind: Any, take_apart: Callable[[Any], Any]) -> Node:
-    """Return the registration of a class with the methods that `jax.tree_util.register_pytree_node_class` needs.
+    """Return the registration of a class with the methods of JAX's pytrees.
+
+    These are the methods that `jax.tree_util.register_pytree_node_class` needs.
 
     Args:
         kind: the class. It has `tree_unflatten`.

@@ -1,4 +1,4 @@
-"""Batches and rows that are planned from the lengths of records, before anything is read: `BudgetBatch` and `Pack`.
+"""Batches and rows planned from lengths of records before reading: `BudgetBatch` and `Pack`.
 
 In: a source, its order, operations. Out: a source of whole batches or rows, the order of these, and
 the operations after them. The folder of an operation has its plan, source and order.

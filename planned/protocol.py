@@ -21,7 +21,7 @@ class PlannedSource:
     """
 
     def of_epoch(self, order: Any, epoch: int) -> tuple[Self, Any]:
-        """Return a source of the batches or rows of a single epoch, and their order, with positions from 0.
+        """Return a source of the batches or rows of one epoch, and their order, from position 0.
 
         Args:
             order: the order of all epochs.
@@ -30,7 +30,9 @@ class PlannedSource:
         raise NotImplementedError
 
     def may_resume(self, order: Any, saved: Values) -> bool:
-        """Return True if a run may resume with the plan of `order`, which may differ from the run's only in its shapes.
+        """Return True if a run may resume with the plan of `order`.
+
+        It may differ from the run's plan only in its shapes.
 
         Args:
             order: the current order of this source.
@@ -53,7 +55,7 @@ class PlannedSource:
     def replanned(
         self, order: Any, saved: Values, layers: Sequence[Any], positions: Sequence[int]
     ) -> tuple[Self, Any, Any]:
-        """Return the source, the order and the history of shards with which a run resumes if its plan has changed.
+        """Return source, order and history of shards with which a run resumes if its plan changed.
 
         Batches that are planned together with one that was delivered keep the plan of the run.
 

@@ -1,4 +1,4 @@
-"""Records of a source by epoch and place (index in the epoch), for batches and rows that are planned from lengths.
+"""Records of a source by epoch and place (index in the epoch), for planned batches and rows.
 
 In: epochs and places. Out: records, after one-to-one operations.
 """
@@ -46,10 +46,13 @@ class PlacedRecords(Protocol):
         """
 
     def keys(self, places: Ints) -> Ints:
-        """Return the keys `int64[n]`, as the user knows them, of the records at n places (indices in the epoch)."""
+        """Return the keys `int64[n]` of the records at n places (indices in the epoch).
+
+        They are the keys that the user knows.
+        """
 
     def name_of(self, place: int) -> str:
-        """Return a text that names, in messages, the record at a place (index) of the first epoch."""
+        """Return a name, for messages, of the record at a place (index) of the first epoch."""
 
     def place_of(self, key: int, count: int) -> int | None:
         """Return the place (index in the epoch) of the record with this key.
@@ -61,7 +64,7 @@ class PlacedRecords(Protocol):
 
 
 class SampledRecords:
-    """Records of a source in the order of a sampler, after operations that make one result from each record.
+    """Records of a source in the order of a sampler, after operations with one result per record.
 
     Args:
         source: source of the records.

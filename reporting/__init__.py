@@ -1,4 +1,4 @@
-"""Show how a loop performs, while it runs and afterwards: progress line, metrics, timeline, report."""
+"""Show how a loop performs, while it runs and later: progress line, metrics, timeline, report."""
 
 from typing import TYPE_CHECKING
 

@@ -16,7 +16,10 @@ from ..sources.facts import used_records
 from .loops import host_iterator
 
 LOOKED_UP = 1000
-"""Number of latest positions whose records are counted, if datasets are mixed before they are shuffled or packed."""
+"""Number of latest positions whose records are counted.
+
+It is used if datasets are mixed before they are shuffled or packed.
+"""
 
 
 class BatchLeaf(NamedTuple):
@@ -55,7 +58,7 @@ class MixPart(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """Contents of a loop's batches: their arrays and other values, and the parts of the mix they are made from."""
+    """Contents of a loop's batches: arrays, other values, and parts of the mix they come from."""
 
     leaves: tuple[BatchLeaf, ...] = ()
     parts: tuple[MixPart, ...] = ()

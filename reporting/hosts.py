@@ -50,10 +50,7 @@ RECENT = 100
 """Number of last steps whose waits decide which host is the slowest."""
 
 CLEARLY = 1.5
-"""Factor.
-
-A host is named if it waits for its data this many times as long as the median of the others.
-"""
+"""A host is named if it waits this many times as long as the median of the others."""
 
 _CAUSES = ("reading", "transform=", "", "the transfer", "the hand-over")
 """Causes of a wait in a feeder, in the order of `StepTimes`; "" is the wait for other hosts."""
@@ -109,7 +106,7 @@ class HostStats:
 
 
 def _waits_of_feeder(fed: FeederStats, stats: IteratorStats | None) -> tuple[float, str]:
-    """Return the mean seconds of a step that a feeder's user waited for data of this host, and for what."""
+    """Return the mean seconds of a step that a feeder's user waited for data, and for what."""
     last = _recent(fed.last, fed.steps)
     if not last:
         return 0.0, ""
@@ -188,12 +185,12 @@ class HostsStats:
         return cls(tuple(hosts), count)
 
     def verdict(self) -> str:
-        """Return a sentence that names the slowest host and the cause, or says that no host is clearly slower.
+        """Return a sentence on the slowest host and the cause, or that no host is clearly slower.
 
         >>> fast = HostStats(0, "node-0", 50, 0.1, 0.0, "", {})
-        >>> slow = HostStats(1, "node-1", 50, 0.1, 0.06, "decode", {})
+        >>> slow = HostStats(1, "node-1", 50, 0.1, 0.06, "", {})
         >>> HostsStats((fast, slow), 2).verdict()
-        'process 1 (node-1) is the slowest of 2: it waits 60.0 ms of each step of 100 ms for `decode`'
+        'process 1 (node-1) is the slowest of 2: it waits 60.0 ms of each step of 100 ms'
         """
         known = (
             f"{self.count}"
@@ -203,15 +200,24 @@ class HostsStats:
         slow = self.slowest
         if slow is None:
             most = max((host.own_wait for host in self.hosts), default=0.0)
-            return f"no host of {known} is clearly slower: each waits at most {format_seconds(most)} of a step for its data"
+            return (
+                f"no host of {known} is clearly slower: each waits at most "
+                f"{format_seconds(most)} of a step for its data"
+            )
         waits = (
             f"{format_seconds(slow.own_wait)} of each step of {format_seconds(slow.step_seconds)}"
         )
         cause = f" for `{shorten(slow.cause, 40)}`" if slow.cause else ""
-        return f"process {slow.process} ({shorten(slow.name, 40)}) is the slowest of {known}: it waits {waits}{cause}"
+        return (
+            f"process {slow.process} ({shorten(slow.name, 40)}) is the slowest of {known}: "
+            f"it waits {waits}{cause}"
+        )
 
     def __str__(self) -> str:
-        title = f"{'process':24} {'steps':>8} {'own wait':>9} {'p50':>9} {'p95':>9} {'p99':>9} {'longest':>9}  waits for"
+        title = (
+            f"{'process':24} {'steps':>8} {'own wait':>9} {'p50':>9} {'p95':>9} {'p99':>9} "
+            f"{'longest':>9}  waits for"
+        )
         return "\n".join(
             [f"{self.verdict()[0].upper()}{self.verdict()[1:]}.", title, *map(_line, self.hosts)]
         )
@@ -229,7 +235,10 @@ class HostsStats:
 def _line(host: HostStats) -> str:
     waits = host.quantiles.get("next", Quantiles(0.0, 0.0, 0.0, 0.0, 0))
     times = " ".join(f"{format_seconds(seconds):>9}" for seconds in (host.own_wait, *waits[:4]))
-    return f"{host.process:>4} {shorten(host.name, 19):19} {host.steps:8,} {times}  {shorten(host.cause, 40)}"
+    return (
+        f"{host.process:>4} {shorten(host.name, 19):19} {host.steps:8,} {times}  "
+        f"{shorten(host.cause, 40)}"
+    )
 
 
 _numbers: dict[str, int] = Counter()

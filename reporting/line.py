@@ -26,7 +26,10 @@ def progress(
     disable: bool | None = None,
     file: Any = None,
 ) -> Progress:
-    """Iterate with a progress line: steps/s, records/s, bytes/s, share of time that the loop waits for batches, epoch.
+    """Iterate with a progress line.
+
+    It shows steps/s, records/s, bytes/s, the share of time that the loop waits for batches, and the
+    epoch.
 
     Use the result in place of the iterator. It has the iterator's length, state, `stats()`,
     `close()` and all other attributes. By default, there is no line if the output is not a terminal

@@ -1,4 +1,6 @@
-"""Measure how much of the machine this process, the processes that it started, and other programs use. On Linux.
+"""Measure how much of the machine this process, processes it started, and other programs use.
+
+It works on Linux.
 
 Memory that several processes share is divided among them.
 """
@@ -15,7 +17,10 @@ from typing import NamedTuple
 _TICK = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
 
 _AT_WORK = (0, 1, 2, 5, 6, 7)
-"""Columns of /proc/stat that count as busy: user, nice, system, irq, softirq, and steal (other virtual machines)."""
+"""Columns of /proc/stat that count as busy: user, nice, system, irq, softirq, steal.
+
+Steal is the time of other virtual machines.
+"""
 
 
 class Processors(NamedTuple):
@@ -62,7 +67,7 @@ def taken_by_others(before: Processors | None, after: Processors | None) -> floa
 
 
 def _own() -> float:
-    """Return the processor seconds of this process and all processes that it started, including ended ones."""
+    """Return processor seconds of this process and all that it started, also ended ones."""
     ended = os.times()
     own = time.process_time() + ended.children_user + ended.children_system
     for process in started_by(os.getpid()):

@@ -1,4 +1,4 @@
-"""Write the timeline of a loop as trace events in JSON (Chrome's format), which ui.perfetto.dev opens."""
+"""Write the timeline of a loop as trace events in JSON (Chrome's format), for ui.perfetto.dev."""
 
 from __future__ import annotations
 

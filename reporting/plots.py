@@ -33,7 +33,10 @@ COLOURS = {
 """Colour of each kind of interval on a timeline."""
 
 INK, PAPER = "#010203", "#040506"
-"""Colours that are replaced, in the SVG, by the page's colours of text and background, which differ in dark mode."""
+"""Colours that are replaced, in the SVG, by the page's colours of text and background.
+
+Those differ in dark mode.
+"""
 
 STEPS, TRACKS = (
     8,
@@ -192,7 +195,7 @@ def timeline_plot(shown: Timeline) -> str:
 def _flows(
     tracks: Sequence[Track], began: float, ended: float
 ) -> list[tuple[tuple[float, int], tuple[float, int]]]:
-    """Return the lines that show how a batch passes through threads: `((time, row), (time, row))` for each line.
+    """Return lines that show how batches pass through threads: `((time, row), (time, row))` each.
 
     Args:
         tracks: threads of the picture, one for each row.

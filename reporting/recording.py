@@ -93,7 +93,10 @@ def _in_words(loop: Any) -> str:
     workers = (
         f"{count} {kinds[kind]}{'es' if kind == 'process' and count > 1 else 's' * (count > 1)}"
     )
-    return f"{counted.steps:,} steps over {first_few(sources, 3)}, with {workers if count else 'no workers'}."
+    return (
+        f"{counted.steps:,} steps over {first_few(sources, 3)}, "
+        f"with {workers if count else 'no workers'}."
+    )
 
 
 @dataclass

@@ -30,7 +30,9 @@ from .timeline import timeline
 def write_report(
     loop: Any, path: str | os.PathLike[str], *, hosts: HostWatch | None = None
 ) -> Path:
-    """Write an HTML page about a loop: a timeline of a few steps, time by operation, waits, and the composition of batches.
+    """Write an HTML page about a loop.
+
+    It has a timeline of a few steps, time by operation, waits, and the composition of batches.
 
     The page is one file and needs no network. `headrace bench PROGRAM.py --html PATH` adds a
     verdict, and throughput and memory over time. To find its composition, the first batch is made
@@ -80,7 +82,10 @@ def write_recording(
 
 
 def page(recording: Recording, verdict: str = "", about_hosts: str = "") -> str:
-    """Return an HTML page about a recording of a loop, with a verdict at the top and a text about hosts; "" for none."""
+    """Return an HTML page about a recording of a loop, with a verdict and a text about hosts.
+
+    The verdict is at the top; "" stands for no verdict, or no text.
+    """
     title, _, rest = redacted(verdict).partition("\n")
     said, _, table = rest.strip().partition("\n\n")
     sections = "\n".join(
@@ -157,8 +162,12 @@ def _leaves(found: Composition) -> str:
     if not found.leaves:
         return ""
     rows = "\n".join(
-        f"<tr><td>{escape(leaf.name or 'the batch itself')}</td><td>{escape(leaf.kind)}</td><td>{escape(str(leaf.shape))}</td>"
-        f"<td>{format_bytes(leaf.nbytes)}</td><td>{'' if leaf.filled is None else f'{leaf.filled:.1%} filled'}</td></tr>"
+        f"<tr><td>{escape(leaf.name or 'the batch itself')}</td><td>{escape(leaf.kind)}</td>"
+        f"<td>{escape(str(leaf.shape))}</td><td>{format_bytes(leaf.nbytes)}</td>"
+        f"<td>{'' if leaf.filled is None else f'{leaf.filled:.1%} filled'}</td></tr>"
         for leaf in found.leaves
     )
-    return f"<table><tr><th>leaf</th><th>dtype</th><th>shape</th><th>size</th><th></th></tr>\n{rows}</table>"
+    return (
+        "<table><tr><th>leaf</th><th>dtype</th><th>shape</th><th>size</th><th></th></tr>\n"
+        f"{rows}</table>"
+    )

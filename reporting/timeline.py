@@ -80,7 +80,10 @@ class Timeline:
 
 
 def timeline(stats: IteratorStats | None, fed: FeederStats | None = None) -> Timeline:
-    """Return the timeline of the last tasks of an iterator, and of the last steps of a device feeder (None without one)."""
+    """Return the timeline of an iterator's last tasks, and of a device feeder's last steps.
+
+    `fed` is None without a feeder.
+    """
     tasks, stages = (stats.tasks, stats.stages) if stats is not None else ((), ())
     last = {stage.number for stage in stages if stage.ends}
     taken = sorted((task for task in tasks if task.stage in last), key=lambda task: task.asked)
@@ -147,7 +150,10 @@ def _feeder(steps: Sequence[BatchTimes], taken: Sequence[TaskEvent]) -> tuple[Tr
 
 
 def _flow_of_step(number: int) -> int:
-    """Return the flow number of a feeder's step: below 0, because results of tasks have numbers from 0."""
+    """Return the flow number of a feeder's step.
+
+    It is below 0, because results of tasks have numbers from 0.
+    """
     return -1 - number
 
 

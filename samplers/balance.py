@@ -13,28 +13,24 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ..common.costs import Cost, as_lengths, costs_of
+from ..common.costs import Cost, as_lengths, costs_of, whole_costs
 from ..common.distinct import distinct
 from ..common.messages import a_kind_of, first_few, short_repr
 from ..common.validation import whole_number
 from ..errors import LengthsError
-from .dealing import Int64s, dealt
+from .dealing import Blocks, Int64s, dealt
 from .protocol import ENDLESS
 
 MAX_BLOCK = 1 << 22
 """Maximal number of records in a block."""
 
-_COST_BITS = 40
-"""Costs are ints below 2 to this power, so that the sum over a block fits 64 bits."""
-
 _KEPT = 4
-"""Number of planned blocks that a `Dealing` keeps in memory, since a shard asks for each block several times."""
-
+"""Number of planned blocks that a `Dealing` keeps, since a shard asks for each several times."""
 
 BalanceLike: TypeAlias = "bool | Cost | Balance"
 """What a user can pass as `balance` to `headrace.load`.
@@ -80,8 +76,9 @@ class Balance:
     >>> import numpy as np
     >>> from headrace import Balance, ShardOptions, load
     >>> lengths = np.array([9, 1, 8, 2, 7, 3, 5, 5])
-    >>> balanced = dict(balance=Balance(lengths), batch_size=4, num_epochs=1)
-    >>> [next(iter(load(lengths, shard_options=ShardOptions(shard, 2), **balanced))).tolist() for shard in range(2)]
+    >>> settings = dict(balance=Balance(lengths), batch_size=4, num_epochs=1)
+    >>> shards = [load(lengths, shard_options=ShardOptions(i, 2), **settings) for i in range(2)]
+    >>> [next(iter(shard)).tolist() for shard in shards]
     [[9, 1, 5, 5], [8, 2, 7, 3]]
     """
 
@@ -105,7 +102,7 @@ class Balance:
         else:
             _check_array("Balance: lengths", lengths)
         self.cost, self.lengths = cost, as_lengths(lengths, len(lengths), "Balance: lengths")
-        self.costs = _whole(costs_of(self.lengths, cost))
+        self.costs = whole_costs(costs_of(self.lengths, cost))
         remedy = "the number of records in a batch of all shards together"
         self.global_batch = (
             None
@@ -117,10 +114,7 @@ class Balance:
         )
 
     sizes: Mapping[str, int] | None = None
-    """For a mix: the number of lengths of each part, by part name, in the order in which the lengths are stored.
-
-    None if the lengths are one array.
-    """
+    """For a mix: number of lengths of each part, in their order; None if lengths are one array."""
 
     rounds: Int64s | None = None
     """Number of records of each part of a mix after which costs repeat under higher keys.
@@ -157,12 +151,12 @@ class Balance:
         return self._with(costs, lengths=lengths)
 
     def of_costs(self, costs: npt.NDArray[np.float64]) -> Balance:
-        """Return this balance with other costs, for a pipeline whose operations make rows of several records.
+        """Return this balance with other costs, for operations that make rows of several records.
 
         Args:
             costs: `float64[rows]`, the cost of each row.
         """
-        return self._with(_whole(costs), sizes=None)
+        return self._with(whole_costs(costs), sizes=None)
 
     def going_round(self, sizes: Sequence[int]) -> Balance:
         """Return this balance for sources whose record keys continue after the last record.
@@ -183,7 +177,7 @@ class Balance:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """A dict for checkpoints: a digest of the costs, and the number of batches balanced together."""
+        """A dict for checkpoints: digest of the costs, and number of batches balanced together."""
         return {
             "costs": hashlib.sha256(self.costs.tobytes()).hexdigest()[:12],
             "batches": self.batches,
@@ -200,7 +194,10 @@ class Balance:
         return (*self.fingerprint.values(), self.global_batch)
 
     def __repr__(self) -> str:
-        return f"Balance({len(self.costs)} lengths, global_batch={self.global_batch}, batches={self.batches})"
+        return (
+            f"Balance({len(self.costs)} lengths, global_batch={self.global_batch}, "
+            f"batches={self.batches})"
+        )
 
     def covering(self, records: int, part: str | None = None) -> Balance:
         """Return this balance, after checking that it has a cost for each record.
@@ -245,7 +242,7 @@ class Balance:
         return self.costs[keys]
 
     def blocks(self, batch: int | None, shards: int, exact: bool) -> Blocks:
-        """Divide the positions of a run into equal blocks, inside which records may be exchanged between shards.
+        """Divide a run's positions into equal blocks, in which shards may exchange records.
 
         Args:
             batch: number of records in a shard's batch; None if the loader makes no batches.
@@ -320,24 +317,8 @@ def checked(balance: Any) -> Balance:
     )
 
 
-class Blocks(NamedTuple):
-    """Equal blocks of positions, from position `first` on.
-
-    Records are divided anew among the shards in each block. Checkpoints save these three numbers.
-
-    Attributes:
-        shards: number of shards.
-        first: position at which the first block begins.
-        size: number of positions in each block.
-    """
-
-    shards: int
-    first: int
-    size: int
-
-
 class Dealing:
-    """The order of a run with balanced costs: at each position of the run, it reads a position of the sampler's order.
+    """Order of a run with balanced costs: maps its positions to positions of the sampler's order.
 
     Records are exchanged within blocks of positions. Positions before the first block are not
     moved.
@@ -362,7 +343,7 @@ class Dealing:
         return {**vars(self), "_known": OrderedDict()}
 
     def positions(self, places: Int64s) -> Int64s:
-        """Return which position of the sampler's order a run with balanced costs reads at each of its own positions.
+        """Return the position of the sampler's order that is read at each position of the run.
 
         Args:
             places: `int64[n]`, positions of the run.
@@ -384,7 +365,7 @@ class Dealing:
         return found
 
     def place_of(self, position: int) -> int:
-        """Return at which of its own positions a run with balanced costs reads a position of the sampler's order.
+        """Return the position of the run at which a position of the sampler's order is read.
 
         This is the inverse of `positions`.
 
@@ -398,9 +379,9 @@ class Dealing:
         return first + number * size + int(np.flatnonzero(self._dealt(number) == index)[0])
 
     def _dealt(self, number: int) -> Int64s:
-        """Return which record is read at each position of a block: indices within the block, `int64[positions in the block]`.
+        """Return the record read at each position of a block, as indices within the block.
 
-        The results for the last 4 blocks are kept.
+        The result is `int64[positions in the block]`. The results for the last 4 blocks are kept.
 
         Args:
             number: number of the block, from 0.
@@ -417,15 +398,3 @@ class Dealing:
             known_now[number] = known
             self._known = known_now  # replaced as a whole
         return known
-
-
-def _whole(costs: npt.NDArray[np.float64]) -> Int64s:
-    """Convert costs `float64[n]` to whole numbers below 2^40, `int64[n]`.
-
-    If all costs are whole numbers below 2^40, they are kept. Otherwise all costs are scaled by one
-    power of two and rounded.
-    """
-    most = float(costs.max(initial=0))
-    if most >= 1 << _COST_BITS or (np.trunc(costs) != costs).any():
-        costs = np.rint(np.ldexp(costs, _COST_BITS - int(np.frexp(most)[1])))
-    return np.minimum(costs, (1 << _COST_BITS) - 1).astype(np.int64)

@@ -89,11 +89,13 @@ class BlockShuffle:
 
     @property
     def records_at_hand(self) -> int:
-        """Number of records in the windows that are read at the same time: `lanes` windows of `window` blocks each."""
+        """Number of records in windows read at the same time: `lanes` of `window` blocks each."""
         return self.block * self.window * self.lanes
 
     def readers_of_a_block(self, shards: int) -> int:
-        """Return how many of `shards` shards read records of the same block; 1 if `shards` divides `lanes`.
+        """Return how many of `shards` shards read records of the same block.
+
+        It is 1 if `shards` divides `lanes`.
 
         The blocks of the rest (see the module's docstring), which all shards read, are not
         considered.
@@ -235,7 +237,7 @@ class BlockOrder:
         return window * self._per_lane // max(self._windows, 1)
 
     def _rest_begins(self, epochs: Numbers) -> Numbers:
-        """Return, for each epoch `int64[n]`, the index within the epoch `int64[n]` at which the rest begins.
+        """Return, for epochs `int64[n]`, the index `int64[n]` within each at which the rest begins.
 
         The rest is the blocks that are left if each lane gets the same number of whole blocks.
         Lanes are parts of an order that have blocks of their own.

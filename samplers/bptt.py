@@ -13,13 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.validation import whole_number
-from .protocol import ENDLESS, OrderFacts, VectorSampler
+from .facts import OrderFacts
+from .protocol import ENDLESS, VectorSampler
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
 
 @dataclass(frozen=True)
 class BpttSampler(VectorSampler):
-    """Read batches whose rows continue from one batch to the next, for truncated backpropagation through time (BPTT).
+    """Read batches whose rows continue from one to the next, for truncated BPTT.
+
+    BPTT is backpropagation through time.
 
     The records are divided into `batch_size` parts of neighbouring records, all of the same length,
     and row r of the batches reads the records of part r, one after the other. So a model can keep
@@ -92,7 +95,7 @@ class BpttSampler(VectorSampler):
         )
 
     def __len__(self) -> int:
-        """Return the number of positions of all shards together; `sys.maxsize` for an endless sampler."""
+        """Return the number of positions of all shards together; `sys.maxsize` if endless."""
         return (
             ENDLESS
             if self.num_epochs is None
@@ -121,20 +124,26 @@ class BpttSampler(VectorSampler):
         return {"kind": "BpttSampler", **{name: vars(self)[name] for name in names}}
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the record keys `int64[n]` at global positions `int64[n]`, which are in `[0, len(self))`."""
+        """Return the record keys `int64[n]` at global positions `int64[n]` in `[0, len(self))`."""
         step, row = np.divmod(positions, self.batch_size)
         keys: NDArray[np.int64] = row * self.steps_per_epoch + step % self.steps_per_epoch
         return keys
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the global position of a record within an epoch, in O(1); None if the order does not read the record."""
+        """Return the global position of a record within an epoch, in O(1).
+
+        Return None if the order does not read the record.
+        """
         if record_key >= self.epoch_length:
             return None
         row, step = divmod(record_key, self.steps_per_epoch)
         return (epoch * self.steps_per_epoch + step) * self.batch_size + row
 
     def over(self, epochs: int | None) -> Self:
-        """Return the same order with `epochs` times as many epochs; endless if `epochs` is None or the order is endless."""
+        """Return the same order with `epochs` times as many epochs.
+
+        It is endless if `epochs` is None or the order is endless.
+        """
         whole = None if epochs is None or self.num_epochs is None else self.num_epochs * epochs
         return dataclasses.replace(self, num_epochs=whole)
 

@@ -8,6 +8,7 @@ uses whole numbers only, so all hosts compute the same.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +27,32 @@ If there are at most twice as many sets, all other sets may.
 
 # Rounds with the largest records matter most; later ones are dealt several at a time.
 SINGLE, TOGETHER = 16, 16
-"""Number of first rounds that deal one record to each set; number of steps in which the others are dealt."""
+"""Number of first rounds that deal one record to each set; number of steps for the others."""
 
 LOOKED_AT = 48
 """Maximal number of records of a set that are considered for an exchange."""
 
 
+class Blocks(NamedTuple):
+    """Equal blocks of positions, from position `first` on.
+
+    Records are divided anew among the shards in each block. Checkpoints save these three numbers.
+
+    Attributes:
+        shards: number of shards.
+        first: position at which the first block begins.
+        size: number of positions in each block.
+    """
+
+    shards: int
+    first: int
+    size: int
+
+
 def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s:
-    """Divide the records of a block among shards with nearly equal costs; return the record at each place of the block.
+    """Divide the records of a block among shards with nearly equal costs.
+
+    Return the record at each place of the block.
 
     Place `j * shards + s` of the block is the `j`-th record of shard `s`. Each shard gets equally
     many records, and reads them in the block's order. Records are dealt greedily, the largest cost
@@ -52,7 +71,8 @@ def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s
     Returns:
         `int64[records]`, a permutation.
 
-    >>> dealt(np.array([9, 1, 8, 2]), shards=2).tolist()  # shard 0 gets records 0 and 1, shard 1 gets records 2 and 3
+    >>> # shard 0 gets records 0 and 1, shard 1 gets records 2 and 3
+    >>> dealt(np.array([9, 1, 8, 2]), shards=2).tolist()
     [0, 2, 1, 3]
     """
     each = len(costs) // shards
@@ -67,7 +87,9 @@ def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s
 
 
 def _in_cells(costs: Int64s, shards: int, batches: int) -> Int64s:
-    """Divide a block's records over shards and batches; return `int64[batches, shards, records]`, indices in the block.
+    """Divide a block's records over shards and batches.
+
+    Return `int64[batches, shards, records]`, indices in the block.
 
     Args:
         costs: `int64[n]`, the cost of each record of the block; `shards * batches` divides `n`.
@@ -83,7 +105,7 @@ def _in_cells(costs: Int64s, shards: int, batches: int) -> Int64s:
 
 
 def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
-    """Divide records into sets of equal number and nearly equal cost; return `int64[count, records]`.
+    """Divide records into sets of equal size and nearly equal cost; return `int64[count, records]`.
 
     Args:
         costs: costs of all records of the block.
@@ -110,7 +132,9 @@ def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
 
 
 def _exchange(costs: Int64s, sets: Int64s, sums: Int64s) -> None:
-    """Make the sums of sets more equal: exchange records of the set with the largest sum for cheaper ones of other sets.
+    """Make the sums of sets more equal by exchanges of records.
+
+    Records of the set with the largest sum are exchanged for cheaper ones of other sets.
 
     Stops when the sums are nearly equal, when no exchange helps, or after four exchanges for each
     set.

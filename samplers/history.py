@@ -1,4 +1,4 @@
-"""What a checkpoint says about an order: the order that the program described, and its changes during the run.
+"""A checkpoint's facts about an order: the one that the program described, and its changes.
 
 An order changes if the weights or parts of a mix, the weights of records, the omitted records or
 the number of records become others at a position. The values are plain JSON.
@@ -68,7 +68,9 @@ class SavedOrder(NamedTuple):
         return tuple(change for change in self.changes if change.part is None)
 
     def part(self, name: str) -> SavedOrder:
-        """Return what the checkpoint says about the order of the part `name` of a mix; for any other order, return it.
+        """Return what the checkpoint says about the order of the part `name` of a mix.
+
+        Of an order that is not a mix, return the order itself.
 
         If the checkpoint says nothing about the part, `described` is empty.
         """
@@ -78,7 +80,10 @@ class SavedOrder(NamedTuple):
         return SavedOrder(self.described.get(key, {}), of_part(self.changes, key))
 
     def with_part(self, name: str, part: SavedOrder) -> SavedOrder:
-        """Return this order with another order of the part `name`; for an order that is not a mix, return `part`."""
+        """Return this order with another order of the part `name`.
+
+        For an order that is not a mix, return `part`.
+        """
         if not self.is_mix:
             return part
         others = [change for change in self.changes if change.part != name]
@@ -88,7 +93,10 @@ class SavedOrder(NamedTuple):
 
 
 def parts_in(described: Values) -> dict[str, Values]:
-    """Return the fingerprints of the parts of a mix from the mix's fingerprint, by their keys in it; {} for another order."""
+    """Return the fingerprints of the parts of a mix, by their keys in the mix's fingerprint.
+
+    For another order, return {}.
+    """
     return {
         key: value
         for key, value in described.items()

@@ -20,12 +20,13 @@ from ..migration_hints.decorators import explains_init
 from ..migration_hints.remarks import Remarks
 from .balance import Balance, checked
 from .block_shuffle import BlockOrder, BlockShuffle
+from .facts import OrderFacts
 from .permutation import MAX_SIZE, permute, place_of, unpermute
-from .protocol import ENDLESS, OrderFacts, VectorSampler
+from .protocol import ENDLESS, VectorSampler
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
 if TYPE_CHECKING:
-    from .grain_order import GrainOrder
+    from .grain.grain_order import GrainOrder
 
 Positions = NDArray[np.int64]
 
@@ -110,12 +111,12 @@ class IndexSampler(Remarks, VectorSampler):
         one_of("algorithm", self.algorithm, "headrace", "grain")
         if self.algorithm == "grain" and isinstance(self.shuffle, BlockShuffle):
             raise ValueError(
-                'shuffle=BlockShuffle(…) works only with headrace\'s own order. Leave out algorithm="grain".'
+                "shuffle=BlockShuffle(…) works only with headrace's own order. "
+                'Leave out algorithm="grain".'
             )
         if self.balance is None:
-            object.__delattr__(
-                self, "balance"
-            )  # an operation that holds a sampler is identified by its attributes
+            # An operation that holds a sampler is identified by its attributes.
+            object.__delattr__(self, "balance")
         else:
             self._check_balance()
         if self.algorithm == "grain":
@@ -129,8 +130,8 @@ class IndexSampler(Remarks, VectorSampler):
         balance = checked(self.balance)
         if self.algorithm == "grain":
             raise ValueError(
-                'balance= needs one order for all shards, but algorithm="grain" gives each shard an order of its own. '
-                "Leave out algorithm=."
+                'balance= needs one order for all shards, but algorithm="grain" gives each shard '
+                "an order of its own. Leave out algorithm=."
             )
         balance.covering(self.num_records)
 
@@ -150,7 +151,7 @@ class IndexSampler(Remarks, VectorSampler):
         object.__setattr__(self, name, whole_number(name, getattr(self, name), low, high, remedy))
 
     def __len__(self) -> int:
-        """Return the number of positions of all shards together; `sys.maxsize` for an endless sampler.
+        """Return the number of positions of all shards together; `sys.maxsize` if endless.
 
         With `drop_remainder`, the remainder that cannot be divided evenly over the shards does not
         count: once at the end, or in each epoch with `algorithm="grain"`.
@@ -180,7 +181,7 @@ class IndexSampler(Remarks, VectorSampler):
 
     @property
     def epoch_stride(self) -> int:
-        """Number of global positions from the start of one of this shard's epochs to the start of the next.
+        """Number of global positions between the starts of consecutive epochs of this shard.
 
         This is `num_records`; with `algorithm="grain"`, this shard's number of records times the
         number of shards.
@@ -222,10 +223,7 @@ class IndexSampler(Remarks, VectorSampler):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values.
-
-        The shard is not among them; a checkpoint saves it separately.
-        """
+        """The JSON values that determine the order; a checkpoint saves the shard separately."""
         return {
             "kind": type(self).__name__,
             "records": self.num_records,
@@ -290,7 +288,7 @@ class IndexSampler(Remarks, VectorSampler):
         return epoch * self.num_records + place
 
     def places_of(self, record_keys: Positions, epoch: int) -> Positions:
-        """Return the index within an epoch, from 0, at which each record is read: `int64[n] -> int64[n]`.
+        """Return each record's index within an epoch, from 0: `int64[n] -> int64[n]`.
 
         The index counts the records of all shards.
 
@@ -325,18 +323,22 @@ class IndexSampler(Remarks, VectorSampler):
         """
         if self.algorithm == "grain" and self.shard_options.shard_count > 1:
             raise ValueError(
-                'algorithm="grain" gives each shard an order of its own, which cannot be combined with a '
-                "growing source or omit=. Leave out algorithm=, or pass shard_options= to the loader in place of the sampler."
+                'algorithm="grain" gives each shard an order of its own, which cannot be combined '
+                "with a growing source or omit=. Leave out algorithm=, or pass shard_options= "
+                "to the loader in place of the sampler."
             )
         return dataclasses.replace(self, num_records=records)
 
     def over(self, epochs: int | None) -> IndexSampler:
-        """Return the same order with `epochs` times as many epochs; endless if `epochs` is None or the order is endless."""
+        """Return the same order with `epochs` times as many epochs.
+
+        It is endless if `epochs` is None or the order is endless.
+        """
         whole = None if epochs is None or self.num_epochs is None else self.num_epochs * epochs
         return dataclasses.replace(self, num_epochs=whole)
 
     def _grain_order(self) -> GrainOrder:
-        from .grain_order import GrainOrder
+        from .grain.grain_order import GrainOrder
 
         return GrainOrder(self.num_records, self.shard_options, self.seed if self.shuffle else None)
 
@@ -373,11 +375,7 @@ class SequentialSampler(IndexSampler):
         return type(self)(self.num_records, shard_options, self.seed)
 
     def resized(self, records: int) -> SequentialSampler:
-        """Return the same sampler for a source of `records` records.
-
-        Raises:
-            ValueError: if `records` is not in `[1, 2^55]`.
-        """
+        """Return this sampler for a source of `records` records; ValueError outside `[1, 2^55]`."""
         return type(self)(records, self.shard_options, self.seed)
 
 

@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .facts import OrderFacts
 from .history import Changes
-from .protocol import OrderFacts, VectorSampler
+from .protocol import VectorSampler
 from .sharding import ShardOptions
 
 

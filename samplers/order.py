@@ -25,7 +25,9 @@ Positions = NDArray[np.int64]
 
 
 class UnreadOrder:
-    """The positions below `total` that no shard has delivered, in a fixed order; index 0 is the first of them.
+    """The positions below `total` that no shard has delivered, in a fixed order.
+
+    Index 0 is the first of them.
 
     Memory grows with the number of shards, and the time for a position with the logarithm of this
     number.
@@ -69,18 +71,21 @@ class UnreadOrder:
 
     @cached_property
     def offset(self) -> int:
-        """Number to add to an index among the unread positions to get the position, for indices from `dense_index` on."""
+        """Number to add to an index among unread positions to get the position.
+
+        It holds for indices from `dense_index` on.
+        """
         return min(self.dense_from, self.total) - self._ragged
 
     def offset_from(self, index: int) -> int | None:
-        """Return the number to add to an index among the unread positions to get its position, if it is constant.
+        """Return the number to add to an index to get its unread position, if it is constant.
 
         Return None if it is not the same number for all indices from `index` on.
         """
         return self.offset if index >= self._ragged else None
 
     def lowest_position(self, index: int) -> int:
-        """Return a number that is at most the unread position at `index`, and at most those at all later indices.
+        """Return a lower limit of the unread positions at `index` and all later indices.
 
         Index 0 stands for the first position that was not read yet, index 1 for the second.
         """
@@ -89,7 +94,7 @@ class UnreadOrder:
 
     @property
     def dense_index(self) -> int:
-        """Index, among the unread positions, of the position `dense_from`, from which on all positions are unread."""
+        """Index, among unread positions, of `dense_from`, from which on all are unread."""
         return self._ragged
 
     @cached_property
@@ -104,7 +109,9 @@ class UnreadOrder:
 
     @cached_property
     def _tables(self) -> tuple[Positions, Positions, Positions, Positions]:
-        """The rectangles (levels × shards) of undelivered positions, as four arrays with one entry per rectangle.
+        """The rectangles (levels × shards) of undelivered positions, as four arrays.
+
+        Each array has one entry per rectangle.
 
         Level k is the positions `k * shards + s` of all shards s. The arrays have the first level,
         the number of levels, the number of shards, and the index into `_served` of the first of
@@ -132,13 +139,16 @@ class UnreadOrder:
 
     @cached_property
     def _starts(self) -> Positions:
-        """First index of each rectangle in `_tables`, among the unread positions; the last entry is `dense_index`."""
+        """First index of each rectangle in `_tables`, among the unread positions.
+
+        The last entry is `dense_index`.
+        """
         _, heights, widths, _ = self._tables
         return np.concatenate([[0], np.cumsum(heights * widths, dtype=np.int64)]).astype(np.int64)
 
     @cached_property
     def _served(self) -> Positions:
-        """Indices of shards, in two lists one after the other: all shards, those that have read least first; then `_last`.
+        """Indices of shards in two lists: all shards, those that read least first; then `_last`.
 
         Each rectangle in `_tables` belongs to the first shards of one of the two lists.
         """
@@ -163,7 +173,7 @@ class UnreadOrder:
 
 
 class Without:
-    """The positions below `total` that lie outside several ranges, ascending; index 0 is the first of them.
+    """The positions below `total` outside several ranges, ascending; index 0 is the first.
 
     Args:
         ranges: ascending pairs `(start, stop)`, `stop` excluded, that do not touch each other.
@@ -180,7 +190,7 @@ class Without:
 
     @property
     def is_possible(self) -> bool:
-        """True if there are ranges, they ascend without touching each other, and end at or below `total`."""
+        """True if there are ranges, they ascend without touching, and end at or below `total`."""
         edges = [edge for pair in self.ranges for edge in pair]
         return (
             bool(edges)
@@ -199,7 +209,10 @@ class Without:
 
     @cached_property
     def _starts(self) -> Positions:
-        """For each range, the index, among the positions outside the ranges, of the first position after it."""
+        """For each range, the index of the first position after it.
+
+        It counts the positions outside the ranges.
+        """
         return np.array([start for start, _ in self.ranges], dtype=np.int64) - self._offsets[:-1]
 
     @property
@@ -209,7 +222,10 @@ class Without:
 
     @property
     def offset(self) -> int:
-        """Number to add to an index among the positions outside the ranges to get the position, from `dense_index` on."""
+        """Number to add to an index from `dense_index` on to get the position.
+
+        An index counts the positions outside the ranges.
+        """
         return int(self._offsets[-1])
 
     @property
@@ -223,18 +239,23 @@ class Without:
         return self.total - self.offset
 
     def offset_from(self, index: int) -> int | None:
-        """Return the number to add to each index from `index` on, to get its position; None if it is not the same for all.
+        """Return the number to add to each index from `index` on, to get its position.
+
+        Return None if it is not the same for all.
 
         An index counts the positions outside the ranges.
         """
         return self.offset if index >= self.dense_index else None
 
     def lowest_position(self, index: int) -> int:
-        """Return the position at `index` among the positions outside the ranges; later indices have higher positions."""
+        """Return the position at `index` among the positions outside the ranges.
+
+        Later indices have higher positions.
+        """
         return int(self.positions(np.array([index], dtype=np.int64))[0])
 
     def positions(self, indices: Positions) -> Positions:
-        """Return the positions at indices `int64[n]` (from 0) among the positions outside the ranges.
+        """Return the positions at indices `int64[n]` (from 0) among those outside the ranges.
 
         Indices from `length` on give the positions from `total` on, without gaps.
         """

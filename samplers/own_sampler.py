@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from ..common.identity.values import digest, plain_attributes
 from ..common.messages import a_kind_of, short_repr
 from ..errors import RecordKeyError, StopIterationError
-from .protocol import ENDLESS, OrderFacts, RecordMetadata, Sampler, VectorSampler
+from .facts import OrderFacts
+from .protocol import ENDLESS, RecordMetadata, Sampler, VectorSampler
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ScalarSampler(VectorSampler):
-    """A user's `Sampler` as a `VectorSampler`: its `record_keys` and its `seeds` call it once for each position.
+    """A user's `Sampler` as a `VectorSampler`: `record_keys` and `seeds` call it once per position.
 
     If it returns a generator (`rng`) for position 0, one number is drawn from the generator of each
     position; this number is the seed of random operations there (0 at a position without a
@@ -60,7 +61,7 @@ class ScalarSampler(VectorSampler):
         self.fingerprint = self._fingerprint()
 
     def _fingerprint(self) -> dict[str, Any]:
-        """Return the sampler's own `fingerprint`; if it has none, its class, its length and a digest.
+        """Return the sampler's own `fingerprint`; if it has none, its class, length and a digest.
 
         The digest covers its plain attributes and the record at the first position.
 
@@ -218,10 +219,16 @@ def as_vector_sampler(sampler: Any) -> VectorSampler:
 _INSTEAD = {
     "RandomSampler": "headrace.IndexSampler(len(source), shuffle=True, seed=0)",
     "SequentialSampler": "headrace.SequentialSampler(len(source))",
-    "DistributedSampler": "headrace.IndexSampler(len(source), headrace.ShardOptions(rank, world_size), shuffle=True, seed=0)",
+    "DistributedSampler": (
+        "headrace.IndexSampler(len(source), headrace.ShardOptions(rank, world_size), "
+        "shuffle=True, seed=0)"
+    ),
     "WeightedRandomSampler": "headrace.WeightedSampler(weights, num_samples, seed=0)",
     "SubsetRandomSampler": "an IndexSampler, and the records of the subset as data_source=",
-    "BatchSampler": "headrace.IndexSampler(len(source), shuffle=True, seed=0), and operations=[…, headrace.Batch(batch_size)]",
+    "BatchSampler": (
+        "headrace.IndexSampler(len(source), shuffle=True, seed=0), "
+        "and operations=[…, headrace.Batch(batch_size)]"
+    ),
 }
 """For the class names of PyTorch's samplers: what to write in headrace."""
 

@@ -1,4 +1,4 @@
-"""The shuffle: for every seed and epoch a permutation of `[0, size)`, which is computed, not stored.
+"""The shuffle: for each seed and epoch a permutation of `[0, size)`, which is computed, not stored.
 
 In: places (indices within an epoch), the epoch of each, a seed. Out: the permuted places, `int64`.
 
@@ -51,17 +51,13 @@ MAX_SIZE = 1 << 55
 """Maximal number of records."""
 
 _WORD = np.uint64
-_GOLDEN, _MULTIPLIER_1, _MULTIPLIER_2 = (
-    _WORD(0x9E3779B97F4A7C15),
-    _WORD(0xBF58476D1CE4E5B9),
-    _WORD(0x94D049BB133111EB),
-)
-
+_GOLDEN = _WORD(0x9E3779B97F4A7C15)
+_MULTIPLIER_1, _MULTIPLIER_2 = _WORD(0xBF58476D1CE4E5B9), _WORD(0x94D049BB133111EB)
 _INT_1, _INT_2, _MASK = int(_MULTIPLIER_1), int(_MULTIPLIER_2), (1 << 64) - 1
 
 
 def mix(words: Words) -> Words:
-    """Scramble 64-bit words `uint64[n]` one to one, by the finaliser of SplitMix64 (Steele et al., 2014)."""
+    """Scramble words `uint64[n]` one to one by SplitMix64's finaliser (Steele et al., 2014)."""
     with np.errstate(over="ignore"):
         words = words + _GOLDEN
         words = (words ^ (words >> _WORD(30))) * _MULTIPLIER_1
@@ -79,7 +75,7 @@ def round_keys(seed: int, epochs: Positions, rounds: int) -> Words:
 
     Args:
         seed: in `[0, 2^64)`.
-        epochs: `int64[n]`, numbers of epochs; each has keys of its own.
+        epochs: `int64[n]`, numbers of epochs; each has `rounds` keys of its own.
         rounds: number of rounds.
     """
     return round_keys_of_each(np.array([seed], dtype=_WORD), epochs, rounds)
@@ -119,9 +115,9 @@ def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Posit
 
 
 def unpermute(keys: Positions, epochs: Positions, size: int, seed: int) -> Positions:
-    """Return the places (indices within an epoch) that `permute` maps to `keys`; the inverse of `permute`.
+    """Return the places (indices within an epoch) that `permute` maps to `keys`.
 
-    The other arguments must be the same as for `permute`.
+    This is the inverse of `permute`, whose other arguments must be the same.
 
     >>> import numpy as np
     >>> unpermute(np.array([7, 0, 4]), np.zeros(3, np.int64), size=8, seed=1).tolist()
@@ -142,13 +138,9 @@ def _permuted(numbers: Positions, epochs: Positions, size: int, seed: int, back:
 
 
 def permute_one(place: int, epoch: int, size: int, seed: int) -> int:
-    """Shuffle a single place (an index within an epoch) as `permute` does; faster than `permute` for one place.
+    """Shuffle a single place (an index within an epoch) as `permute` does.
 
-    Args:
-        place: in `[0, size)`.
-        epoch: number of the epoch.
-        size: number of records, 1 to 2^55.
-        seed: in `[0, 2^64)`.
+    It is faster than `permute` for one place. `size` and `seed` are as for `permute`.
 
     >>> [permute_one(place, epoch=0, size=8, seed=1) for place in range(8)]
     [7, 0, 4, 1, 2, 6, 3, 5]
@@ -166,9 +158,8 @@ def permute_one(place: int, epoch: int, size: int, seed: int) -> int:
             word = (word ^ (word >> 32)) * _INT_2 & _MASK
             moving = (moving + ((word >> 28) * length >> 36)) % length
             moving, fixed, length, other = fixed, moving, other, length
-        place = (
-            moving * columns + fixed
-        )  # an even number of rounds has put rows and columns back in their places
+        # An even number of rounds has put rows and columns back in their places.
+        place = moving * columns + fixed
         if place < size:
             return place
 
@@ -179,17 +170,20 @@ def _ints_of_keys(seed: int, epoch: int, rounds: int) -> list[int]:
 
 
 def place_of(key: int, epoch: int, size: int, seed: int) -> int:
-    """Return the place (index within an epoch) that `permute` maps to `key`, for the same epoch, size and seed.
+    """Return the place (index within an epoch) that `permute` maps to `key`.
+
+    The epoch, size and seed are the same.
 
     >>> import numpy as np
-    >>> [place_of(key, 0, size=8, seed=1) for key in permute(np.arange(8), np.zeros(8, np.int64), 8, 1).tolist()]
+    >>> keys = permute(np.arange(8), np.zeros(8, np.int64), 8, 1).tolist()
+    >>> [place_of(key, 0, size=8, seed=1) for key in keys]
     [0, 1, 2, 3, 4, 5, 6, 7]
     """
     return int(unpermute(np.array([key]), np.array([epoch]), size, seed)[0])
 
 
 def _blocks(epochs: Positions) -> Iterator[slice]:
-    """Divide places (indices within epochs) into slices of at most 16,384 places, and yield the slices.
+    """Divide places (indices within epochs) into slices of at most 16,384 places, and yield them.
 
     Args:
         epochs: `int64[n]`, the epoch of each place. If epochs have 512 places or more on average, a
@@ -224,7 +218,7 @@ class Hashed:
     def of(
         self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words
     ) -> None:
-        """Write the shifts of one round, the numbers of rows or columns by which cells move, into `shift`.
+        """Write the shifts of one round (rows or columns by which cells move) into `shift`.
 
         Args:
             number: number of the round.
@@ -239,10 +233,9 @@ class Hashed:
 
 
 class _Kept:
-    """Shifts of cells in each round of the shuffle, looked up in tables made beforehand; equal to those of `Hashed`.
+    """Shifts of cells in the shuffle's rounds, from prepared tables; equal to those of `Hashed`.
 
-    The shuffle treats a number as a cell of a table, and moves cells along columns and rows by
-    shifts. Each round has a list of the shifts of all rows (or columns), for each epoch.
+    Each round has a list of the shifts of all rows (or columns), for each epoch.
 
     Args:
         keys: `uint64[rounds, epochs]`, the key of each round for each epoch.
@@ -277,16 +270,11 @@ class _Kept:
 def _shifts_of_block(
     seed: int, epochs: Positions, rounds: int, size: int
 ) -> tuple[Hashed | _Kept, Positions | None]:
-    """Return the shifts of the shuffle's rounds for a block of places, and which of their epochs each place has.
+    """Return the shifts of the shuffle's rounds for a block of places, and the epoch of each place.
 
     The second result is `int64[n]`, for each place the index of its epoch among the epochs of the
-    shifts; None if all places belong to one epoch.
-
-    Args:
-        seed: in `[0, 2^64)`.
-        epochs: `int64[n]`, the epoch of each place (index within an epoch).
-        rounds: number of rounds.
-        size: number of records.
+    shifts; None if all places belong to one epoch. `epochs` is the epoch of each place; `seed` and
+    `size` are as for `permute`.
     """
     first, last = int(epochs.min()), int(epochs.max())
     side = max(table_shape(size))
@@ -322,19 +310,15 @@ def _permute_block(
     numbers = encipher(numbers, shifts, column, lengths, back)
     outside = np.flatnonzero(numbers >= _WORD(size))
     while outside.size:
-        walked = encipher(
-            numbers[outside], shifts, None if column is None else column[outside], lengths, back
-        )
+        own = None if column is None else column[outside]
+        walked = encipher(numbers[outside], shifts, own, lengths, back)
         numbers[outside] = walked
         outside = outside[walked >= _WORD(size)]
     return numbers
 
 
 def table_shape(size: int) -> tuple[int, int]:
-    """Return the numbers of rows and columns of the smallest near-square table of at least `size` cells.
-
-    The number of rows is even.
-    """
+    """Return rows (even) and columns of the smallest near-square table of at least `size` cells."""
     root = isqrt(size - 1) + 1
     rows = root + root % 2
     return rows, -(-size // rows)
@@ -375,7 +359,9 @@ def encipher(
 def _hash(
     fixed: Words, key: Words, length: np.uint64 | Words, shift: Words, scratch: Words
 ) -> None:
-    """Write `hash(fixed, key)`, scaled to `[0, length)`, into `shift`: by how much the cells of a table move in a round.
+    """Write `hash(fixed, key)`, scaled to `[0, length)`, into `shift`.
+
+    It is by how much the cells of a table move in a round.
 
     Args:
         fixed: for each cell, its row or column, whichever does not change in this round.

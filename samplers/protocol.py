@@ -10,13 +10,14 @@ import operator
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..common.generators.keyed_random import fresh_generator
 from ..common.messages import short_repr
+from .facts import OrderFacts
 from .history import Changes, SavedOrder
 from .sharding import ShardOptions
 
@@ -48,7 +49,7 @@ class RecordMetadata:
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Protocol of a user's own sampler: it returns the key of the record at a position (`RecordMetadata`).
+    """Protocol of a user's sampler: returns the key of the record at a position (`RecordMetadata`).
 
     After its last position it raises IndexError.
 
@@ -58,58 +59,20 @@ class Sampler(Protocol):
     """
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        """Return the key of the record at a global position, as `RecordMetadata`; IndexError after the last position."""
+        """Return the key of the record at a global position, as `RecordMetadata`.
+
+        Raise IndexError after the last position.
+        """
         ...
 
 
 class SamplerLike(Protocol):
-    """Type of any sampler, for type checkers: its `__getitem__` may return another library's `RecordMetadata`."""
+    """Type of any sampler, for type checkers.
 
-    def __getitem__(self, index: Any, /) -> Any: ...
-
-
-class OrderFacts(NamedTuple):
-    """Facts about an order that never change; each has a default.
-
-    Attributes:
-        block_size: number of positions to ask `record_keys` for at a time: many for arithmetic, 1
-            for a user's code.
-        most_at_once: largest number of positions that one call of `record_keys` computes fast.
-        records: number of records of the source that the order covers; None: any number.
-        parts: names of the parts of a mix; a record key of the part with index p of n is `i * n +
-            p`. (): no mix.
-        balance: the `Balance` that divides the records of each global batch among the shards; None:
-            shards read in turn.
-        shuffle: the argument `shuffle` of an `IndexSampler`: True or a `BlockShuffle` if each epoch
-            has a random order. False for all other orders, even random ones.
-        shards: "stripe": shard s of S reads the positions s, s + S, …; "own": each shard has an
-            order of its own; "planned": the order is planned for a number of shards, and keeps a
-            history of these numbers.
-        same_records: True if all epochs have the same records.
-        epochs_for_all: number of whole epochs after which each record came at least once, or almost
-            certainly did.
-        has_later_epochs: True if `record_keys` also knows the epochs after the last one.
-        can_change: True if records can be appended to the order, or omitted from it, unless it has
-            a `balance` or each shard has an order of its own. False for a mix, whose parts decide.
-        keeps_history: True if the order keeps a history of its records: where some were appended or
-            omitted during a run.
-        is_one_shuffle: True if `record_keys` only applies `permute` to the index of each position
-            in its epoch.
+    Its `__getitem__` may return another library's `RecordMetadata`.
     """
 
-    block_size: int = 16384
-    most_at_once: int = ENDLESS
-    records: int | None = None
-    parts: tuple[str, ...] = ()
-    balance: Any = None
-    shuffle: Any = False
-    shards: Literal["stripe", "own", "planned"] = "stripe"
-    same_records: bool = False
-    epochs_for_all: int = 1
-    has_later_epochs: bool = False
-    can_change: bool = False
-    keeps_history: bool = False
-    is_one_shuffle: bool = False
+    def __getitem__(self, index: Any, /) -> Any: ...
 
 
 class VectorSampler:
@@ -131,7 +94,7 @@ class VectorSampler:
 
         @property
         def seed(self) -> int | None:
-            """Seed of the loader's random operations; None: the loader cannot have random operations."""
+            """Seed of the loader's random operations; None: it cannot have random operations."""
 
         @property
         def epoch_length(self) -> int:
@@ -139,14 +102,14 @@ class VectorSampler:
 
         @property
         def fingerprint(self) -> dict[str, Any]:
-            """The values that determine the order, as JSON values, without the shard and without `changes`."""
+            """The JSON values that determine the order, without the shard and `changes`."""
 
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize`: endless."""
         raise NotImplementedError
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the record keys `int64[n]` at global positions `int64[n]`, which are in `[0, len(self))`."""
+        """Return the record keys `int64[n]` at global positions `int64[n]` in `[0, len(self))`."""
         raise NotImplementedError
 
     def __getitem__(self, index: int) -> RecordMetadata:
@@ -168,7 +131,10 @@ class VectorSampler:
         return self.facts.block_size
 
     def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
-        """Return the seed of random operations at each position, `uint64[n]`; None if `seed` is used at all of them."""
+        """Return the seed of random operations at each position, `uint64[n]`.
+
+        Return None if `seed` is used at all of them.
+        """
         return None
 
     def with_shard_options(self, shard_options: ShardOptions) -> Self:
@@ -184,11 +150,8 @@ class VectorSampler:
         unless that is endless.
         """
         shards = self.shard_options.shard_count
-        return (
-            total // shards * shards
-            if self.shard_options.drop_remainder and total < ENDLESS
-            else total
-        )
+        drops = self.shard_options.drop_remainder and total < ENDLESS
+        return total // shards * shards if drops else total
 
     @property
     def epoch_count(self) -> int | None:
@@ -197,7 +160,7 @@ class VectorSampler:
 
     @property
     def epoch_stride(self) -> int:
-        """Number of global positions from the start of one of this shard's epochs to the start of the next.
+        """Number of global positions between the starts of consecutive epochs of this shard.
 
         This default is `epoch_length`.
         """
@@ -208,11 +171,11 @@ class VectorSampler:
         return position // self.epoch_stride
 
     def length_over(self, epochs: int) -> int:
-        """Return the number of positions in the first `epochs` epochs, even if the order has fewer epochs than that."""
+        """Return the number of positions in `epochs` epochs, even if the order has fewer."""
         return min(self.epoch_length * epochs, ENDLESS)
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the first position of a record in an epoch, or None if the record is not in the epoch.
+        """Return the first position of a record in an epoch, or None if it is not in the epoch.
 
         This default implementation searches all positions of the epoch.
         """
@@ -237,11 +200,8 @@ class VectorSampler:
         covered = self.facts.records
         if covered is not None and covered > records:
             of_part = "" if part is None else f"part {short_repr(part)}: "
-            remedy = (
-                "MixSampler the source itself, or its length"
-                if of_part
-                else "num_records=len(source)"
-            )
+            mixed = "MixSampler the source itself, or its length"
+            remedy = mixed if of_part else "num_records=len(source)"
             raise ValueError(
                 f"{of_part}the sampler covers {covered} records, but the source has {records}. "
                 f"Pass {remedy}."
@@ -255,7 +215,7 @@ class VectorSampler:
 
     @property
     def ended(self) -> tuple[tuple[str, int], ...]:
-        """For a mix, a pair (part name, position of its end) for each part that ends before the mix does."""
+        """For a mix, pairs (part name, position of its end) for parts that end before the mix."""
         return ()
 
     @property
@@ -264,14 +224,16 @@ class VectorSampler:
         return SavedOrder(self.fingerprint, self.changes, self.ended)
 
     def differs_from(self, saved: SavedOrder) -> str:
-        """Return a text for messages if the program has other weights or parts of a mix than the run; else "".
+        """Return a text if the program has other weights or parts of a mix than the run; else "".
 
         A run can resume with such differences. The records of an order are compared elsewhere.
         """
         return ""
 
     def resumed(self, saved: SavedOrder, position: int, changes: bool) -> VectorSampler:
-        """Return the order that resumes a run: the order of the run before a position, and this one from there on.
+        """Return the order that resumes a run.
+
+        It is the order of the run before a position, and this one from there on.
 
         Args:
             saved: the order of that run.
@@ -317,16 +279,17 @@ class VectorSampler:
         return parts.get("", self)
 
     def part_at(self, position: int) -> tuple[str, int]:
-        """Return the name of the part that a mix reads at a position, and the position in the order of this part.
+        """Return the name of the part that a mix reads at a position, and the position in the part.
 
         For an order that is not a mix: `("", position)`.
         """
         return "", position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return the current epoch (from 0) of each part of a mix, by name: the epoch of its last record up to a position.
+        """Return the current epoch (from 0) of each part of a mix, by name.
 
-        For an order that is not a mix: `{"": epoch}`.
+        It is the epoch of the part's last record up to a position. For an order that is not a mix:
+        `{"": epoch}`.
         """
         return {"": self.epoch_at(position)}
 
@@ -359,7 +322,7 @@ class VectorSampler:
         )
 
     def by_epochs(self) -> VectorSampler | None:
-        """Return an order that gives the same record at each position, and to which records can be appended.
+        """Return an order with the same record at each position, to which records can be appended.
 
         Return None if there is no such order.
         """
@@ -374,22 +337,22 @@ class VectorSampler:
 
     @property
     def whole(self) -> VectorSampler:
-        """The order of all epochs, if this is the order of a single epoch; else the order itself."""
+        """The order of all epochs, if this is the order of one epoch; else the order itself."""
         return self
 
     def with_history(self, history: Any) -> VectorSampler | None:
-        """Return this order with the changes in `history` (a `RecordsHistory`); None if its records cannot change.
+        """Return this order with the changes in `history`; None if its records cannot change.
 
-        These say at which positions records were added or omitted.
+        `history` is a `RecordsHistory`: at which positions records were added or omitted.
         """
         return None
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
-        """Return the source's generation (version of its files) at a position, and where the last change before began.
+        """Return the source's generation at a position, and where the last change before began.
 
-        The second result is the first position of the last change at or before `position`; 0 if
-        there is none. The result is None if the order never changed and the number of its
-        generation is 0.
+        A generation is a version of the source's files. The second result is the first position of
+        the last change at or before `position`; 0 if there is none. The result is None if the order
+        never changed and the number of its generation is 0.
         """
         return None
 
@@ -410,7 +373,10 @@ class VectorSampler:
         return ""
 
     def former_weights(self, position: int) -> str | None:
-        """Return the digest of the earlier weights that are used at a position; None if the current weights are used there."""
+        """Return the digest of the earlier weights that are used at a position.
+
+        Return None if the current weights are used there.
+        """
         return None
 
 

@@ -1,4 +1,6 @@
-"""Test your own sources, samplers, operations and transports: classes for pytest that check what headrace expects of them.
+"""Test your own sources, samplers, operations and transports by classes for pytest.
+
+The classes check what headrace expects of such objects.
 
 Subclass one of them in a test file, and say how to make the object. pytest runs the tests of the
 class. Needs pytest. `simulate` runs a loader with workers that die and come late, without
@@ -22,8 +24,9 @@ pytest.register_assert_rewrite(
     )
 )
 
-from .fake_transport import (  # noqa: E402  before the lines above, pytest would not show values
-    FakeTransport,
+# Before the lines above, pytest would not show values.
+from .fake_transport import FakeTransport  # noqa: E402
+from .faults import (  # noqa: E402
     FakeWorkerDeath,
     Faults,
     SimulationError,

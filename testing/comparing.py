@@ -38,7 +38,7 @@ def comparable(element: Any) -> Any:
 
 
 def assert_equal(found: list[Any], expected: list[Any]) -> None:
-    """Raise AssertionError, with the index of the first difference, unless two lists of elements are equal."""
+    """Raise AssertionError with the index of the first difference, unless two lists are equal."""
     for index, (one, other) in enumerate(zip(found, expected)):
         assert comparable(one) == comparable(other), f"element {index} is {one!r}, not {other!r}"
     assert len(found) == len(expected), f"{len(found)} elements come, not {len(expected)}"

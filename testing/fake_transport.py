@@ -1,4 +1,6 @@
-"""A transport without processes, threads or time: a seed decides when messages arrive, and which workers die.
+"""A transport without processes, threads or time.
+
+A seed decides when messages arrive, and which workers die.
 
 In: messages of tasks. Out: events, in an order that depends only on the seed and the calls. Tasks
 are run by `loader.work` in this process, at the step at which the simulated worker gets to them.
@@ -14,7 +16,6 @@ import pickle
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..loader.executors.transport import (
@@ -33,55 +34,9 @@ from ..loader.options import INSIDE_A_TASK
 from ..loader.plan.pipeline import Pipeline
 from ..loader.work.tasks import Block, Failure, RowOrigins
 from ..loader.work.worker import Worker
+from .faults import NO_FAULTS, FakeWorkerDeath, Faults, StuckError, TransportMisuseError
 
 BY_A_TASK = "by a task"
-
-
-class SimulationError(AssertionError):
-    """A simulated run did not do what it must.
-
-    `__notes__` has the events of the run, if a seed was played.
-    """
-
-
-class StuckError(SimulationError):
-    """The caller waits for a result that will never come."""
-
-
-class TransportMisuseError(SimulationError):
-    """The caller called a method of a transport when the protocol does not allow it."""
-
-
-class FakeWorkerDeath(BaseException):
-    """Ends the simulated worker whose operation raises it, as a bug in compiled code ends a process."""
-
-
-@dataclass(frozen=True)
-class Faults:
-    """Probabilities of faults, for each step of a `FakeTransport`. The default is no fault.
-
-    Attributes:
-        die: a worker ends. Answers that were not received yet may be lost with it.
-        hang: a worker stops. Used only if the run has a timeout, because otherwise the loop would
-            wait for ever.
-        come_back: a worker that has stopped continues.
-        all_end: the process that makes workers ends, and all workers with it.
-        lose: workers end with their machine, and their rows are lost. Set it only with
-            `may_lose_rows`.
-        resize: the number of workers for which there is room changes. Set it only with a `depth`.
-        interrupt: Ctrl-C comes at a call of a method.
-        most: largest number of ends, stops and interrupts together. A task is given up after three
-            ends, so with at most two, no task is given up.
-    """
-
-    die: float = 0.0
-    hang: float = 0.0
-    come_back: float = 0.3
-    all_end: float = 0.0
-    lose: float = 0.0
-    resize: float = 0.0
-    interrupt: float = 0.0
-    most: int = 2
 
 
 class FakeRows:
@@ -104,7 +59,7 @@ class FakeRows:
 
 
 class _FakeWorker:
-    """A simulated worker: messages that it has to run, and events that its caller has not received yet."""
+    """A simulated worker: messages to run, and events that its caller has not received yet."""
 
     def __init__(self) -> None:
         self.ready = False
@@ -153,7 +108,7 @@ class FakeTransport(Transport):
         pipeline: Pipeline,
         chance: random.Random,
         worker_count: int = 2,
-        faults: Faults = Faults(),
+        faults: Faults = NO_FAULTS,
         depth: int | None = None,
         may_lose_rows: bool = False,
         timeout: float | None = None,
@@ -270,7 +225,7 @@ class FakeTransport(Transport):
         return True
 
     def _taken(self) -> list[Event]:
-        """Return the events that the caller receives now: the oldest ones of some workers, in random order."""
+        """Return the events that are received now: the oldest of some workers, in random order."""
         events, self._events = self._events, []
         outboxes = [
             one

@@ -27,7 +27,7 @@ _OUR_SHARED_MEMORY = "headrace"
 
 
 def everything() -> Things:
-    """Return Python's threads, and all descendant processes, descriptors and files of headrace's shared memory.
+    """Return threads, descendant processes, descriptors and files of headrace's shared memory.
 
     Without `/proc`, as on macOS, processes and descriptors are not found.
     """
@@ -90,12 +90,15 @@ def threads() -> dict[str, str]:
 
 
 def _is_dummy(thread: threading.Thread) -> bool:
-    """Return True for the object that Python makes for a thread of another library, and keeps after the thread has ended."""
+    """Return True for the object that Python makes for a thread of another library.
+
+    Python keeps it after the thread has ended.
+    """
     return type(thread).__name__ == "_DummyThread"
 
 
 def processes() -> dict[str, str]:
-    """Return the descendants of this process, including those that have ended and were not waited for."""
+    """Return the descendants of this process, also those that ended and were not waited for."""
     try:  # far cheaper than to look at every process of the machine
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except (ChildProcessError, AttributeError):
@@ -140,7 +143,10 @@ def _command(pid: int) -> str:
 
 
 def descriptors() -> dict[str, str]:
-    """Return the open descriptors, by number and what each refers to, because a number may be used again."""
+    """Return the open descriptors, by number and what each refers to.
+
+    A number alone may be used again.
+    """
     found = {}
     for number in _names(DESCRIPTORS):
         with suppress(FileNotFoundError):  # the descriptor of this listing is closed already

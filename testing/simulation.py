@@ -1,4 +1,6 @@
-"""Run a stream with simulated workers, which die, stop, come late and come back as a seed decides, and check its elements.
+"""Run a stream with simulated workers, and check its elements.
+
+Workers die, stop, come late and come back as a seed decides.
 
 In: a loader or a chain, and a seed. Out: the events of the run, or the error that says what went
 wrong in it.
@@ -34,7 +36,8 @@ from ..loader.plan.pipeline import Pipeline
 from ..loader.timing.observer import Observer
 from ..tools.resume_check import description_of
 from .comparing import comparable
-from .fake_transport import FakeTransport, Faults, SimulationError
+from .fake_transport import FakeTransport
+from .faults import Faults, SimulationError
 
 MOST_ELEMENTS = 16
 """Maximum number of elements of a stream that are compared."""
@@ -67,7 +70,7 @@ class Expected:
 
     @classmethod
     def of(cls, loader: LoaderDescription) -> Expected:
-        """Return what a loader delivers without workers: at most 16 elements, or an error after them."""
+        """Return a loader's output without workers: at most 16 elements, or an error after them."""
         elements: list[Any] = []
         skips = bool(loader.pipeline.skips_errors)
         with _opened(loader, worker_count=0) as iterator:
@@ -103,7 +106,7 @@ class World:
         observer: Observer,
         tuning: Tuning | None = None,
     ) -> Executor:
-        """Return an executor with simulated workers, in place of the one that `make_executor` would make."""
+        """Return an executor with simulated workers, in place of the one of `make_executor`."""
         chance = self.chance
         depth = chance.choice([None, None, 1, 2, 3])
         faults = Faults(
@@ -144,7 +147,10 @@ class World:
 
 @contextmanager
 def executors_from(make: Callable[..., Executor]) -> Iterator[None]:
-    """Let iterators of loaders with workers get their executors from `make`, which has the arguments of `make_executor`."""
+    """Let iterators of loaders with workers get their executors from `make`.
+
+    It has the arguments of `make_executor`.
+    """
 
     def made(pipeline: Pipeline, options: ExecutionOptions, *rest: Any) -> Executor:
         return (make if options.workers else make_executor)(pipeline, options, *rest)
@@ -182,7 +188,7 @@ def quietly() -> Iterator[None]:
 
 
 def simulate(stream: Any, seeds: Iterable[int] = range(100)) -> None:
-    """Run a stream with simulated workers once for each seed, and compare its elements with those of a run without workers.
+    """Run a stream with simulated workers for each seed, and compare it with a run without workers.
 
     A seed decides which workers die, stop or come late, and when the loop is interrupted by Ctrl-C,
     resumed from an earlier state, or closed. No process is made: operations run in this process, so
@@ -243,7 +249,7 @@ def play(seed: int, run: Callable[[World], None]) -> list[str]:
 
 
 def play_stream(open_iterator: Callable[[], Any], expected: Expected, world: World) -> None:
-    """Loop over a stream, with random closings, interrupts and resumes in between, and check all elements and states.
+    """Loop over a stream with random closings, interrupts and resumes; check elements and states.
 
     Args:
         open_iterator: function that returns a new iterator of the stream.

@@ -89,7 +89,7 @@ class SourceConformance:
             assert_equal([source[kind(self.count - 1)]], [expected[self.count - 1]])
 
     def test_many_keys_give_the_same_as_one_by_one(self, source: Any, expected: list[Any]) -> None:
-        """Reading many keys in random order, with duplicates, gives the records of the keys in that order."""
+        """Reading many keys in random order, with duplicates, gives their records in that order."""
         keys = np.random.default_rng(0).integers(0, self.count, 3 * self.count)
         for some in (keys, keys[:5], keys[:1], np.arange(self.count), np.full(3, self.count // 2)):
             records = reader_of(source)(some)
@@ -100,7 +100,7 @@ class SourceConformance:
     def test_a_shuffled_loader_gives_each_record_once_and_resumes(
         self, source: Any, expected: list[Any]
     ) -> None:
-        """An epoch has the records in the order of its sampler, and a state from its middle gives the rest."""
+        """An epoch follows the order of its sampler, and a state from its middle gives the rest."""
         sampler = IndexSampler(self.count, shuffle=True, seed=1, num_epochs=1)
         loader = DataLoader(data_source=source, sampler=sampler)
         keys, half = sampler.record_keys(np.arange(self.count)).tolist(), self.count // 2
@@ -197,7 +197,10 @@ class SourceConformance:
                 assert other == value, name
 
     def _check_file_runs(self, facts: SourceFacts) -> None:
-        """Assert that runs of records cover all keys in order, and begin where the source says that their first record is."""
+        """Assert that runs of records cover all keys in order.
+
+        Each begins where the source says that its first record is.
+        """
         if facts.file_runs is None:
             return
         runs = list(facts.file_runs())

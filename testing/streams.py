@@ -15,7 +15,7 @@ from .comparing import assert_equal, comparable
 from .simulation import simulate
 
 STEPS = 40
-"""Maximum number of elements of a stream that are compared, except in the test with other shards."""
+"""Maximum number of compared elements of a stream, except in the test with other shards."""
 
 
 class StreamConformance:
@@ -47,7 +47,9 @@ class StreamConformance:
         return False
 
     def rows(self, element: Any) -> list[Any]:
-        """Return what the shards share of an element, for the test with other shards: a list of comparable values.
+        """Return what the shards share of an element, for the test with other shards.
+
+        It is a list of comparable values.
 
         The default is the element itself. For a batch, return its rows, because another number of
         shards makes other batches of the same rows.
@@ -73,7 +75,10 @@ class StreamConformance:
                 assert_equal(first_of(iterator), expected)
 
     def test_workers_that_end_change_nothing(self) -> None:
-        """Nor do workers that come late, Ctrl-C, and resumes from earlier states: in 10 runs with simulated workers."""
+        """Workers that end or come late, Ctrl-C and resumes from earlier states change nothing.
+
+        The test makes 10 runs with simulated workers.
+        """
         simulate(self.loader(), range(10))
 
     def test_a_state_of_any_step_continues_exactly(self) -> None:

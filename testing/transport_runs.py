@@ -1,4 +1,4 @@
-"""Tests of whole runs on a transport (way to workers): the stream is that of a loader without workers."""
+"""Tests of whole runs on a transport (way to workers): the stream is as without workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SPECIAL = 9  # the record at which something happens
 
 
 class TransportRuns:
-    """Base of `TransportConformance`: what a subclass defines, and the tests that run a whole loader."""
+    """Base of `TransportConformance`: what a subclass defines, and tests of a whole loader."""
 
     worker_count = 2
     elsewhere = True
@@ -89,7 +89,7 @@ class TransportRuns:
 
     @pytest.mark.parametrize("name", ["records", "batches", "random", "regrouped"])
     def test_a_stream_is_the_same_as_without_workers(self, name: str) -> None:
-        """Bit for bit: records, batches, random operations, and batches of rows that a filter left."""
+        """Bit for bit: records, batches, random operations, batches of rows that a filter left."""
         every: dict[str, Sequence[Any]] = {
             "records": [MapTransform(lambda record: {"id": record, "text": str(record)})],
             "batches": [MapTransform(lambda record: np.full(300, record, np.float32)), Batch(4)],
@@ -155,7 +155,7 @@ class TransportRuns:
 
     @pytest.mark.parametrize("on_error", ["raise", "skip"])
     def test_a_record_that_ends_its_workers_is_named_or_skipped(self, on_error: str) -> None:
-        """After three workers: `WorkerCrashedError` after all elements before it, or one skipped record."""
+        """After three workers: `WorkerCrashedError` after all before it, or one skipped record."""
         end_worker = self.end_worker
 
         def end_always(record: int) -> int:

@@ -27,13 +27,13 @@ from .transport_caller import TransportCaller
 from .transport_runs import TransportRuns
 
 FAILS, ENDS, WAITS = 7, 9, 11
-"""Records at which the operation of the tests raises an error, ends its worker, and waits for a file."""
+"""Records at which the tests' operation raises an error, ends its worker, and waits for a file."""
 
 _LARGE = 500_000  # numbers of a large row: 4 MB
 
 
 class TransportConformance(TransportRuns):
-    """Tests of a transport (way to workers): a subclass of it, named `Test…`, is collected by pytest.
+    """Tests of a transport (way to workers): a subclass, named `Test…`, is collected by pytest.
 
     They check that workers start, run tasks and answer each message once and in order; that errors
     and deaths of workers are reported; that large messages arrive; that nothing is left after
@@ -73,7 +73,9 @@ class TransportConformance(TransportRuns):
 
     @contextmanager
     def opened(self, folder: Path, start: bool = True) -> Iterator[TransportCaller]:
-        """Open the transport for records 0, 1, 2, … that an operation multiplies by 2, and start its workers.
+        """Open the transport for records 0, 1, 2, …, and start its workers.
+
+        An operation multiplies the records by 2.
 
         Args:
             folder: empty folder, through which the test and the operation communicate.
@@ -134,7 +136,7 @@ class TransportConformance(TransportRuns):
             assert caller.ready == set(range(self.worker_count))
 
     def test_each_message_is_answered_once_in_order(self, tmp_path: Path) -> None:
-        """Each answer has the rows of its own message, and the answers of a worker come in the order of its messages."""
+        """Each answer has the rows of its own message, and a worker's answers come in order."""
         with self.opened(tmp_path) as caller:
             spans = [(100 + 10 * number, 101 + 10 * number + number % 4) for number in range(20)]
             sent = [
@@ -156,7 +158,7 @@ class TransportConformance(TransportRuns):
             assert [caller.rows(number) for number in sent] == [[[200, 202]], [[400, 402]]]
 
     def test_tasks_use_rows_of_other_workers(self, tmp_path: Path) -> None:
-        """A message with several tasks refers to rows of earlier blocks, also those that another worker made."""
+        """A message with several tasks refers to earlier blocks, also those of other workers."""
         with self.opened(tmp_path) as caller:
             spans = [
                 caller.send(n % self.worker_count, SpanTask(0, 100 * n, 100 * n + 8))
@@ -215,7 +217,7 @@ class TransportConformance(TransportRuns):
             assert caller.rows(caller.send(self.worker_count + 1, SpanTask(0, 200, 201))) == [[400]]
 
     def test_only_poll_waits_for_workers(self, tmp_path: Path) -> None:
-        """While a worker is at a long task, `start`, `send` and `poll(0)` return, and other workers answer."""
+        """While a worker is busy, `start`, `send` and `poll(0)` return and other workers answer."""
         self.need_workers_elsewhere()
         with self.opened(tmp_path) as caller:
             waiting = caller.send(0, SpanTask(0, WAITS, WAITS + 1))

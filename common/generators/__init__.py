@@ -1,1 +1,1 @@
-"""Random generators: generators seeded by a key, the global ones of a process, and attributes of operations."""
+"""Random generators: seeded by a key, global ones of a process, and attributes of operations."""

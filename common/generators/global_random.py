@@ -121,7 +121,7 @@ def states() -> tuple[Any, ...]:
 
 @contextmanager
 def restoring_global_generators() -> Iterator[None]:
-    """Context manager that restores the global generators of Python, NumPy and torch at the end of the block.
+    """Context manager that restores the global generators of Python, NumPy and torch at its end.
 
     If NumPy was loaded within the block, its generator gets a new random state; if torch was, its
     generator stays as it is.

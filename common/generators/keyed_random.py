@@ -75,7 +75,10 @@ def child_row(row: int, index: int) -> int:
 
 
 def fresh_generator(seed: int, position: int) -> Generator:
-    """Return a new generator for a seed and a position, both in `[0, 2^64)`, which the caller may keep."""
+    """Return a new generator for a seed and a position, both in `[0, 2^64)`.
+
+    The caller may keep it.
+    """
     key = np.array([seed, _MASK], dtype=np.uint64)
     return np.random.Generator(
         np.random.Philox(key=key, counter=np.array([0, 0, position, 0], dtype=np.uint64))

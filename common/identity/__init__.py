@@ -1,1 +1,1 @@
-"""Identities of values and functions: descriptions and digests, which are compared to notice changes."""
+"""Identities of values and functions: descriptions and digests, compared to notice changes."""

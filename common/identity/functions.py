@@ -32,7 +32,8 @@ def function_identity(function: Any) -> str:
     """Return the digest of a function, 16 hexadecimal digits.
 
     >>> scale = 2
-    >>> function_identity(lambda text: scale * len(text)) == function_identity(lambda text: len(text))
+    >>> identity = function_identity(lambda text: scale * len(text))
+    >>> identity == function_identity(lambda text: len(text))
     False
     """
     said = json.dumps(
@@ -105,7 +106,7 @@ class _Told:
 
 
 def _referred(function: FunctionType) -> Iterator[Any]:
-    """Yield the objects in a function's closure, and the globals that its code names (None for missing ones)."""
+    """Yield objects in a function's closure, and globals that its code names (None if missing)."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents

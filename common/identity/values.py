@@ -42,7 +42,7 @@ def digest_of(*arrays: np.ndarray[Any, Any]) -> str:
 
 
 def described(value: Any, depth: int = 0) -> Any:
-    """Describe an operation, or a parameter of one, in JSON values: its kind, its name, and its attributes.
+    """Describe an operation, or a parameter of one, in JSON values: its kind, name and attributes.
 
     Of an object that cannot be called, only plain attributes are described. An object may have a
     method `identity_parameters()` that returns its parameters.
@@ -82,7 +82,7 @@ def described(value: Any, depth: int = 0) -> Any:
 
 
 def described_with_all_attributes(value: Any) -> Any:
-    """Describe a value like `described`, but with all attributes of an object, not only plain ones."""
+    """Describe a value like `described`, with all attributes of an object, not only plain ones."""
     return _object(value, 0) if hasattr(value, "__dict__") or _in_slots(value) else described(value)
 
 
@@ -112,7 +112,7 @@ def _array(array: Any, content: bytes) -> list[Any]:
 
 
 def _function(function: Callable[..., Any], depth: int) -> Any:
-    """Describe a function by its name, its defaults and the variables of its closure, without those that it assigns.
+    """Describe a function by name, defaults and variables of its closure that it does not assign.
 
     A method is also described by its object.
 
@@ -185,7 +185,9 @@ def _inside(value: Any, depth: int) -> Any:
 
 
 def plain_attributes(value: Any) -> dict[str, Any]:
-    """Return a dict of the attributes that are numbers, strings, bytes, None, enum members, or small tuples of these.
+    """Return a dict of the plain attributes of a value.
+
+    They are numbers, strings, bytes, None, enum members, or small tuples of these.
 
     Empty for modules and for objects of the standard library.
     """
@@ -229,7 +231,7 @@ def _plain(value: Any) -> Any:
 
 
 def record(value: Any, depth: int = 0) -> Any:
-    """Describe a record cheaply in JSON values: the first 32 items of containers, the first 4 kB of arrays.
+    """Describe a record cheaply in JSON values: the first 32 items of containers, 4 kB of arrays.
 
     Args:
         value: the record.

@@ -19,7 +19,7 @@ from ...loader import device_put as our_device_put
 from ...operations.padding import filled_up
 from ...operations.stacking import stacked
 from ...operations.trees import flatten
-from ...samplers.grain_order import ROUNDS, shuffled_one
+from ...samplers.grain.grain_order import ROUNDS, shuffled_one
 from .chains.iter_dataset import IterDataset
 from .chains.iterators import DatasetIterator
 from .generators import OfDataset

@@ -13,7 +13,7 @@ from ...errors import EmptyStreamError, SeedError
 from ...operations.transforms import as_operation
 from ...planned import planned_from_lengths
 from ...samplers import ShardOptions
-from ...samplers.own_orders import has_own_orders, read_equally
+from ...samplers.grain.own_orders import has_own_orders, read_equally
 from ...samplers.own_sampler import as_vector_sampler
 from ...samplers.protocol import VectorSampler
 from ...samplers.sharding import as_shard_options

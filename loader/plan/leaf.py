@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from ...errors import RecordKeyError
 from ...samplers import NoSharding, ShardOptions
-from ...samplers.protocol import ENDLESS, OrderFacts, VectorSampler
+from ...samplers.facts import OrderFacts
+from ...samplers.protocol import ENDLESS, VectorSampler
 from ...sources.facts import SourceFacts, facts_of
 from .lineage import ReshardHistory
 

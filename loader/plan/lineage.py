@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ...samplers.balance import MAX_BLOCK, Blocks
+from ...samplers.balance import MAX_BLOCK
+from ...samplers.dealing import Blocks
 from ...samplers.order import UnreadOrder, Without
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]

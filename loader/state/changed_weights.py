@@ -15,8 +15,8 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ...samplers import ShardOptions
-from ...samplers.balance import Blocks
 from ...samplers.changing.history import lasting
+from ...samplers.dealing import Blocks
 from ...samplers.history import SavedOrder, part_named
 from ...samplers.protocol import VectorSampler
 from ..plan.cursor import Cursor, those_within

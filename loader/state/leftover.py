@@ -17,7 +17,7 @@ from ...common.fields import replaced
 from ...common.messages import short_repr, shorten
 from ...errors import CheckpointError
 from ...samplers import NoSharding, ShardOptions
-from ...samplers.own_orders import order_of
+from ...samplers.grain.own_orders import order_of
 from ...samplers.protocol import VectorSampler
 from ..plan.cursor import Cursor, Leftover, Subtree, cursor_of_join, those_within
 from ..plan.leaf import Leaf

@@ -17,7 +17,7 @@ from ...common.fields import replaced
 from ...common.messages import short_repr
 from ...errors import CheckpointError, JoinError
 from ...samplers import ShardOptions
-from ...samplers.own_orders import has_own_orders
+from ...samplers.grain.own_orders import has_own_orders
 from ...samplers.protocol import ENDLESS
 from ..plan.cursor import Cursor, JoinState, Leftover
 from ..plan.history import Mark

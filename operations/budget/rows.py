@@ -1,4 +1,4 @@
-"""Make a batch of records of unequal length: a padded row for each record, the lengths, and a mask."""
+"""Make a batch of records of unequal length: a padded row for each record, lengths, and a mask."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ class RowPadding:
     meta_features: tuple[Any, ...]
 
     def lengths_of(self, records: Sequence[Element]) -> Ints:
-        """Return the length of each record, `int64[records]`: the length of its longest array, not counting `meta_features`."""
+        """Return the length of each record, `int64[records]`.
+
+        It is the length of the record's longest array, not counting `meta_features`.
+        """
         return np.array(
             [max(map(len, _arrays(self._sequences(record))), default=0) for record in records],
             np.int64,

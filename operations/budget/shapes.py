@@ -1,4 +1,4 @@
-"""Shapes of batches within a budget of tokens: a few padded lengths, and the number of rows for each."""
+"""Shapes of batches within a budget of tokens: a few padded lengths, each with a number of rows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...common.distinct import distinct
 from ...common.messages import short_repr
+from ...common.validation import whole_number
 from ..protocol import Operation
 
 Ints = NDArray[np.int64]
@@ -27,7 +28,10 @@ More lengths are thinned out evenly by tokens.
 """
 
 COUNTED = 1 << 20
-"""Lengths are counted in a table if none exceeds the larger of this number and the number of lengths; else they are sorted."""
+"""Limit up to which lengths are counted in a table; above it, they are sorted.
+
+If there are more lengths than this, the limit is their number.
+"""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class BatchShapes:
         return cls(tuple(lengths), tuple(rows))
 
     def check_stacked(self, by: Operation) -> None:
-        """Raise ValueError if an operation would stack these batches although they have several shapes; else do nothing.
+        """Raise ValueError if an operation would stack batches although they have several shapes.
 
         Args:
             by: the operation that comes after `BudgetBatch`.
@@ -108,6 +112,27 @@ class BatchShapes:
     def longest(self) -> int:
         """Largest padded length."""
         return self.lengths[-1]
+
+
+def padded_lengths(pad_to: Any) -> int | tuple[int, ...]:
+    """Return the argument `pad_to` after a check: a number of lengths, or sorted lengths.
+
+    Raises:
+        TypeError, ValueError: it is neither an int from 1 to 64 nor a list of ints of at least 1.
+    """
+    if isinstance(pad_to, Sequence) and not isinstance(pad_to, (str, bytes)):
+        if not pad_to:
+            raise ValueError(
+                "pad_to=() is empty. Pass lengths, such as (128, 256, 512), or their number."
+            )
+        return tuple(
+            sorted(
+                {whole_number("pad_to", one, 1, None, "lengths of at least 1") for one in pad_to}
+            )
+        )
+    return whole_number(
+        "pad_to", pad_to, 1, MOST_SHAPES, "a tuple of lengths, (512,), or a small number of shapes"
+    )
 
 
 def chosen_lengths(lengths: Ints, count: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Sort the records of windows (consecutive records) by shape, and plan the batches on a number of shards.
+"""Sort records of windows (consecutive records) by shape, and plan batches on a number of shards.
 
 The records of a window are put in one line of *slots*: first the records of the largest shape, then
 the records of the next smaller shape, and so on. A step is one batch on each shard. It takes as
@@ -34,7 +34,7 @@ class WindowSteps(NamedTuple):
 
 
 class BudgetWindows:
-    """Plan of batches by budget: records in windows (consecutive records), each of which is batched by itself.
+    """Plan of batches by budget: records in windows (consecutive records), each batched by itself.
 
     Args:
         lengths: `int64[records]`, length of each record. A record that fits no shape is in no
@@ -85,7 +85,10 @@ class BudgetWindows:
         return self.starts[windows + 1] - self.starts[windows]
 
     def steps_on(self, shards: int) -> WindowSteps:
-        """Return the steps of all windows on `shards` shards; they are computed once for each number of shards."""
+        """Return the steps of all windows on `shards` shards.
+
+        They are computed once for each number of shards.
+        """
         if shards not in self._known:
             self._known[shards] = self._made(shards)
         return self._known[shards]
@@ -105,7 +108,7 @@ class BudgetWindows:
     def pieces(
         self, shards: int, windows: Ints, steps: Ints, shard: Ints
     ) -> tuple[Ints, Ints, Ints]:
-        """Return three arrays for batches: first slot, slot after the last one, and the index of the shape.
+        """Return three arrays for batches: first slot, slot after the last, and index of the shape.
 
         A slot is the place of one record in its window, where records of larger shapes come first.
 
@@ -129,7 +132,7 @@ class BudgetWindows:
         )
 
     def step_of_slot(self, shards: int, window: int, slot: int) -> tuple[int, int, int]:
-        """Return the batch that has a record: index of its step within the window, its shard, and the row in the batch.
+        """Return the batch of a record: step within the window, shard, and row in the batch.
 
         Args:
             shards: number of shards.

@@ -1,1 +1,4 @@
-"""Operations on images: decode bytes to arrays `[height, width, channels]`, and change their size, place and colours."""
+"""Operations on images: decode them, and change their size, place and colours.
+
+Bytes are decoded to arrays `[height, width, channels]`.
+"""

@@ -151,7 +151,7 @@ def grey_of(image: Image) -> Image:
 
 
 def blend(image: Image, other: Any, factor: float) -> Image:
-    """Return `other + factor * (image - other)`, cut off at 0, and at 255 for uint8 or 1 for floats.
+    """Return `other + factor * (image - other)`, cut off at 0 and at 255 for uint8 or 1 for floats.
 
     Args:
         image: the image.
@@ -214,7 +214,8 @@ class GaussianBlur(OnImagesWithOpenCV, RandomMapTransform):
         ValueError: `kernel_size` is even, below 1 or above 4,095; or `sigma` is not above 0, or not
             finite.
 
-    >>> GaussianBlur(3).random_map(np.full((4, 4, 3), 7, np.uint8), np.random.default_rng(0))[0, 0].tolist()
+    >>> rng = np.random.default_rng(0)
+    >>> GaussianBlur(3).random_map(np.full((4, 4, 3), 7, np.uint8), rng)[0, 0].tolist()
     [7, 7, 7]
     """
 

@@ -17,22 +17,20 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import short_repr, shorten
+from ...common.messages import short_repr
 from ...common.validation import whole_number
 from ...errors import ImageError
 from ...files.opened import open_file
 from ...files.paths import text_of
 from ..transforms import MapTransform
+from .by_opencv import AVIF, as_dtype, by_opencv, undecodable
 from .headers import PNG, size_in_header
-from .library import Image, Images, OnImagesWithOpenCV, check_libraries, opencv, with_channels
+from .library import Image, Images, OnImagesWithOpenCV, check_libraries
 from .orientation import orientation_of, swaps_axes, turned
 from .pillow import check_pillow, frames_of, indices_of, opened, pillow_size, pixels_of
 from .sizes import Size, resized, size_of
-from .tiff import PlainTiff, plain_tiff, straight
 
 _JPEG = b"\xff\xd8"
-_AVIF = b"ftyp"
-"""Bytes 4 to 7 of an AVIF file."""
 
 _COLOURS = {1: "GRAY", 3: "RGB", 4: "RGBA"}
 _DTYPES = ("uint8", "uint16", "float32")
@@ -43,7 +41,7 @@ _PATHS, _BYTES = (str, os.PathLike), (bytes, bytearray, memoryview)
 
 
 class DecodeImage(OnImagesWithOpenCV, MapTransform):
-    """Decode the bytes or the path of a JPEG, PNG or other image file to an array `[height, width, channels]`.
+    """Decode bytes or path of a JPEG, PNG or other image to an array `[height, width, channels]`.
 
     A list, tuple or array of these, i.e. the frames of a clip, becomes an array `[frames, height,
     width, channels]`.
@@ -128,13 +126,15 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
         for name, values in {"palette": ("colours", "indices"), "frames": ("first", "all")}.items():
             if given[name] not in values:
                 raise ValueError(
-                    f'{name}={short_repr(given[name])} is not supported. Pass "{values[0]}" or "{values[1]}".'
+                    f"{name}={short_repr(given[name])} is not supported. "
+                    f'Pass "{values[0]}" or "{values[1]}".'
                 )
             if given[name] == values[1]:
                 check_pillow(f'{name}="{values[1]}"')
         if palette == "indices" and (channels, self._dtype, frames) != (3, "uint8", "first"):
             raise ValueError(
-                'palette="indices" gives one channel of uint8. Leave out channels=, dtype= and frames=.'
+                'palette="indices" gives one channel of uint8. '
+                "Leave out channels=, dtype= and frames=."
             )
         for name, value in given.items():
             if value != getattr(
@@ -165,8 +165,9 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
             both = f"{frames[0].shape} and {unlike[0]}"
             if self._frames == "all":
                 raise ImageError(
-                    f'the files of a list have the shapes {both} with frames="all". Leave frames= out, to decode the first '
-                    "frame of each, or put each file into an element of its own. If heights or widths differ, also pass size=."
+                    f'the files of a list have the shapes {both} with frames="all". '
+                    "Leave frames= out, to decode the first frame of each, or put each file into "
+                    "an element of its own. If heights or widths differ, also pass size=."
                 )
             raise ImageError(
                 f"the frames of a clip have the shapes {both}. Pass DecodeImage(size=…) to give "
@@ -199,10 +200,13 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
         else:
             image = self._first_frame(data)
             image = image if self._size is None else resized(image, self._size)
-        return _as_dtype(image, self._dtype)
+        return as_dtype(image, self._dtype)
 
     def _first_frame(self, data: bytes) -> Image:
-        """Decode by the library that is best for the format of a file; if it cannot decode it, by the other one."""
+        """Decode by the library that is best for the format of a file.
+
+        If it cannot decode the file, the other one does.
+        """
         pixels = partial(self._by_pillow, data, partial(pixels_of, channels=self._channels))
         if _is_for_pillow(data) and (self._dtype == "uint8" or not _may_be_deep(data)):
             ways = pixels, partial(self._by_others, data)
@@ -222,7 +226,7 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
         return turned(
             self._jpeg(data, way)
             if is_jpeg
-            else _by_opencv(data, self._channels, self._dtype != "uint8"),
+            else by_opencv(data, self._channels, self._dtype != "uint8"),
             way,
         )
 
@@ -230,7 +234,7 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
         try:
             return opened(data, use, self._orientation, self._max_pixels)
         except ValueError as error:
-            raise _undecodable(data, error) from error
+            raise undecodable(data, error) from error
 
     def _jpeg(self, data: bytes, way: int) -> Image:
         import simplejpeg
@@ -244,7 +248,7 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
             least = {"min_height": height + 1, "min_width": width + 1}
             image: Image = simplejpeg.decode_jpeg(data, colours, self._fast, self._fast, **least)
         except ValueError as error:
-            raise _undecodable(data, error) from error
+            raise undecodable(data, error) from error
         # Libjpeg makes 26 of 201 rows at an eighth, the last one of which is of the image for an
         # eighth only.
         eighths = int(8 * min(image.shape[0] / rows, image.shape[1] / columns))
@@ -282,7 +286,7 @@ def _content_of(image: Any) -> bytes:
 
 
 def _is_stored(image: Mapping[Any, Any]) -> bool:
-    """Return True if a dict is an image as Hugging Face stores it: its content, its path, or both."""
+    """Return True if a dict is an image as Hugging Face stores it: content, path, or both."""
     keys = image.keys()
     return keys <= {"bytes", "path"} and (
         image.get("bytes") is not None or image.get("path") is not None
@@ -290,19 +294,28 @@ def _is_stored(image: Mapping[Any, Any]) -> bool:
 
 
 def _is_for_pillow(data: bytes) -> bool:
-    """Return True if Pillow decodes a file first: it is not JPEG, WebP, TIFF, PNM, a JPEG 2000 stream or PNG of one frame."""
+    """Return True if Pillow decodes a file first.
+
+    It is then not JPEG, WebP, TIFF, PNM, a JPEG 2000 stream or PNG of one frame.
+    """
     if data.startswith(PNG):
         return b"acTL" in data[:1024]  # of several frames
     return not data.startswith((_JPEG, b"II", b"MM", b"RIFF", b"P", b"\xff\x4f"))
 
 
 def _may_be_deep(data: bytes) -> bool:
-    """Return True if a file may have more than 8 bits, which Pillow cuts off: it is PNG, AVIF or JPEG 2000."""
-    return data.startswith(PNG) or data[4:8] in (_AVIF, b"jP  ")
+    """Return True if a file may have more than 8 bits, which Pillow cuts off.
+
+    This is so for PNG, AVIF and JPEG 2000.
+    """
+    return data.startswith(PNG) or data[4:8] in (AVIF, b"jP  ")
 
 
 def _header_size(data: bytes) -> tuple[int, int]:
-    """Return height and width from the header of an image file; (0, 0) for JPEG 2000 streams and damaged files."""
+    """Return height and width from the header of an image file.
+
+    They are (0, 0) for JPEG 2000 streams and damaged files.
+    """
     if not data.startswith(_JPEG):
         found = size_in_header(data)
         return found if all(found) else pillow_size(data)
@@ -325,102 +338,3 @@ def _name_of(dtype: npt.DTypeLike) -> str:
             f"dtype={short_repr(dtype)} is not supported. Pass one of {', '.join(_DTYPES)}."
         )
     return name
-
-
-def _by_opencv(data: bytes, channels: int, deep: bool) -> Image:
-    tiff = plain_tiff(data)
-    if tiff is not None and tiff.has_opacity:
-        return _with_opacity(data, tiff, channels, deep)
-    cv2 = opencv()
-    is_avif = data[4:8] == _AVIF
-    # Of AVIF with opacity, OpenCV gives blue, green and red also where it is asked for RGB.
-    colours = cv2.IMREAD_COLOR if is_avif else cv2.IMREAD_COLOR_RGB
-    kind = {1: cv2.IMREAD_GRAYSCALE, 3: colours, 4: cv2.IMREAD_UNCHANGED}[channels]
-    flags = (
-        kind
-        if channels == 4
-        else kind | cv2.IMREAD_IGNORE_ORIENTATION | (cv2.IMREAD_ANYDEPTH if deep else 0)
-    )
-    image = _read(data if tiff is None else tiff.data, flags)
-    if channels == 3 and is_avif:
-        image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
-    if channels == 3 and image.shape[2] == 1:  # OpenCV gives grey files of floats as they are
-        image = cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
-    if channels < 4:
-        return image
-    # The file has grey, or blue, green and red, with opacity or without.
-    codes = {1: cv2.COLOR_GRAY2RGBA, 3: cv2.COLOR_BGR2RGBA, 4: cv2.COLOR_BGRA2RGBA}
-    try:
-        found: Image = cv2.cvtColor(image, codes[image.shape[2]])
-    except cv2.error as error:  # of integers of 32 bits
-        raise _undecodable(data, error) from error
-    return found
-
-
-def _with_opacity(data: bytes, tiff: PlainTiff, channels: int, deep: bool) -> Image:
-    """Decode a TIFF image of grey or colours with opacity.
-
-    Args:
-        data: bytes of the file, only for the message of an error.
-        tiff: the file with a header that OpenCV can read. Its bytes are decoded.
-        channels: 1, 3 or 4.
-        deep: True: keep 16 bits. False: convert to uint8.
-
-    Raises:
-        ImageError: the image cannot be decoded.
-    """
-    cv2 = opencv()
-    image = _read(tiff.data, cv2.IMREAD_UNCHANGED)
-    if image.shape[2] == 4:
-        image = straight(cv2.cvtColor(image, cv2.COLOR_BGRA2RGBA), tiff.extra)
-    elif channels == 4 or tiff.extra == 1:
-        raise _undecodable(
-            data, "a grey TIFF image with opacity, which OpenCV does not read; convert it to PNG"
-        )
-    if not deep:
-        image = _as_dtype(image, "uint8")
-    codes = {
-        (4, 1): cv2.COLOR_RGBA2GRAY,
-        (4, 3): cv2.COLOR_RGBA2RGB,
-        (3, 1): cv2.COLOR_BGR2GRAY,
-        (3, 3): cv2.COLOR_BGR2RGB,
-        (1, 3): cv2.COLOR_GRAY2RGB,
-    }
-    code = codes.get((image.shape[2], channels))
-    return image if code is None else with_channels(cv2.cvtColor(image, code))
-
-
-def _read(data: bytes, flags: int) -> Image:
-    cv2 = opencv()
-    try:
-        image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    except cv2.error as error:
-        raise _undecodable(data, error) from error
-    if image is None:
-        raise _undecodable(
-            data, "its format is unknown, its pixels need another dtype=, or it is damaged"
-        )
-    return with_channels(image)
-
-
-def _as_dtype(image: Image, dtype: str) -> Image:
-    if image.dtype.name == dtype:
-        return image
-    if image.dtype.name not in ("uint8", "uint16"):
-        or_dtype = ", or pass dtype=np.float32" if image.dtype.name == "float32" else ""
-        raise ImageError(
-            f"the image has dtype {image.dtype}, which DecodeImage cannot turn into {dtype}. "
-            f"Convert the file to 8 or 16 bits for each value{or_dtype}."
-        )
-    if dtype == "float32":
-        return np.multiply(image, np.float32(1 / np.iinfo(image.dtype).max), dtype=np.float32)
-    if dtype == "uint16":
-        return np.multiply(image, np.uint16(257), dtype=np.uint16)
-    return (image >> 8).astype(np.uint8)
-
-
-def _undecodable(data: bytes, why: Any) -> ImageError:
-    return ImageError(
-        f"{len(data)} bytes, which begin with {short_repr(data[:16])}, cannot be decoded as an image: "
-        f'{shorten(why)}. Leave such records out with Filter or on_error="skip".'
-    )

@@ -20,7 +20,7 @@ _MODES = ("constant", "edge", "reflect", "symmetric")
 
 
 class CenterCrop(OnImages, MapTransform):
-    """Cut the centre out of an image, or out of each frame of a clip `[frames, height, width, channels]`.
+    """Cut the centre out of an image, or each frame of a clip `[frames, height, width, channels]`.
 
     An image that is smaller than the size is padded with zeros first. It cuts the same pixels as
     torchvision.
@@ -66,7 +66,7 @@ class CenterCrop(OnImages, MapTransform):
 
 
 class Pad(OnImages, MapTransform):
-    """Add pixels at the sides of an image, or of each frame of a clip `[frames, height, width, channels]`.
+    """Pad the sides of an image, or of each frame of a clip `[frames, height, width, channels]`.
 
     Args:
         padding: number of pixels: one integer for all sides; (left and right, top and bottom); or
@@ -150,7 +150,9 @@ def _padded(images: Images, margins: tuple[int, int, int, int], mode: str, fill:
 
 
 class Normalize(OnImages, MapTransform):
-    """Subtract a mean from each channel of an image or clip, and divide it by a standard deviation: float32.
+    """Subtract a mean from each channel of an image or clip, and divide by a standard deviation.
+
+    The result is float32.
 
     Values of integers are first divided by the largest one of their dtype (255 for uint8). So
     `mean` and `std` are for values from 0 to 1, as in torchvision.

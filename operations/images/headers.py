@@ -1,4 +1,7 @@
-"""Read the size of an image from the header of its file, without decoding it: PNG, WebP, TIFF, PNM and Radiance HDR."""
+"""Read the size of an image from the header of its file, without decoding it.
+
+The formats are PNG, WebP, TIFF, PNM and Radiance HDR.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ _HEAD = 1 << 16
 
 
 def size_in_header(data: bytes) -> tuple[int, int]:
-    """Return height and width from the header of a PNG, WebP, TIFF, PNM or HDR file; (0, 0) for others and damaged ones.
+    """Return height and width from the header of a PNG, WebP, TIFF, PNM or HDR file.
+
+    They are (0, 0) for other and damaged files.
 
     >>> size_in_header(b"P5 3 2 255 ......")
     (2, 3)
@@ -59,6 +64,9 @@ def _of_pnm(data: bytes) -> tuple[int, int]:
 
 
 def _of_radiance(data: bytes) -> tuple[int, int]:
-    """Return height and width of a Radiance HDR file, in this order or the other: after a blank line comes `-Y 2 +X 3`."""
+    """Return height and width of a Radiance HDR file.
+
+    They come in this order or the other, after a blank line, as `-Y 2 +X 3`.
+    """
     size = re.search(rb"\n\n[-+][XY] +0*(\d{1,18}) +[-+][XY] +0*(\d{1,18})\n", data[:_HEAD])
     return (int(size[1]), int(size[2])) if size else (0, 0)

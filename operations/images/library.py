@@ -173,7 +173,7 @@ def check_fill(images: Images, name: str, fill: Any) -> None:
 
 
 def on_frames(images: Images, change: Callable[[Image], Image]) -> Images:
-    """Return `change(image)` for an image; for a clip, an array of the results for each of its frames.
+    """Return `change(image)` for an image; for a clip, an array of the results for its frames.
 
     Args:
         images: the image `[height, width, channels]`, or the clip `[…, height, width, channels]`.

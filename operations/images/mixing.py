@@ -98,7 +98,9 @@ class _MixedBatches(RandomMapTransform):
 
 
 class MixUp(_MixedBatches):
-    """Replace each image of a batch by a weighted mean of it and the image before it, and labels by the same mean.
+    """Replace each image of a batch by a weighted mean of it and the image before it.
+
+    Labels are replaced by the same mean.
 
     Zhang et al., "mixup: Beyond empirical risk minimization", ICLR 2018. Use it after `Batch`. One
     share is drawn for the whole batch. The first image is mixed with the last one.
@@ -116,7 +118,8 @@ class MixUp(_MixedBatches):
         ValueError: `alpha` is not above 0, or `num_classes` is less than 1.
 
     >>> batch = {"image": np.zeros((2, 4, 4, 3), np.uint8), "label": np.array([0, 1])}
-    >>> MixUp(num_classes=2).random_map(batch, np.random.default_rng(0))["label"].sum(axis=1).tolist()
+    >>> mixed = MixUp(num_classes=2).random_map(batch, np.random.default_rng(0))
+    >>> mixed["label"].sum(axis=1).tolist()
     [1.0, 1.0]
     """
 
@@ -139,7 +142,9 @@ class MixUp(_MixedBatches):
 
 
 class CutMix(_MixedBatches):
-    """Replace a random rectangle of each image of a batch by the image before it, and labels by shares of the area.
+    """Replace a random rectangle of each image of a batch by the image before it.
+
+    Labels are mixed by the shares of the area.
 
     Yun et al., "CutMix: Regularization strategy to train strong classifiers", ICCV 2019. Use it
     after `Batch`. One rectangle is drawn for the whole batch. The first image gets the rectangle of

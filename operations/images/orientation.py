@@ -36,7 +36,9 @@ _TURNS: dict[int, Callable[[Image], Image]] = {
 
 
 def turned(image: Image, orientation: int) -> Image:
-    """Return an image turned and mirrored as its orientation (2 to 8) says; unchanged for 1 and other numbers.
+    """Return an image turned and mirrored as its orientation (2 to 8) says.
+
+    It is unchanged for 1 and other numbers.
 
     >>> turned(np.array([[[1], [2]]]), 6).tolist()  # one row becomes one column
     [[[1]], [[2]]]
@@ -46,12 +48,15 @@ def turned(image: Image, orientation: int) -> Image:
 
 
 def swaps_axes(orientation: int) -> bool:
-    """Return True if an image with this orientation has its height and width swapped in the file."""
+    """Return True if an image with this orientation has height and width swapped in the file."""
     return orientation >= 5
 
 
 def orientation_of(data: bytes) -> int:
-    """Return the orientation in the header of an image file, from 1 to 8; 1 if there is none, or the header is damaged."""
+    """Return the orientation in the header of an image file, from 1 to 8.
+
+    It is 1 if there is none, or the header is damaged.
+    """
     is_jpeg = data.startswith(b"\xff\xd8")
     parts = list(_jpeg_segments(data)) if is_jpeg else [data]
     exif = data if data[:2] in (b"II", b"MM") else _exif_of(data, parts)
@@ -78,7 +83,7 @@ def _exif_of(data: bytes, parts: Sequence[bytes]) -> bytes | None:
 
 
 def _jpeg_segments(data: bytes) -> Iterator[bytes]:
-    """Yield the contents of the segments of a JPEG file that may have EXIF data, up to the first scan."""
+    """Yield contents of a JPEG file's segments that may have EXIF data, up to the first scan."""
     at = 2
     while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != _JPEG_SCAN:
         if data[at + 1] == 0xFF:  # a byte that fills up
@@ -91,7 +96,9 @@ def _jpeg_segments(data: bytes) -> Iterator[bytes]:
 
 
 def _chunk(data: bytes, name: bytes, at: int, order: str, around: int, align: int) -> bytes | None:
-    """Return the content of the first chunk with a name in a PNG or WebP file; None if there is none.
+    """Return the content of the first chunk with a name in a PNG or WebP file.
+
+    Return None if there is none.
 
     Args:
         data: bytes of the file.

@@ -1,4 +1,4 @@
-"""Decode with Pillow what OpenCV does not give: indices into palettes, all frames of a file, and further formats.
+"""Decode with Pillow what OpenCV does not give: palette indices, all frames, and further formats.
 
 In: the bytes of an image file. Out: an array of indices, of all frames, or of one frame.
 """
@@ -32,7 +32,7 @@ def check_pillow(argument: str) -> None:
 
 
 _UNSAFE = {"EPS", "WMF", "BUFR", "GRIB", "HDF5", "FITS"}
-"""Formats that are left out: those that Pillow reads by running other programs, or that are no pictures."""
+"""Formats that are left out: Pillow reads them by other programs, or they are no pictures."""
 
 
 @cache
@@ -50,7 +50,7 @@ def _open(data: bytes) -> Any:
 
 
 def indices_of(image: Any, turns: bool) -> Image:
-    """Return the palette indices `uint8[height, width, 1]` of a Pillow image, or the values if it is grey.
+    """Return palette indices `uint8[height, width, 1]` of a Pillow image, or values if it is grey.
 
     Args:
         image: the image, as Pillow opened it.
@@ -61,7 +61,8 @@ def indices_of(image: Any, turns: bool) -> Image:
     """
     if image.mode not in ("P", "L", "1"):
         raise ValueError(
-            f'an image of mode {image.mode!r}, and palette="indices" needs mode P, L or 1. Pass palette="colours"'
+            f'an image of mode {image.mode!r}, and palette="indices" needs mode P, L or 1. '
+            'Pass palette="colours"'
         )
     return np.asarray(_turned(image, turns), np.uint8)[:, :, np.newaxis]
 
@@ -117,7 +118,10 @@ def _turned(image: Any, turns: bool) -> Any:
 
 
 def pillow_orientation(data: bytes) -> int:
-    """Return the orientation in the header of an image file, from 1 to 8, as Pillow finds it; 1 if there is none."""
+    """Return the orientation in the header of an image file, as Pillow finds it.
+
+    It is from 1 to 8, and 1 if there is none.
+    """
     try:
         with _open(data) as image:
             found = image.getexif().get(_ORIENTATION, 1)
@@ -127,7 +131,10 @@ def pillow_orientation(data: bytes) -> int:
 
 
 def pillow_size(data: bytes) -> tuple[int, int]:
-    """Return height and width from the header of an image file, as Pillow finds them; (0, 0) if it cannot read the header."""
+    """Return height and width from the header of an image file, as Pillow finds them.
+
+    They are (0, 0) if it cannot read the header.
+    """
     try:
         with _open(data) as image:
             return image.height, image.width

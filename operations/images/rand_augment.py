@@ -27,7 +27,7 @@ from .library import (
 
 
 class RandAugment(OnImagesWithOpenCV, RandomMapTransform):
-    """Apply some of fourteen changes of shape and colour to an image, drawn at random with one strength.
+    """Apply some of 14 changes of shape and colour to an image, drawn at random with one strength.
 
     Cubuk et al., "RandAugment: Practical automated data augmentation with a reduced search space",
     NeurIPS 2020. The changes and their strengths are those of torchvision. All frames of a clip are
@@ -123,7 +123,10 @@ class ImageChange(NamedTuple):
 
 
 def _warped(image: Image, matrix: Sequence[Sequence[float]], fill: Any) -> Image:
-    """Return an image whose pixel at (x, y) is the pixel of `image` at `matrix @ (x, y, 1)`, by centres of pixels."""
+    """Return an image whose pixel (x, y) is that of `image` at `matrix @ (x, y, 1)`.
+
+    Coordinates refer to the centres of pixels.
+    """
     cv2 = opencv()
     placed = np.array(matrix, np.float64)
     placed[:, 2] += (
@@ -141,12 +144,12 @@ def _warped(image: Image, matrix: Sequence[Sequence[float]], fill: Any) -> Image
 
 
 def shear_x(image: Image, value: float, fill: Any) -> Image:
-    """Return the image sheared: each row is moved to the left by `value` times its distance from the top."""
+    """Return the image with each row moved left by `value` times its distance from the top."""
     return _warped(image, [[1, value, 0], [0, 1, 0]], fill)
 
 
 def shear_y(image: Image, value: float, fill: Any) -> Image:
-    """Return the image sheared: each column is moved up by `value` times its distance from the left."""
+    """Return the image with each column moved up by `value` times its distance from the left."""
     return _warped(image, [[1, 0, 0], [value, 1, 0]], fill)
 
 
@@ -200,7 +203,10 @@ def _looked_up(image: Image, table_of: Callable[[Image], np.ndarray[Any, Any]]) 
 
 
 def autocontrast(image: Image) -> Image:
-    """Return the image with each channel stretched to the values from 0 to 255, unless all its values are equal."""
+    """Return the image with each channel stretched to the values from 0 to 255.
+
+    A channel whose values are all equal is not changed.
+    """
 
     def table(channel: Image) -> np.ndarray[Any, Any]:
         low, high = int(channel.min()), int(channel.max())

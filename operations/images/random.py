@@ -25,7 +25,7 @@ _TRIES = 10
 
 
 class RandomResizedCrop(OnImagesWithOpenCV, RandomMapTransform):
-    """Cut a random piece out of an image, with a random area and aspect ratio, and resize it to one size.
+    """Cut a random piece out of an image (random area and aspect ratio), and resize it to one size.
 
     All frames of a clip, `[frames, height, width, channels]`, get the same piece.
 
@@ -47,7 +47,8 @@ class RandomResizedCrop(OnImagesWithOpenCV, RandomMapTransform):
         ValueError: an argument is out of range.
         TypeError: `size` is neither an integer nor a pair of integers.
 
-    >>> RandomResizedCrop(2).random_map(np.zeros((8, 9, 3), np.uint8), np.random.default_rng(0)).shape
+    >>> rng = np.random.default_rng(0)
+    >>> RandomResizedCrop(2).random_map(np.zeros((8, 9, 3), np.uint8), rng).shape
     (2, 2, 3)
     """
 
@@ -97,7 +98,9 @@ def random_piece(
     ratio: tuple[float, float],
     rng: np.random.Generator,
 ) -> tuple[int, int, int, int] | None:
-    """Return a random piece: top, left, height and width, in pixels; None if ten pieces in a row do not fit.
+    """Return a random piece: top, left, height and width, in pixels.
+
+    Return None if ten pieces in a row do not fit.
 
     Args:
         rows: height of the image.
@@ -125,7 +128,10 @@ def random_piece(
 def _centred_piece(
     rows: int, columns: int, ratio: tuple[float, float]
 ) -> tuple[int, int, int, int]:
-    """Return the largest centred piece with a ratio within bounds: top, left, height and width, in pixels."""
+    """Return the largest centred piece with a ratio within bounds.
+
+    The result is top, left, height and width, in pixels.
+    """
     height = min(rows, max(1, round(columns / ratio[0])))
     width = min(columns, max(1, round(rows * ratio[1])))
     return (rows - height) // 2, (columns - width) // 2, height, width
@@ -146,7 +152,8 @@ class RandomFlip(OnImagesWithOpenCV, RandomMapTransform):
         MissingExtraError: OpenCV or simplejpeg is not installed.
         ValueError: a probability is not in [0, 1].
 
-    >>> RandomFlip(1.0).random_map(np.arange(6, dtype=np.uint8).reshape(1, 3, 2), np.random.default_rng(0)).tolist()
+    >>> image = np.arange(6, dtype=np.uint8).reshape(1, 3, 2)
+    >>> RandomFlip(1.0).random_map(image, np.random.default_rng(0)).tolist()
     [[[4, 5], [2, 3], [0, 1]]]
     """
 
@@ -184,7 +191,9 @@ class RandomFlip(OnImagesWithOpenCV, RandomMapTransform):
 
 
 def bounds(name: str, pair: Any, limit: float) -> tuple[float, float]:
-    """Return an argument that is a pair (least, largest), as floats; ValueError if it is not one up to `limit`.
+    """Return an argument that is a pair (least, largest), as floats.
+
+    Raise ValueError if it is not such a pair, of numbers up to `limit`.
 
     Args:
         name: name of the argument.
@@ -207,7 +216,10 @@ def bounds(name: str, pair: Any, limit: float) -> tuple[float, float]:
 
 
 def probability_of(name: str, value: Any) -> float:
-    """Return an argument that is a probability, as a float; ValueError if it is not a number from 0 to 1."""
+    """Return an argument that is a probability, as a float.
+
+    Raise ValueError if it is not a number from 0 to 1.
+    """
     if isinstance(value, NUMBERS) and 0 <= value <= 1:
         return float(value)
     raise ValueError(f"{name}={short_repr(value)} is not a probability. Pass a number from 0 to 1.")

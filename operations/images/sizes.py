@@ -82,9 +82,10 @@ def resized(image: Image, size: tuple[int, int], interpolation: str = "auto") ->
     dtype = MOVED.get(image.dtype.itemsize) if interpolation == "nearest" else image.dtype
     if dtype is None or image.dtype.hasobject or dtype not in COMPUTED:
         raise ImageError(
-            f"interpolation={short_repr(interpolation)} cannot resize an image of dtype {image.dtype}. Convert it first, such "
-            f"as image.astype(np.float32); dtypes that work are {', '.join(map(str, COMPUTED))}. Images of labels, of most "
-            'other dtypes too, are resized by interpolation="nearest".'
+            f"interpolation={short_repr(interpolation)} cannot resize an image of dtype "
+            f"{image.dtype}. Convert it first, such as image.astype(np.float32); "
+            f"dtypes that work are {', '.join(map(str, COMPUTED))}. "
+            'Images of labels, of most other dtypes too, are resized by interpolation="nearest".'
         )
     try:
         return _resized(image.view(dtype), size, interpolation).view(image.dtype)

@@ -24,7 +24,10 @@ _LAYOUTS = {
 
 _COLOURS, _ORIENTATION, _SAMPLES, _EXTRA = 262, 274, 277, 338
 _WITH_OPACITY = ((0, 2), (1, 2), (2, 4))
-"""(photometric code, values per pixel) of images with opacity: grey with white as 0, grey with black as 0, RGB."""
+"""(photometric code, values per pixel) of images with opacity.
+
+They are grey with white as 0, grey with black as 0, and RGB.
+"""
 
 _FORMATS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i"}
 _UNSIGNED = ("B", "H", "I")
@@ -50,7 +53,9 @@ class PlainTiff(NamedTuple):
 
 
 def plain_tiff(data: bytes) -> PlainTiff | None:
-    """Return a TIFF file with a changed header; None if the file is not TIFF, or its header is damaged.
+    """Return a TIFF file with a changed header.
+
+    Return None if the file is not TIFF, or its header is damaged.
 
     Args:
         data: bytes of the file.
@@ -70,14 +75,14 @@ def plain_tiff(data: bytes) -> PlainTiff | None:
 
 
 class TagPlace(NamedTuple):
-    """The place of a number in a TIFF file: its first byte, and its format for `struct`, without the byte order."""
+    """Place of a number in a TIFF file: first byte, and format for `struct` without byte order."""
 
     at: int
     format: str
 
 
 def tags_of(data: bytes, wanted: tuple[int, ...]) -> list[tuple[int, TagPlace, int]] | None:
-    """Return the tags of the first image of a TIFF file whose value is a whole number: the tag, its place and its value.
+    """Return tags of a TIFF file's first image whose value is a whole number: tag, place, value.
 
     Of a tag with several numbers, it is the first one. None if the file is not TIFF, or its header
     is damaged.

@@ -19,7 +19,10 @@ Array = NDArray[Any]
 
 
 def specs_of(leaf: PackedLeaf, rows: int) -> list[ArraySpec]:
-    """Return shape and dtype of the three arrays of a leaf for `rows` rows: tokens, segment ids, positions."""
+    """Return shape and dtype of the three arrays of a leaf for `rows` rows.
+
+    These are tokens, segment ids and positions.
+    """
     shape = (rows, leaf.capacity)
     ids = ArraySpec(shape, np.dtype(np.int32))
     return [ArraySpec((*shape, *leaf.tail), np.result_type(leaf.dtype)), ids, ids]
@@ -27,7 +30,7 @@ def specs_of(leaf: PackedLeaf, rows: int) -> list[ArraySpec]:
 
 @dataclass(frozen=True, slots=True)
 class ConcatenatedRows:
-    """Rows of one leaf as a single list: for each row its pieces of documents, followed by a gap (padding).
+    """Rows of one leaf as one list: for each row its pieces of documents, then a gap (padding).
 
     Attributes:
         lengths: number of tokens of each piece and each gap, in order.
@@ -57,7 +60,7 @@ class ConcatenatedRows:
         return cls(lengths, at_pieces, at_gaps)
 
     def join(self, out: Array, parts: Sequence[Array], filler: Array) -> None:
-        """Write the tokens of the pieces into `out`, `[rows, length, …]`, and fill the gaps from `filler`.
+        """Write the tokens of pieces into `out`, `[rows, length, …]`, and fill gaps from `filler`.
 
         Args:
             out: array to write to.
@@ -83,7 +86,9 @@ class ConcatenatedRows:
         out.reshape(-1)[:] = np.repeat(numbers, self.lengths)
 
     def begins(self, some: NDArray[np.bool_]) -> Ints:
-        """Return the index of the first token of each of some pieces, counted over the tokens and gaps of all rows.
+        """Return the index of the first token of each of some pieces.
+
+        It is counted over the tokens and gaps of all rows.
 
         Args:
             some: `bool[pieces]`, True for these pieces.
@@ -156,7 +161,9 @@ def segments_of(pieces: Pieces) -> Ints:
 
 
 def gathered(path: Path, values: Sequence[Any]) -> Array:
-    """Return the values of a leaf that is not packed, from all documents: an array of numbers, or of objects.
+    """Return an array of the values of a leaf that is not packed, from all documents.
+
+    It has numbers or objects.
 
     Args:
         path: path of the leaf, for the message.

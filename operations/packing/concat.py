@@ -40,7 +40,7 @@ def concat_then_split(lengths: Ints, capacity: Ints, most: int | None, bos: Ints
 def _rows(
     begins: Ints, ends: Ints, capacity: list[int], most: int, bos: list[int]
 ) -> tuple[Ints, Ints, Ints]:
-    """Return three arrays: first document of each row; number of pieces in each row; and the tokens at which rows begin.
+    """Return first document and number of pieces of each row, and the tokens at which rows begin.
 
     The last one is `int64[rows + 1, leaves]`. Tokens are numbered over all documents.
 

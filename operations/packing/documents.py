@@ -1,4 +1,4 @@
-"""Flatten documents into the columns of their leaves, or raise a PackError that names the wrong document."""
+"""Flatten documents into columns of their leaves, or raise a PackError that names the wrong one."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class PackedLeaf:
         )
 
     def are_alike(self, column: Sequence[Any]) -> bool:
-        """Return True if all values are plain arrays with the dtype and token shape of the first document."""
+        """Return True if all are plain arrays of the first document's dtype and token shape."""
         like = (np.ndarray, self.dtype, 1 + len(self.tail), self.tail)
         try:
             return {(type(leaf), leaf.dtype, leaf.ndim, leaf.shape[1:]) for leaf in column} == {
@@ -84,7 +84,7 @@ class PackedLeaf:
             return False
 
     def check(self, leaf: Any) -> None:
-        """Raise PackError if a value is not an array with the dtype and token shape of the first document."""
+        """Raise PackError if a value is no array of the first document's dtype and token shape."""
         array = _tokens(self.path, leaf)
         if array.dtype != self.dtype or array.shape[1:] != self.tail:
             raise PackError(
@@ -249,7 +249,9 @@ def _has_fields(tree: Any, kept: Collection[Any] = ()) -> bool:
 
 
 def _as_dicts(tree: Any, kept: Collection[Any] = ()) -> Any:
-    """Return a document with dicts in place of named tuples, dataclasses and mappings, except under the keys `kept`.
+    """Return a document with dicts in place of named tuples, dataclasses and mappings.
+
+    Values under the keys `kept` are not changed.
 
     Rows need dicts, because they have more leaves than such classes have fields.
     """
@@ -268,7 +270,10 @@ def _in_order(tree: Any) -> Iterator[int]:
 
 
 def leaf_paths(tree: Any) -> list[Path]:
-    """Return the paths of the leaves in a tree of dicts, in the order of optree: keys sorted, if they can be."""
+    """Return the paths of the leaves in a tree of dicts, in the order of optree.
+
+    Keys are sorted, if they can be.
+    """
     return optree.tree_paths(tree, is_leaf=_is_no_dict, namespace=NAMESPACE)
 
 

@@ -18,7 +18,9 @@ from .pieces import Ints, Pieces
 # pieces, and with at most 16, it fills 97.7 to 99.5 %. The best of it and these shares then fills
 # 99.5 to 99.7 %; with at most 8, 98.0 to 99.5 %.
 SPREADS = (0.5, 0.75, 0.85)
-"""Shares of all tokens, in the longest pieces, that are first spread evenly over the rows; the other pieces then fill the rows.
+"""Shares of all tokens, in the longest pieces, that are first spread evenly over the rows.
+
+The other pieces then fill the rows.
 
 Each share is tried if the number of pieces in a row is limited. The result with the fewest rows
 counts.
@@ -33,7 +35,9 @@ number of rows, of which the last one is empty.
 
 
 def best_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
-    """Return the row of each piece, `int64[pieces]`: the longest piece first, each where it leaves the least space.
+    """Return the row of each piece, `int64[pieces]`.
+
+    The longest piece is placed first, and each where it leaves the least space.
 
     With `most`, the longest pieces are first spread over all rows, if that needs fewer rows.
 
@@ -58,7 +62,7 @@ def best_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
 
 
 def first_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
-    """Return the row of each piece, `int64[pieces]`: in their order, the first row with enough space.
+    """Return the row of each piece, `int64[pieces]`: in their order, the first with enough space.
 
     Args:
         sizes: `int64[pieces, leaves]`, number of tokens of each piece.
@@ -71,7 +75,7 @@ def first_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
 
 
 def next_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
-    """Return the row of each piece, `int64[pieces]`: in their order, the row of the piece before, or else a new one.
+    """Return the row of each piece, `int64[pieces]`: that of the piece before, or a new one.
 
     Args:
         sizes: `int64[pieces, leaves]`, number of tokens of each piece.
@@ -192,7 +196,7 @@ class Bins:
         self._spaces[:, rows] -= self._sizes[pieces].T
 
     def put_tightly(self, order: Ints) -> None:
-        """Place pieces one by one, each into the row in which it leaves the least space in the fullest leaf.
+        """Place pieces one by one, each where it leaves the least space in the row's fullest leaf.
 
         Args:
             order: indices of the pieces, in the order in which they are placed.

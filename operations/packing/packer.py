@@ -1,4 +1,4 @@
-"""Make rows, i.e. trees of arrays of fixed length, from the documents of a window or of planned rows."""
+"""Make rows, trees of arrays of fixed length, from the documents of a window or planned rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Packer:
         return self._made(documents, columns, self._pieces_of(documents, columns))
 
     def pieces(self, elements: Sequence[Element]) -> Pieces:
-        """Return the pieces of documents in the rows that `rows` would make, with the lengths of the documents.
+        """Return the pieces in the rows that `rows` would make, with the lengths of the documents.
 
         Args:
             elements: the documents of a window.
@@ -138,7 +138,10 @@ class Packer:
 
 
 def _names(path: Path) -> list[Path]:
-    """Return the paths in a row of the three arrays of the leaf at `path`: tokens, segment ids, positions."""
+    """Return the paths in a row of the three arrays of the leaf at `path`.
+
+    They are tokens, segment ids and positions.
+    """
     *before, last = path
     return [path, (*before, f"{last}_segment_ids"), (*before, f"{last}_positions")]
 

@@ -51,7 +51,7 @@ class Pieces:
 
     @property
     def rows_by_document(self) -> Ints:
-        """Row of each piece, `int64[pieces]`, sorted by document, and within a document by start."""
+        """Row of each piece, `int64[pieces]`, sorted by document, and within it by start."""
         return self.row_of_piece[np.lexsort((self.starts.sum(axis=1), self.documents))]
 
     @property
@@ -61,11 +61,11 @@ class Pieces:
 
     @property
     def sizes(self) -> Ints:
-        """Number of tokens of each piece, `int64[pieces, leaves]`, with its end token if there is one."""
+        """Number of tokens of each piece, `int64[pieces, leaves]`, with its end token if any."""
         return self.stops - self.starts + (0 if self.eos is None else self.eos)
 
     def with_bos(self, sizes: Ints, bos_at: str) -> NDArray[np.bool_]:
-        """Return `bool[pieces]`: True for each piece before which a first token is inserted in a leaf.
+        """Return `bool[pieces]`: True for pieces before which a first token is inserted in a leaf.
 
         Args:
             sizes: `int64[pieces]`, number of tokens of each piece in this leaf. Empty pieces get

@@ -24,7 +24,7 @@ If there are more, all are dropped.
 
 
 class WindowTable(NamedTuple):
-    """Facts about all windows (groups of documents that are packed together), from which one window is computed quickly.
+    """Facts about all windows (documents packed together), from which one is computed quickly.
 
     Attributes:
         rows: `int64[windows + 1]`, number of rows before each window; the last item is the number
@@ -82,7 +82,7 @@ class PackPlan:
         return int(self._windows.rows[-1])
 
     def costs(self, cost: Cost | None = None) -> NDArray[np.float64]:
-        """Return the cost of each row, `float64[rows]`: the sum of the costs of its segments in all leaves.
+        """Return the cost of each row, `float64[rows]`: the sum over its segments in all leaves.
 
         Args:
             cost: function that takes the lengths of segments, `int64[n]`, and returns their costs.

@@ -44,21 +44,21 @@ class Rules:
 
     @property
     def _capacity(self) -> Ints:
-        """Length of rows in each leaf, `int64[leaves]`, without a first token that each row gets."""
+        """Length of rows in each leaf, `int64[leaves]`, without a first token that rows get."""
         return np.array(self.capacity, np.int64) - (
             self._added(self.bos) if self.bos_at == "rows" else 0
         )
 
     @property
     def _bos(self) -> Ints:
-        """Number of tokens that are inserted before each piece in each leaf, `int64[leaves]`, 0 or 1."""
+        """Number of tokens inserted before each piece in each leaf, `int64[leaves]`, 0 or 1."""
         return self._added(self.bos if self.bos_at == "segments" else ())
 
     def _added(self, where: tuple[bool, ...]) -> Ints:
         return np.array(where or [0] * len(self.capacity), np.int64)
 
     def refused(self, lengths: Ints) -> Ints:
-        """Return the indices of the documents that are too long, if `too_long` is "error"; otherwise an empty array.
+        """Return the indices of documents that are too long; none unless `too_long` is "error".
 
         Args:
             lengths: `int64[documents, leaves]`.
@@ -101,7 +101,7 @@ class Rules:
         return dataclasses.replace(found, documents=numbers[found.documents])
 
     def costed_sizes(self, pieces: Pieces) -> Ints:
-        """Return the number of tokens of each piece in its row, with inserted tokens, `int64[pieces, leaves]`."""
+        """Return each piece's number of tokens, with inserted ones, `int64[pieces, leaves]`."""
         sizes = pieces.sizes
         for leaf in np.flatnonzero(self.bos).tolist():
             sizes[:, leaf] += pieces.with_bos(sizes[:, leaf], self.bos_at)
@@ -109,14 +109,17 @@ class Rules:
 
 
 def _without_eos(found: Pieces, lengths: Ints) -> Pieces:
-    """Return pieces without end tokens, which had counted as the last token of each document, and mark where they go.
+    """Return pieces without end tokens, and mark where they go.
+
+    End tokens had counted as the last token of each document.
 
     Args:
         found: pieces with end tokens.
         lengths: `int64[pieces, leaves]`, length of the document of each piece, without its end
             token.
 
-    >>> whole = Pieces(np.array([0, 0]), np.array([[0], [2]]), np.array([[2], [4]]), np.array([1, 2]))
+    >>> starts, stops = np.array([[0], [2]]), np.array([[2], [4]])
+    >>> whole = Pieces(np.array([0, 0]), starts, stops, np.array([1, 2]))
     >>> without = _without_eos(whole, np.array([[3], [3]]))
     >>> without.stops.tolist(), without.eos.tolist()
     ([[2], [3]], [[False], [True]])

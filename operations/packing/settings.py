@@ -33,8 +33,10 @@ def value_at(setting: Any, path: Path, otherwise: Any = None) -> Any:
         path: path of the leaf.
         otherwise: result if the dict has no value for the leaf.
 
-    >>> value_at({"a": {"x": 1}, "b": 2}, ("a", "x")), value_at({"a": 1}, ("b",)), value_at(3, ("b",))
-    (1, None, 3)
+    >>> value_at({"a": {"x": 1}, "b": 2}, ("a", "x"))
+    1
+    >>> value_at({"a": 1}, ("b",)), value_at(3, ("b",))
+    (None, 3)
     """
     for key in path:
         if not isinstance(setting, Mapping):
@@ -46,7 +48,10 @@ def value_at(setting: Any, path: Path, otherwise: Any = None) -> Any:
 
 
 def mapped(setting: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a setting with `function` applied to its value, or to each value of the dict, which may be nested."""
+    """Return a setting with `function` applied to its value.
+
+    If it is a dict, which may be nested, the function is applied to each of its values.
+    """
     if isinstance(setting, Mapping):
         return {key: mapped(value, function) for key, value in setting.items()}
     return function(setting)
@@ -143,7 +148,9 @@ class Settings:
             )
 
     def _puts(self, setting: str, path: Path) -> bool:
-        """Return True if rows reserve space in a leaf for a first token (`setting` "bos") or an end token ("eos").
+        """Return True if rows reserve space in a leaf for a first or an end token.
+
+        `setting` is "bos" for the first token, "eos" for the end token.
 
         If one length is given for all leaves, and the token for some of them, all leaves reserve
         this space, so that documents are split at the same places.

@@ -20,11 +20,13 @@ Sound = NDArray[np.float32]
 """Array `float32[samples, channels]`."""
 
 _MARGIN_SECONDS = 1.0
-"""Sound before the wanted start that is decoded, too: decoders of MP3 and AAC need some packets to begin."""
+"""Sound decoded before the wanted start: decoders of MP3 and AAC need some packets to begin."""
 
 
 class DecodeAudio(MapTransform):
-    """Decode a sound file, or the sound of a video, to an array `float32[samples, channels]` of values from -1 to 1.
+    """Decode a sound file, or the sound of a video, to an array `float32[samples, channels]`.
+
+    Its values are from -1 to 1.
 
     A file is a path (a string, also a URL in a store, or a `pathlib.Path`), or its bytes. Only the
     wanted part is decoded, except in files with ADPCM sound, which are decoded from their
@@ -45,7 +47,8 @@ class DecodeAudio(MapTransform):
     Raises:
         ValueError: an argument is out of range.
 
-    >>> decode = DecodeAudio(rate=16_000, channels=1, seconds=5.0)  # for elements such as {"audio": "a.flac", "label": 3}
+    >>> # for elements such as {"audio": "a.flac", "label": 3}
+    >>> decode = DecodeAudio(rate=16_000, channels=1, seconds=5.0)
     """
 
     def __init__(

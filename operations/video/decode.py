@@ -46,7 +46,7 @@ class _OnVideos:
 
 
 class DecodeVideo(_OnVideos, MapTransform):
-    """Decode frames of a video file to an array `uint8[frames, height, width, 3]` of red, green and blue.
+    """Decode frames of a video to an array `uint8[frames, height, width, 3]` (red, green, blue).
 
     A video is the path of a file (a string, also a URL in a store, or a `pathlib.Path`), or its
     bytes. Frames are exact, also between keyframes. Each thread keeps some files open, so frames of
@@ -69,7 +69,8 @@ class DecodeVideo(_OnVideos, MapTransform):
     Raises:
         ValueError: both `frames` and `times` are passed, or an argument is out of range.
 
-    >>> decode = DecodeVideo(frames=[0, 10, 20], size=(112, 112))  # for elements such as {"video": "a.mp4", "label": 3}
+    >>> # for elements such as {"video": "a.mp4", "label": 3}
+    >>> decode = DecodeVideo(frames=[0, 10, 20], size=(112, 112))
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class DecodeVideo(_OnVideos, MapTransform):
 
 
 class RandomClip(_OnVideos, RandomMapTransform):
-    """Decode a clip at a random place of a video file to an array `uint8[frames, height, width, 3]`.
+    """Decode a clip at a random place of a video to an array `uint8[frames, height, width, 3]`.
 
     Args:
         frames: number of frames of the clip.

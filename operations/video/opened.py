@@ -30,7 +30,10 @@ Frames = NDArray[np.uint8]
 """Array `uint8[frames, height, width, 3]`."""
 
 _SKIPPED = 4
-"""Maximum number of frames that are decoded to reach a keyframe: after a seek, decoders decode about as many for nothing."""
+"""Maximum number of frames that are decoded to reach a keyframe.
+
+After a seek, decoders decode about as many for nothing.
+"""
 
 
 class OpenVideo:
@@ -70,7 +73,7 @@ class OpenVideo:
             raise
 
     def _index(self) -> None:
-        """Read the packets of the file, without decoding them, and note the time stamps of frames and of keyframes."""
+        """Read the file's packets, without decoding, and note times of frames and keyframes."""
         stamps, unstamped = [], 0
         keys: dict[int, Any] = {}
         try:
@@ -151,7 +154,10 @@ class OpenVideo:
         return found
 
     def number_at(self, seconds: float) -> int:
-        """Return the number of the frame that is shown at a time; VideoError if the time is outside of the video."""
+        """Return the number of the frame that is shown at a time.
+
+        Raise VideoError if the time is outside of the video.
+        """
         number = int(np.searchsorted(self.seconds, seconds + 1e-6, side="right")) - 1
         end = self.seconds[-1] + (
             float(np.diff(self.seconds).max()) if len(self.seconds) > 1 else np.inf
@@ -202,11 +208,14 @@ class OpenVideo:
         return None
 
     def _frames_before(self, key: int) -> int:
-        """Return the number of frames between the one that was decoded last and a keyframe, without these two."""
+        """Return the number of frames after the last decoded one and before a keyframe."""
         return bisect_left(self._stamps, key) - bisect_right(self._stamps, self._at)
 
     def _go_to(self, key: int) -> None:
-        """Seek to a keyframe, or to an earlier place where a seek ends after it, as in streams of MPEG without an index."""
+        """Seek to a keyframe, or to an earlier place if a seek ends after it.
+
+        This is so in streams of MPEG without an index.
+        """
         sent, back = self._sent[key], 0
         while True:
             place = max(key - back, self._begin)  # AVI refuses earlier ones
@@ -279,7 +288,7 @@ class OpenVideos:
 
 
 def value_in(element: Any, key: str, what: str) -> Any:
-    """Return the value of a key of an element; VideoError if the element is not a dict with this key.
+    """Return the value of a key of an element; VideoError if it is not a dict with this key.
 
     `what` names the value in the message, such as "video".
     """

@@ -1,1 +1,1 @@
-"""Batches that are planned from lengths (`BudgetBatch`): their order on any number of shards, and a source that makes them."""
+"""Batches planned from lengths (`BudgetBatch`): their order on shards, and their source."""

@@ -14,6 +14,14 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
+DealtLayers = tuple[tuple[int, ...], ...]
+"""History of runs on different numbers of shards.
+
+The first item is a pair: the number of the first window that is not fully delivered, and the number
+of positions before it. Each further item belongs to a run that stopped inside this window: the step
+at which each of its shards stopped.
+"""
+
 
 class BatchKey(NamedTuple):
     """The fields of the keys of n planned batches, each field an array `int64[n]`.

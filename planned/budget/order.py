@@ -1,8 +1,8 @@
-"""The order of batches that are planned from known lengths, as a sampler: position → key of a batch. No I/O.
+"""The order of batches that are planned from lengths, as a sampler: position → key of a batch.
 
-In: positions of a run, on any number of shards. Out: keys. A key describes a whole batch: the
-places of its records and its shape. All shards have the same number of batches, and at each step
-batches of the same shape.
+In: positions of a run, on any number of shards. Out: keys; there is no I/O. A key describes a whole
+batch: the places of its records and its shape. All shards have the same number of batches, and at
+each step batches of the same shape.
 
 A window is a group of records whose batches are planned together. Windows follow one another, epoch
 after epoch. The number of steps of a window depends on the number of shards. So a run that
@@ -23,38 +23,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.distinct import distinct
 from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ...operations.budget.windows import BudgetWindows
 from ...samplers import NoSharding, ShardOptions
+from ...samplers.facts import OrderFacts
 from ...samplers.history import Changes, OrderChange
-from ...samplers.permutation import permute, place_of
-from ...samplers.protocol import ENDLESS, OrderFacts, VectorSampler
-from .keys import BatchKey, RunStart
-from .plans import FormerPlan, Plans
+from ...samplers.permutation import place_of
+from ...samplers.protocol import ENDLESS, VectorSampler
+from .keys import BatchKey, DealtLayers, RunStart
+from .plans import STEPS_SEED, FormerPlan, Plans
 
 Ints = NDArray[np.int64]
-
-DealtLayers = tuple[tuple[int, ...], ...]
-"""History of runs on different numbers of shards.
-
-The first item is a pair: the number of the first window that is not fully delivered, and the number
-of positions before it. Each further item belongs to a run that stopped inside this window: the step
-at which each of its shards stopped.
-"""
 
 # The undelivered batches are kept in memory.
 MOST_STEPS_APART = 1 << 14
 """Largest difference between the steps at which the shards of a run stopped."""
 
-STEPS_SEED = 1 << 63
-"""Combined with the seed (exclusive or), so that steps are not shuffled in the same way as records."""
-
 
 @dataclass(frozen=True, eq=False)
 class BudgetOrder(VectorSampler):
-    """Sampler of planned batches: maps a position, `first + step · shards + shard`, to the key of a batch.
+    """Sampler of planned batches: position `first + step · shards + shard` → key of a batch.
 
     Attributes:
         windows: windows (records whose batches are planned together) of one epoch.
@@ -105,7 +94,7 @@ class BudgetOrder(VectorSampler):
 
     @cached_property
     def _before(self) -> Ints:
-        """Number of steps before each window (records whose batches are planned together) of an epoch; last, of all steps."""
+        """Number of steps before each window of an epoch; last, of all steps."""
         return self.windows.steps_on(self._shards).before
 
     @property
@@ -152,7 +141,10 @@ class BudgetOrder(VectorSampler):
 
     @property
     def changes(self) -> Changes:
-        """The shapes of all plans, if the plan was changed: each with the number of the first window to which it applies."""
+        """The shapes of all plans, if the plan was changed.
+
+        Each has the number of the first window to which it applies.
+        """
         if not self.former:
             return ()
         begins = [0, *(plan.until for plan in self.former)]
@@ -193,7 +185,10 @@ class BudgetOrder(VectorSampler):
         return dataclasses.replace(self, epochs=epochs)
 
     def of_epoch(self, epoch: int) -> BudgetOrder:
-        """Return the order of one epoch, with positions from 0, and a seed of its own for random operations."""
+        """Return the order of one epoch, with positions from 0.
+
+        It has a seed of its own for random operations.
+        """
         seed = None if self.seed is None else self.seed + (epoch << 32)
         return dataclasses.replace(self, epoch=epoch, seed=seed)
 
@@ -211,13 +206,15 @@ class BudgetOrder(VectorSampler):
         return (self.epoch or 0) * len(self.windows)
 
     def _steps_before(self, window: int) -> int:
-        """Return how many steps of this order come before a window (records whose batches are planned together)."""
+        """Return how many steps of this order come before a window."""
         epochs, inner = divmod(window - self._origin, max(len(self.windows), 1))
         return epochs * self.steps_per_epoch + int(self._before[inner])
 
     @cached_property
     def start(self) -> RunStart:
-        """The place where this run begins: its first window and position, and the batches that earlier runs did not deliver.
+        """The place where this run begins: first window, position, and the batches left.
+
+        Earlier runs did not deliver these batches.
 
         Raises:
             ValueError: `layers` is not a possible history.
@@ -227,11 +224,8 @@ class BudgetOrder(VectorSampler):
         if not self.layers:
             return RunStart(self._origin, 0, begun)
         (window, position), *runs = self.layers
-        if (
-            not self._origin
-            <= window
-            <= (1 << 62) // prod((*self.plans.radix, max(len(self.windows), 1)))
-        ):
+        last = (1 << 62) // prod((*self.plans.radix, max(len(self.windows), 1)))
+        if not self._origin <= window <= last:
             raise ValueError(
                 f"window {window} must be from {self._origin} to the last window of the plan"
             )
@@ -254,13 +248,12 @@ class BudgetOrder(VectorSampler):
         )
         if own is not None:
             run = dataclasses.replace(run, windows=self.former[own].windows)
-            vars(run).update(
-                plans=self.plans, start=start
-            )  # keys are the same in all orders of these plans
+            # Keys are the same in all orders of these plans.
+            vars(run).update(plans=self.plans, start=start)
         return run
 
     def changed(self, windows: BudgetWindows, reached: Sequence[int]) -> BudgetOrder:
-        """Return this order with another plan for all windows (records whose batches are planned together) not yet begun.
+        """Return this order with another plan for all windows that have not begun.
 
         Args:
             windows: windows of one epoch in the new plan; each has the same records as in the
@@ -277,7 +270,9 @@ class BudgetOrder(VectorSampler):
         return dataclasses.replace(stopped, windows=windows, former=former)
 
     def left(self, reached: Sequence[int], shards: int) -> RunStart:
-        """Return where the next run begins, on `shards` shards, after the shards of this run stopped at the steps `reached`.
+        """Return where the next run begins, on `shards` shards.
+
+        The shards of this run stopped at the steps `reached`.
 
         Raises:
             CheckpointError: the shards stopped more than `MOST_STEPS_APART` steps apart.
@@ -302,40 +297,10 @@ class BudgetOrder(VectorSampler):
         left = np.concatenate([begun[levels[early]].T, own], axis=1)[
             levels >= np.array(reached)[:, None]
         ]
-        return RunStart(window, position + sum(reached), self._dealt(left, shards, window))
-
-    def _dealt(self, keys: Ints, shards: int, window: int) -> Ints:
-        """Divide undelivered batches among shards. Return their keys, `int64[steps, shards]`.
-
-        At each step, all shards get batches of one shape. Empty batches fill up the last step of
-        each shape. The order of the steps is shuffled.
-
-        Args:
-            keys: keys of the batches, `int64[n]`.
-            shards: number of shards.
-            window: number of the window after these batches, which decides the shuffle.
-        """
-        taken = self.plans.batch_keys(keys)
-        plan = np.searchsorted([each.until for each in self.former], taken.window, side="right")
-        of_plan = plan * self.plans.radix[2] + taken.shape
-        groups = [np.empty(0, np.int64)]
-        for number in distinct(of_plan):
-            of_shape = keys[(of_plan == number) & (taken.records > 0)]
-            if missing := -len(of_shape) % shards:
-                like = self.plans.batch_keys(of_shape[-1:])
-                empty = self.plans.key(like._replace(records=np.zeros(1, np.int64)))
-                of_shape = np.append(of_shape, np.repeat(empty, missing))
-            groups.append(of_shape)
-        steps = np.concatenate(groups).reshape(-1, shards)
-        places, seed = np.arange(len(steps), dtype=np.int64), self.order_seed ^ STEPS_SEED
-        return (
-            steps[permute(places, np.full(len(steps), window), len(steps), seed)]
-            if len(steps)
-            else steps
-        )
+        return RunStart(window, position + sum(reached), self.plans.dealt(left, shards, window))
 
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
-        """Return the attribute `layers` for the next run, after the shards of this run stopped at the steps `reached`.
+        """Return `layers` for the next run, after this run's shards stopped at the steps `reached`.
 
         It says how far each shard of each run has come in the first window that some shard has not
         read to its end.
@@ -353,9 +318,8 @@ class BudgetOrder(VectorSampler):
         if min(reached) < len(begun):
             return (*layers, tuple(reached))
         if self._steps is not None and min(reached) >= self._steps:
-            window = self._origin + (1 if self.epoch is not None else self.epochs or 0) * len(
-                self.windows
-            )
+            epochs = 1 if self.epoch is not None else self.epochs or 0
+            window = self._origin + epochs * len(self.windows)
         else:
             window = self._window_of(min(reached))
         passed = len(begun) + self._steps_before(window) - self._steps_before(first)
@@ -364,15 +328,11 @@ class BudgetOrder(VectorSampler):
         return (start, rest) if any(rest) else (start,)
 
     def _window_of(self, step: int) -> int:
-        """Return the number of the window (records whose batches are planned together) with a step that this run planned."""
+        """Return the number of the window with a step that this run planned."""
         first, _, begun = self.start
         epochs, inner = divmod(step - len(begun) + self._steps_before(first), self.steps_per_epoch)
-        return (
-            self._origin
-            + epochs * len(self.windows)
-            + int(np.searchsorted(self._before, inner, side="right"))
-            - 1
-        )
+        local = int(np.searchsorted(self._before, inner, side="right")) - 1
+        return self._origin + epochs * len(self.windows) + local
 
     def epoch_at(self, position: int) -> int:
         """Return the epoch, from 0, of the batch at a position.
@@ -398,9 +358,10 @@ class BudgetOrder(VectorSampler):
         return found
 
     def _own_keys(self, steps: Ints, shard: Ints) -> Ints:
-        """Return the keys of a shard's batches at steps that this run planned, after the batches that earlier runs left.
+        """Return the keys of a shard's batches at steps that this run planned.
 
-        `shard` is a number or an array that is broadcast against the steps.
+        They come after the batches that earlier runs left. `shard` is a number, or an array that is
+        broadcast against the steps.
         """
         first, _, begun = self.start
         if not len(steps):
@@ -411,47 +372,21 @@ class BudgetOrder(VectorSampler):
         local = np.searchsorted(self._before, inner, side="right") - 1
         windows = self._origin + epochs * len(self.windows) + local
         sizes = self._before[local + 1] - self._before[local]
-        places = self._shuffled(inner - self._before[local], windows, sizes)
+        places = self.plans.shuffled(inner - self._before[local], windows, sizes)
         start, stop, shape = self.windows.pieces(self._shards, local, places, shard)
         return self.plans.key(BatchKey(windows, start, stop - start, shape))
-
-    def _shuffled(self, places: Ints, windows: Ints, sizes: Ints) -> Ints:
-        """Shuffle steps within their windows (records whose batches are planned together).
-
-        Return the new places `int64[n]`.
-
-        Args:
-            places: place of each step in its window, before the shuffle.
-            windows: number of the window of each step.
-            sizes: number of steps of that window.
-        """
-        result = np.empty_like(places)
-        for size in distinct(sizes):
-            chosen = sizes == size
-            result[chosen] = permute(
-                places[chosen], windows[chosen], size, self.order_seed ^ STEPS_SEED
-            )
-        return result
 
     def find(self, place: int, epoch: int) -> tuple[int, int, int] | None:
         """Return (step, shard, row) of the record at a place of an epoch.
 
-        Return None if it is in no batch.
-
-        The result is right only for a run that began at the beginning.
+        Return None if it is in no batch. The result is right only for a run that began at the
+        beginning.
         """
-        found = np.flatnonzero(self.windows.places == place)
-        if not len(found):
+        found = self.plans.slot_of(place, epoch)
+        if found is None:
             return None
-        local = int(np.searchsorted(self.windows.starts, found[0], side="right")) - 1
-        window, counts = epoch * len(self.windows) + local, self.windows.counts[local]
-        slot = int(found[0] - self.windows.starts[local])
-        ends = np.cumsum(counts)
-        rank = int(np.searchsorted(ends, slot, side="right"))
-        begin = int(ends[rank] - counts[rank])
-        slot = begin + place_of(
-            slot - begin, self.plans.line_number(window, rank), int(counts[rank]), self.order_seed
-        )
+        local, slot = found
+        window = epoch * len(self.windows) + local
         line, shard, row = self.windows.step_of_slot(self._shards, local, slot)
         size = int(self._before[local + 1] - self._before[local])
         step = int(self._before[local]) + place_of(line, window, size, self.order_seed ^ STEPS_SEED)

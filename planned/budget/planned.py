@@ -71,7 +71,7 @@ def planned_batches(
 
 
 def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
-    """Return how many positions of a sampler to plan, and how many times the plan is repeated (None for ever).
+    """Return how many positions of a sampler to plan, and how often to repeat it (None for ever).
 
     If the sampler has whole epochs, all with the same records, one epoch is planned, otherwise all
     positions.

@@ -27,7 +27,8 @@ from ...sources.facts import SourceFacts
 from ...sources.provenance import UsedRecord
 from ..protocol import PlannedSource
 from ..records import PlacedRecords
-from .order import BudgetOrder, DealtLayers
+from .keys import DealtLayers
+from .order import BudgetOrder
 from .plans import FormerPlan, shapes_of
 
 Ints = NDArray[np.int64]
@@ -123,7 +124,9 @@ class BudgetSource(PlannedSource):
     def with_changes(
         self, order: BudgetOrder, changes: Changes
     ) -> tuple[BudgetSource, BudgetOrder]:
-        """Return the source and the order of batches with the earlier plans, which were changed during the run.
+        """Return the source and the order of batches with the earlier plans.
+
+        These plans were changed during the run.
 
         Args:
             order: the order of this source's batches, without earlier plans.
@@ -147,7 +150,9 @@ class BudgetSource(PlannedSource):
     def with_max_tokens(
         self, order: BudgetOrder, max_tokens: int
     ) -> tuple[BudgetSource, BudgetOrder]:
-        """Return the source and the order of batches that are planned from the same lengths with another `max_tokens`.
+        """Return the source and the order of batches for another `max_tokens`.
+
+        They are planned from the same lengths.
 
         Raises:
             TypeError, ValueError: `max_tokens` is not an int, or too small.
@@ -202,5 +207,5 @@ class BudgetSource(PlannedSource):
 
 
 def _lasting(order: Values) -> Values:
-    """Return the values of an order that are the same for all numbers of epochs and all shapes of batches."""
+    """Return values of an order that depend on neither number of epochs nor shapes of batches."""
     return {name: value for name, value in order.items() if name not in ("epochs", "shapes")}

@@ -1,1 +1,1 @@
-"""Packed rows that are planned from the lengths of documents: their order on shards, and a source that makes them."""
+"""Packed rows planned from the lengths of documents: their order on shards, and their source."""

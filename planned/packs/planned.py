@@ -1,4 +1,4 @@
-"""Plan the rows of a `Pack` from the lengths of documents, if rows are to be balanced among shards by cost.
+"""Plan the rows of a `Pack` from the lengths of documents, if shards are to be balanced by cost.
 
 In: a source, an order, operations. Out: a source of rows, their order, and the operations after the
 `Pack`; None if there is no `Pack`, or no balance.
@@ -21,7 +21,10 @@ from ...samplers.protocol import VectorSampler
 from ..records import MOST_PLANNED, SampledRecords
 from .rows import PackedOrder, PackedSource, packed
 
-_INSTEAD = "Leave balance= out, or pack a MapDataset, MapDataset…pack(…, lengths=…).to_iter_dataset(balance=…)"
+_INSTEAD = (
+    "Leave balance= out, or pack a MapDataset, "
+    "MapDataset…pack(…, lengths=…).to_iter_dataset(balance=…)"
+)
 
 
 def planned_packs(

@@ -1,4 +1,4 @@
-"""Rows of packed documents that are planned from the documents' lengths: a source of the rows, and their order.
+"""Rows of packed documents that are planned from lengths: a source of the rows, and their order.
 
 In: positions, or indices of rows. Out: the rows, in which each document is one record of another
 source. All documents of the rows of a call are read in one call, and each of them once; a document
@@ -22,8 +22,9 @@ from ...operations.packing.pieces import end_to_end
 from ...operations.packing.plan import PackPlan
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.balance import Balance
+from ...samplers.facts import OrderFacts
 from ...samplers.one_epoch import OneEpoch
-from ...samplers.protocol import OrderFacts, VectorSampler
+from ...samplers.protocol import VectorSampler
 from ...sources.facts import SourceFacts, facts_of
 from ...sources.provenance import TokenSpan, UsedRecord
 from ..protocol import PlannedSource
@@ -32,7 +33,7 @@ from ..records import SampledRecords
 Ints = NDArray[np.int64]
 
 ROWS_SEED = 1 << 63
-"""Added to the seed, so that random operations on rows draw other numbers than those on documents."""
+"""Added to the seed, so that random operations on rows draw other numbers than on documents."""
 
 
 class PackedSource(PlannedSource):
@@ -92,7 +93,7 @@ class PackedSource(PlannedSource):
         return self.operation.planned([documents[number] for number in which.tolist()], named)
 
     def positions_in(self, row: int) -> Ints:
-        """Return the positions, in the order of all epochs, of the documents in a row, each document once."""
+        """Return the positions, in the order of all epochs, of a row's documents, each once."""
         return np.array(list(dict.fromkeys(self.plan.row(row).documents.tolist())), np.int64)
 
     def records_of(self, keys: Ints) -> Any:
@@ -107,7 +108,7 @@ class PackedSource(PlannedSource):
         return first_few(list(map(describe, self.records.keys(self.positions_in(key)).tolist())))
 
     def made_of(self, key: int) -> list[UsedRecord]:
-        """Return the records in a row, each with the number of its segment and its range of tokens."""
+        """Return the records in a row, each with its segment's number and its range of tokens."""
         pieces = self.plan.row(key)
         spans = enumerate(zip(pieces.documents.tolist(), pieces.spans), start=1)
         return [

@@ -1,4 +1,4 @@
-"""Metrics of loops and hosts: for Prometheus, for OpenTelemetry, and as plain numbers for other programs.
+"""Metrics of loops and hosts: for Prometheus, OpenTelemetry and, as plain numbers, other programs.
 
 They are computed when they are asked for. Until then, they take no time.
 """

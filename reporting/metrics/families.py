@@ -121,7 +121,10 @@ class LoopMetrics:
 
 
 def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
-    """Return the mean length of each array in the records of each source: {(source, array): length}, as far as known."""
+    """Return the mean length of each array in the records of each source, as far as known.
+
+    The result is {(source, array): length}.
+    """
     leaves = host.pipeline.leaves
     parts = {leaf.name or str(number): leaf.source for number, leaf in enumerate(leaves)}
     means: dict[tuple[str, str], float] = {}

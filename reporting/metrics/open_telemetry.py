@@ -49,7 +49,8 @@ def export(
     ...     batches = list(iterator)
     ...     data = reader.get_metrics_data()
     >>> metrics = data.resource_metrics[0].scope_metrics[0].metrics
-    >>> [point.value for each in metrics if each.name == "headrace.steps_total" for point in each.data.data_points]
+    >>> steps = next(each for each in metrics if each.name == "headrace.steps_total")
+    >>> [point.value for point in steps.data.data_points]
     [3.0]
     """
     library = optional_library(

@@ -108,7 +108,7 @@ def _prometheus() -> Any:
 
 
 class _Collector:
-    """The metrics of loops for prometheus_client, which calls `collect` on a thread of the server."""
+    """Metrics of loops for prometheus_client, which calls `collect` on a thread of the server."""
 
     def __init__(self, loops: LoopMetrics) -> None:
         self._loops = loops

@@ -49,17 +49,23 @@ class IndexMap:
 
     @property
     def epoch_length(self) -> int | None:
-        """Number of elements of one pass over the dataset above; None: as many as in a pass over the dataset below."""
+        """Number of elements of one pass over the dataset above.
+
+        It is None if there are as many as in a pass over the dataset below.
+        """
         return self.length
 
     @property
     def keeps_indices(self) -> bool:
-        """True if each index of the dataset above is mapped to the same index of the dataset below."""
+        """True if each index of the dataset above maps to the same index of the dataset below."""
         return False
 
     @property
     def change(self) -> Change | None:
-        """The map's effect on later epochs: "shuffles", "cuts" or "freezes", see `Change`; None if it has none."""
+        """The map's effect on later epochs: "shuffles", "cuts" or "freezes", see `Change`.
+
+        It is None if there is no effect.
+        """
         return None
 
     @property
@@ -77,7 +83,7 @@ class IndexMap:
         return ()
 
     def many(self, indices: Indices) -> Indices:
-        """Convert indices of the dataset above to indices of the dataset below: `int64[n] -> int64[n]`."""
+        """Convert indices of the dataset above to indices below: `int64[n] -> int64[n]`."""
         raise NotImplementedError
 
     def one(self, index: int) -> int:
@@ -132,7 +138,7 @@ class Shuffle(IndexMap):
 
 @dataclass(frozen=True)
 class ShuffledWindows(IndexMap):
-    """Index map that shuffles the elements within windows of consecutive elements, in another order in each epoch.
+    """Index map that shuffles within windows of consecutive elements, in another order each epoch.
 
     The last window of an epoch may be smaller.
 
@@ -220,7 +226,7 @@ class BlockPermutation(IndexMap):
         )
 
     def _small_blocks(self, epochs: Indices) -> Indices:
-        """Return, for each epoch `int64[n]`, the index within the epoch at which its one smaller block begins."""
+        """Return the index within each epoch, `int64[n]`, at which its one smaller block begins."""
         distinct, which = np.unique(epochs, return_inverse=True)
         begins = np.array([self._small_block(epoch) for epoch in distinct.tolist()], dtype=np.int64)
         return np.take(begins, which)
@@ -311,7 +317,10 @@ class Slice(IndexMap):
 
     @property
     def change(self) -> Change | None:
-        """Return "cuts" if the map keeps some consecutive elements, but not all, of a dataset that ends; else None."""
+        """Return "cuts" if the map cuts a dataset that ends; else None.
+
+        That is, it keeps some consecutive elements, but not all.
+        """
         # Every n-th element is a shard's part, which may well change when a run resumes.
         return "cuts" if abs(self.step) == 1 and self.length < self.below < ENDLESS else None
 
@@ -334,7 +343,7 @@ class Slice(IndexMap):
 
 @dataclass(frozen=True, eq=False)
 class Selected(IndexMap):
-    """Index map that selects elements by their indices within the epoch, the same indices in each epoch.
+    """Index map that selects elements by their indices within the epoch, the same in each epoch.
 
     Attributes:
         below: number of elements of an epoch below.

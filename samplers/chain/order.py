@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from ...common.identity.values import digest
 from ..balance import Balance
+from ..facts import OrderFacts
 from ..index import IndexSampler
 from ..permutation import MAX_SIZE, unpermute
-from ..protocol import ENDLESS, OrderFacts, VectorSampler
+from ..protocol import ENDLESS, VectorSampler
 from ..sharding import NoSharding, ShardOptions
 from .index_maps import IndexMap, Repeat, Shuffle
 
@@ -147,7 +148,7 @@ class ChainOrder(VectorSampler):
         return self
 
     def places_of(self, record_keys: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
-        """Return the index within an epoch, from 0, at which each record is read: `int64[n] -> int64[n]`.
+        """Return each record's index within an epoch, from 0: `int64[n] -> int64[n]`.
 
         The order must be made by `shuffle()` and `repeat()` alone; this is not checked.
 
@@ -166,7 +167,7 @@ class ChainOrder(VectorSampler):
         return record_keys
 
     def over(self, epochs: int | None) -> ChainOrder:
-        """Return this order repeated, with `epochs` times its number of positions; endless for None."""
+        """Return this order repeated, with `epochs` times its positions; endless for None."""
         return dataclasses.replace(
             self, length=ENDLESS if epochs is None else self.length_over(epochs)
         )

@@ -49,11 +49,12 @@ class GrowthOptions:
         whole_number("every", self.every, 1, 1 << 62, "a number of positions")
         if self.log is not None and not os.fspath(self.log):
             raise ValueError(
-                'log="" is not a folder. Pass the path of a folder that all shards can write to, or None.'
+                'log="" is not a folder. '
+                "Pass the path of a folder that all shards can write to, or None."
             )
 
     def next_look(self, sampler: ChangingSampler, position: int) -> int:
-        """Return the first position, at or after `position`, at which a run checks its source for more records.
+        """Return the first position from `position` on at which a run checks for more records.
 
         Args:
             sampler: the order of the records.
@@ -85,7 +86,9 @@ class SourceLooks:
         )
 
     def index(self, name: str, position: int) -> int:
-        """Return the number of records read before a position of a run with a single source: the position itself.
+        """Return the number of records read before a position.
+
+        With a single source, it is the position itself.
 
         Args:
             name: not used; `MixLooks.index` takes the name of a part here.
@@ -95,7 +98,9 @@ class SourceLooks:
 
     @property
     def due(self) -> dict[str, bool]:
-        """The source to check at `position`, as a dict: `{"": True}` if an epoch begins there, else `{"": False}`.
+        """The source to check at `position`, as a dict.
+
+        It is `{"": True}` if an epoch begins there, else `{"": False}`.
 
         The key "" stands for the only source; a mix has the names of its parts here. Position 0
         counts as False.
@@ -103,5 +108,5 @@ class SourceLooks:
         return {ONLY: self.position > 0 and self._order.begins_epoch(self.position)}
 
     def advance(self) -> None:
-        """Set `position` to the next position at which the run checks its source for more records."""
+        """Set `position` to the next one at which the run checks its source for more records."""
         self.position = self._growth.next_look(self._order, self.position + 1)

@@ -38,10 +38,10 @@ class RecordsChange(NamedTuple):
 
 
 RECORDS, OMITTED, GENERATION, JOINS, PLACE = "records", "omitted", "generation", "joins", "place"
-"""Names of values in fingerprints and in changes of an order: the names of the fields of `RecordsChange`."""
+"""Names of values in fingerprints and changes of an order: the fields of `RecordsChange`."""
 
 PASSING = (RECORDS, OMITTED, GENERATION)
-"""Names of the values in a fingerprint with which an order begins, and which may change during the run."""
+"""Names of values in a fingerprint with which an order begins, and that may change in the run."""
 
 
 class RecordsHistory(NamedTuple):
@@ -65,12 +65,15 @@ class RecordsHistory(NamedTuple):
 
     @property
     def last(self) -> RecordsChange:
-        """The last change; if there is none, a change at position 0 with the values of the start."""
+        """The last change; if there is none, one at position 0 with the values of the start."""
         return self.changes[-1] if self.changes else self._begin
 
     @property
     def grown_at(self) -> int | None:
-        """First position of the source's last generation (version of its files); None if no records were appended."""
+        """First position of the source's last generation (version of its files).
+
+        It is None if no records were appended.
+        """
         before = [self.generation, *(change.generation for change in self.changes)]
         grown = [
             change.position
@@ -89,13 +92,13 @@ class RecordsHistory(NamedTuple):
 
     @property
     def begin_values(self) -> dict[str, Any]:
-        """The values with which the order begins, for a fingerprint; without those that are empty or 0."""
+        """The values with which the order begins, for a fingerprint; without empty ones or 0."""
         later = {OMITTED: self.omitted, GENERATION: self.generation}
         return {RECORDS: self.records, **{name: value for name, value in later.items() if value}}
 
     @property
     def order_changes(self) -> Changes:
-        """The changes as a checkpoint stores them: each has only the values that differ from the values before it.
+        """The changes as a checkpoint stores them: each has only the values that it changes.
 
         A generation is not stored either if it is the next one and comes with another number of
         records.
@@ -146,7 +149,10 @@ def _order_change(before: RecordsChange, after: RecordsChange) -> OrderChange:
 
 
 def _generation_after(before: RecordsChange, records: Any) -> int:
-    """Return the generation after a change that does not name it: the next one if the number of records differs."""
+    """Return the generation after a change that does not name it.
+
+    It is the next one if the number of records differs.
+    """
     return before.generation + (records is not None and records != before.records)
 
 
@@ -175,7 +181,7 @@ def _records_change(before: RecordsChange, change: OrderChange) -> RecordsChange
 
 
 def lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a sampler's fingerprint without the values that may change when records are added or omitted."""
+    """Return a fingerprint without values that may change when records are added or omitted."""
     return {name: value for name, value in fingerprint.items() if name not in PASSING}
 
 

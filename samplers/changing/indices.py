@@ -14,7 +14,7 @@ from .sampler import ChangingSampler
 
 @dataclass(frozen=True)
 class LivingIndices(IndexMap):
-    """Index map of a dataset without some elements: it maps an index among the kept elements to an index among all.
+    """Index map of a dataset without some elements: from an index among kept ones to one among all.
 
     Attributes:
         sampler: the sampler that omits the other elements.

@@ -48,7 +48,7 @@ class OmittedKeys:
 
     @cached_property
     def digest(self) -> str:
-        """A text with the number and a digest of the keys, which identifies them; "" if there are no keys."""
+        """A text that identifies the keys: their number and a digest; "" if there are no keys."""
         return f"{len(self.keys)} {digest_of(self.keys)}" if len(self.keys) else ""
 
     def below(self, records: int) -> int:
@@ -65,7 +65,7 @@ class OmittedKeys:
 
 
 class _Piece(NamedTuple):
-    """A piece of an order with omitted records: whole epochs with equally many records, or a part of one epoch.
+    """A piece of an order with omitted records: whole epochs of equal size, or a part of one.
 
     A place counts all records, omitted ones too; a position counts kept records.
 
@@ -89,7 +89,7 @@ class _Piece(NamedTuple):
 
 
 class LivingPlaces:
-    """A range of an order with omitted records: converts positions to places, and places to positions.
+    """A range of an order with omitted records: converts positions to places and back.
 
     A position counts kept records only; a place counts omitted records too.
 
@@ -191,7 +191,7 @@ class LivingPlaces:
         return places + epochs * piece.full + piece.place
 
     def _gaps(self, piece: _Piece, number: int) -> NDArray[Any]:
-        """Return where records are omitted in one epoch, as the number of kept records before each omitted one.
+        """Return the number of kept records before each record that is omitted in one epoch.
 
         Args:
             piece: a piece of the order: several whole epochs, or a part of one.
@@ -252,7 +252,10 @@ class LivingPlaces:
         )
 
     def epoch_start(self, epoch: int) -> int | None:
-        """Return the position at which an epoch begins; None if it begins outside the range of this object."""
+        """Return the position at which an epoch begins.
+
+        Return None if it begins outside the range of this object.
+        """
         for piece in self._pieces:
             place = piece.place + (epoch - piece.epoch) * piece.full
             if (

@@ -29,7 +29,9 @@ def living(order: VectorSampler, generation: int = 0) -> Any:
 
 
 def changing(order: VectorSampler, saved: SavedOrder, counts: bool) -> Any:
-    """Return an order in the form that keeps a history of its records, if records may change or have changed; else None.
+    """Return an order in the form that keeps a history of its records.
+
+    Return None unless records may change or have changed.
 
     An order that keeps a history is returned without changes. Another order is wrapped in a
     `ChangingSampler` if the records of the run's order have changed and the current order can

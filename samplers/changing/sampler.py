@@ -9,19 +9,19 @@ from __future__ import annotations
 import copy
 from bisect import bisect_right
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import CheckpointError, EmptyStreamError
+from ..facts import OrderFacts
 from ..history import Changes, SavedOrder
-from ..protocol import ENDLESS, OrderFacts, VectorSampler
+from ..protocol import ENDLESS, VectorSampler
 from ..sharding import NoSharding, ShardOptions
 from .history import RecordsChange, RecordsHistory
-from .living import LivingPlaces, OmittedKeys
-from .stretches import WholeOrder, rule_of
+from .living import OmittedKeys
+from .living_order import LivingOrder
 
 Positions = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ MAX_BLOCK, MAX_EPOCHS = 16384, 32
 """Maximal numbers of positions and of epochs whose record keys are computed together."""
 
 
-class ChangingSampler(VectorSampler):
+class ChangingSampler(LivingOrder):
     """The order of another sampler, in which records may be added and omitted at certain positions.
 
     Before the position of a change, the earlier order is used. From the change on, the remaining
@@ -56,7 +56,8 @@ class ChangingSampler(VectorSampler):
     >>> sampler = ChangingSampler(IndexSampler(5, num_epochs=2), OmittedKeys([1, 3]))
     >>> len(sampler), sampler.record_keys(np.arange(6)).tolist()
     (6, [0, 2, 4, 0, 2, 4])
-    >>> sampler.changed_at(4, IndexSampler(7, num_epochs=2), joins=True).record_keys(np.arange(8)).tolist()
+    >>> changed = sampler.changed_at(4, IndexSampler(7, num_epochs=2), joins=True)
+    >>> changed.record_keys(np.arange(8)).tolist()
     [0, 2, 4, 0, 2, 4, 5, 6]
     """
 
@@ -128,7 +129,9 @@ class ChangingSampler(VectorSampler):
         return self.history.order_changes
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
-        """Return the source's generation (version of its files) at a position, and where the last change before began.
+        """Return the source's generation at a position, and where the last change before began.
+
+        A generation is a version of the source's files.
 
         The second result is 0 if there was no change. None if the order never changed and its
         generation is 0.
@@ -141,95 +144,15 @@ class ChangingSampler(VectorSampler):
         )
         return generation, self._begins[number]
 
-    @cached_property
-    def order(self) -> WholeOrder:
-        """The order of all records, including omitted records; ValueError if the underlying sampler cannot change."""
-        order = WholeOrder.of(rule_of(self.sampler, self.history.records))
-        changes = self.history.changes
-        for change, before in zip(
-            changes, (self.history.records, *(each.records for each in changes))
-        ):
-            if change.records > before or change.joins:  # or these wait since an earlier change
-                order = order.followed_by(
-                    change.place, rule_of(self.sampler, change.records), change.joins
-                )
-        return order
-
-    @cached_property
-    def _layers(self) -> list[LivingPlaces | None]:
-        """Kept records, one entry for the start and one for each change; None if the omitted keys of an entry are unknown.
-
-        They are known only if they are the current ones, because the fingerprint has only a digest
-        of the keys.
-        """
-        begins = [
-            (0, 0, self.history.omitted),
-            *((each.position, each.place, each.omitted) for each in self.history.changes),
-        ]
-        stops = [*(place for _, place, _ in begins[1:]), ENDLESS]
-        known = {"": OmittedKeys(), self.omitted.digest: self.omitted}
-        return [
-            LivingPlaces(self.order, known[digest], position, place, stop)
-            if digest in known
-            else None
-            for (position, place, digest), stop in zip(begins, stops)
-        ]
-
-    @cached_property
-    def _begins(self) -> list[int]:
-        return [0, *(change.position for change in self.history.changes)]
-
-    def _layer(self, number: int) -> LivingPlaces:
-        layer = self._layers[number]
-        if layer is None:
-            raise CheckpointError(
-                f"positions from {self._begins[number]:,} on were read with another omit= than "
-                "now, and the state does not contain the keys that were omitted then. Restore with "
-                "the omit= of that run. Add keys to omit= only at a checkpoint of all shards at "
-                "one step, before the end, not while a Pack, window_shuffle or the like is filled."
-            )
-        return layer
-
-    def _layer_at(self, position: int) -> LivingPlaces:
-        return self._layer(bisect_right(self._begins, position) - 1)
-
-    def places(self, positions: Positions) -> Positions:
-        """Return the places of positions, both `int64[n]`.
-
-        Places also count the omitted records; positions do not.
-
-        Raises CheckpointError if a position was read while keys were omitted that the state does
-        not have.
-        """
-        if len(self._begins) == 1:
-            return self._layer(0).places(positions)
-        numbers = np.searchsorted(self._begins, positions, side="right") - 1
-        distinct = np.unique(numbers).tolist()
-        if len(distinct) == 1:
-            return self._layer(distinct[0]).places(positions)
-        places = np.empty_like(positions)
-        for number in distinct:
-            chosen = numbers == number
-            places[chosen] = self._layer(number).places(positions[chosen])
-        return places
-
-    def place(self, position: int) -> int:
-        """Return the place of a position: its index in the order that also counts omitted records.
-
-        At the start of an epoch, it is the place of the epoch's first record, even if this record
-        is omitted.
-        """
-        place = int(self.places(np.array([position], dtype=np.int64))[0])
-        layer = self._layer_at(position)
-        epoch = layer.epoch_of(position)
-        return self.order.at(place)[0].epoch_begin(epoch) if self.begins_epoch(position) else place
-
     def record_keys(self, positions: Positions) -> Positions:
-        """Return the record keys `int64[n]` at global positions `int64[n]`, which are in `[0, len(self))`; not checked."""
+        """Return the record keys `int64[n]` at global positions `int64[n]`.
+
+        The positions are in `[0, len(self))`, which is not checked.
+        """
         return self.order.keys(self.places(positions))
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the position of a record in an epoch; None if it is omitted, or was appended later.
+        """Return the position of a record in an epoch; None if omitted, or appended later.
 
         Raises CheckpointError if the keys that were omitted at this position are unknown.
         """
@@ -240,33 +163,16 @@ class ChangingSampler(VectorSampler):
         number = bisect_right([0, *(change.place for change in self.history.changes)], place) - 1
         return self._layer(number).position_of(place)
 
-    def epoch_at(self, position: int) -> int:
-        """Return the number, from 0, of the epoch to which a position belongs."""
-        return self._layer_at(position).epoch_of(position)
-
-    def epoch_start(self, epoch: int) -> int:
-        """Return the position at which an epoch begins.
-
-        Raises CheckpointError if it is unknown, because other keys were omitted at that time.
-        """
-        for layer in self._layers:
-            found = None if layer is None else layer.epoch_start(epoch)
-            if found is not None:
-                return found
-        return self._layer(self._layers.index(None)).position
-
-    def begins_epoch(self, position: int) -> bool:
-        """Return True if an epoch begins at a position."""
-        layer = self._layer_at(position)
-        return layer.epoch_start(layer.epoch_of(position)) == position
-
     @property
     def epoch_length(self) -> int:
         """Number of positions in an epoch: all records of the source except omitted ones."""
         return self._records - self.omitted.below(self._records)
 
     def __len__(self) -> int:
-        """Return the number of positions of all shards together; `sys.maxsize` if endless; CheckpointError if it is unknown."""
+        """Return the number of positions of all shards together; `sys.maxsize` if endless.
+
+        Raise CheckpointError if it is unknown.
+        """
         epochs = self.num_epochs
         return self.of_equal_shards(ENDLESS if epochs is None else self.epoch_start(epochs))
 
@@ -279,14 +185,17 @@ class ChangingSampler(VectorSampler):
         return {**self.sampler.fingerprint, **self.history.begin_values}
 
     def by_epochs(self) -> VectorSampler | None:
-        """Return the order of all records, in a form whose number of records can change; None if there is no such form."""
+        """Return the order of all records, in a form whose number of records can change.
+
+        Return None if there is no such form.
+        """
         return self.sampler.by_epochs()  # type: ignore[no-any-return]
 
     def length_over(self, epochs: int) -> int:
         return self.epoch_start(epochs)
 
     def of_generation(self, generation: int, records: int | None = None) -> ChangingSampler:
-        """Return this order without its changes, for another generation (version of the source's files).
+        """Return this order without its changes, for another generation (version of the files).
 
         The source then has `records` records; None: as many as now.
         """
@@ -296,7 +205,10 @@ class ChangingSampler(VectorSampler):
         )
 
     def over(self, epochs: int | None) -> ChangingSampler:
-        """Return this order with `epochs` times as many epochs, and without its changes; endless for None."""
+        """Return this order with `epochs` times as many epochs, and without its changes.
+
+        It is endless for None.
+        """
         order = self.sampler.over(epochs)
         return ChangingSampler(order, self.omitted, self.generation).with_shard_options(
             self.shard_options
@@ -308,7 +220,10 @@ class ChangingSampler(VectorSampler):
         return self.omitted.keys
 
     def without(self, keys: Mapping[str, Positions]) -> ChangingSampler:
-        """Return this order without its changes, omitting the records `keys[""]` in addition to those omitted already."""
+        """Return this order without its changes, and without the records `keys[""]`.
+
+        Records omitted already stay omitted.
+        """
         omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys[""]))
         return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(
             self.shard_options
@@ -320,7 +235,7 @@ class ChangingSampler(VectorSampler):
         return found
 
     def with_history(self, history: RecordsHistory) -> ChangingSampler:
-        """Return this order with the changes in `history`: at which positions records were added or omitted."""
+        """Return this order with the changes in `history`: where records were added or omitted."""
         other = copy.copy(self)
         for name in ("order", "_layers", "_begins"):
             vars(other).pop(name, None)
@@ -337,7 +252,7 @@ class ChangingSampler(VectorSampler):
         generation: int | None = None,
         place: int | None = None,
     ) -> ChangingSampler:
-        """Return this order with a change at a position, from which on it has more records or omits other ones.
+        """Return this order with a change, from which on it has more records or omits other ones.
 
         Args:
             position: first position of the changed order.
@@ -377,7 +292,7 @@ class ChangingSampler(VectorSampler):
     def with_records_from(
         self, saved: SavedOrder, position: int, place: int | None = None, joins: bool = False
     ) -> ChangingSampler:
-        """Return the sampler that resumes a run in which fewer records existed, or other records were omitted.
+        """Return the sampler that resumes a run with fewer records, or other omitted ones.
 
         It has the order of that run before `position`, and the records of this sampler from there
         on.
@@ -409,14 +324,17 @@ class ChangingSampler(VectorSampler):
         )
 
     def has_other_records(self, history: RecordsHistory) -> bool:
-        """Return True if this order, as the program describes it, has other records than a run had at its end."""
+        """Return True if the program's order has other records than a run had at its end."""
         last = history.last
         described = self._records, self.omitted.digest, self.history.generation
         return described != (last.records, last.omitted, last.generation)
 
 
 def refuse_balance(order: VectorSampler) -> None:
-    """Raise ValueError if an order has a `balance`, which does not work with records that are appended or omitted."""
+    """Raise ValueError if an order has a `balance`.
+
+    It does not work with records that are appended or omitted.
+    """
     if order.facts.balance is not None:
         raise ValueError(
             "balance= cannot be combined with records that are appended or omitted, because it "

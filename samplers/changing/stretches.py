@@ -33,7 +33,7 @@ Int64s = NDArray[np.int64]
 
 
 class EpochRule(Protocol):
-    """Protocol of an order of records in which each epoch has the same number of records, each read once."""
+    """Protocol of an order in which each epoch has the same number of records, each read once."""
 
     @property
     def epoch_length(self) -> int:
@@ -54,11 +54,11 @@ class EpochRule(Protocol):
         """
 
     def record_keys(self, positions: Int64s) -> Int64s:
-        """Return the record keys `int64[n]` at positions `int64[n]`, counted from the start of epoch 0."""
+        """Return the record keys `int64[n]` at positions `int64[n]`, counted from epoch 0 on."""
         ...
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
-        """Return the index within an epoch, from 0, at which each record is read: `int64[n] -> int64[n]`.
+        """Return each record's index within an epoch, from 0: `int64[n] -> int64[n]`.
 
         Args:
             keys: the records.
@@ -67,7 +67,7 @@ class EpochRule(Protocol):
 
 
 class OrderStretch(Protocol):
-    """Protocol of a stretch of an order: consecutive places, from `start` on, that one rule maps to records.
+    """Protocol of a stretch of an order: places from `start` on that one rule maps to records.
 
     A place is an index in the order of all records, omitted ones included.
     """
@@ -87,7 +87,7 @@ class OrderStretch(Protocol):
 
     @property
     def records(self) -> int:
-        """Number of records in one whole epoch of this stretch, including those read before the stretch begins."""
+        """Number of records in a whole epoch of this stretch, also those read before it begins."""
 
     def epoch_of(self, place: int) -> int:
         """Return the number of the epoch to which a place belongs."""
@@ -97,7 +97,7 @@ class OrderStretch(Protocol):
         """Return the place at which the epoch of this number ends."""
 
     def epoch_begin(self, epoch: int) -> int:
-        """Return the place at which an epoch begins; `start`, if the epoch began before this stretch."""
+        """Return the place at which an epoch begins; `start` if it began before this stretch."""
 
     def begins_epoch(self, place: int) -> bool:
         """Return True if an epoch begins at `place`."""
@@ -158,7 +158,7 @@ class WholeEpochs:
 
 @dataclass(frozen=True)
 class JoinedRest:
-    """A stretch (consecutive places with one rule): the rest of an epoch, with new records that are added to this epoch.
+    """A stretch (places with one rule): the rest of an epoch, with new records added to it.
 
     Attributes:
         start: first place.
@@ -209,7 +209,7 @@ class JoinedRest:
         return below[::-1]
 
     def joined(self, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Find which places of this stretch have new records, and which have records of the stretch `below`.
+        """Find places of this stretch with new records, and with records of the stretch `below`.
 
         Args:
             places: `int64[n]`, places in this stretch.
@@ -260,7 +260,7 @@ class JoinedRest:
 
 
 class WholeOrder:
-    """The order of all records of a growing source, as a sequence of stretches (consecutive places with one rule).
+    """Order of all records of a growing source, as a sequence of stretches (places with one rule).
 
     If several begin at the same place, the last of them gives the record there.
 

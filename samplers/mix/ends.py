@@ -147,23 +147,29 @@ def _without_ended(
 
 
 def schedule_of(values: Values) -> Any:
-    """Return the weights in a mix's fingerprint as a schedule: pairs of a first position and a dict of weights."""
+    """Return the weights in a mix's fingerprint as a schedule.
+
+    Each entry is a pair of a first position and a dict of weights.
+    """
     weights = values.get("weights")
     return weights if isinstance(weights, list) else [[0, weights]]
 
 
 def parts_changed_from(changes: Changes) -> int:
-    """Return the first position with the last mix of a run whose changes included its parts; 0 if none did."""
+    """Return the position from which a run had its mix's last parts; 0 if they never changed."""
     return max((change.position for change in changes if is_whole(change)), default=0)
 
 
 def is_whole(change: OrderChange) -> bool:
-    """Return True if a change replaces a whole mix, with its parts; False if it changes some weights, or a part's order."""
+    """Return True if a change replaces a whole mix, with its parts.
+
+    Return False if it changes some weights, or a part's order.
+    """
     return change.part is None and "ramp" in change.values
 
 
 def last_weights(saved: SavedOrder) -> dict[str, float]:
-    """Return the last weights of a run's mix, by part name: after its whole schedule and all changes.
+    """Return the last weights of a run's mix, by part name: after its schedule and all changes.
 
     Raises:
         CheckpointError: if they are damaged.
@@ -210,7 +216,7 @@ def order_of(saved: SavedOrder) -> MixOrder:
 
 
 def _own_order(values: Values) -> tuple[MixOrder, dict[str, float]]:
-    """Return the order of a mix from its weights, and the weights that it has at the end of their schedule.
+    """Return the order of a mix from its weights, and its weights at the end of their schedule.
 
     Args:
         values: fingerprint of the mix, or a change of its parts: `weights` are weights by part
@@ -231,7 +237,10 @@ def _own_order(values: Values) -> tuple[MixOrder, dict[str, float]]:
 def _with_weights(
     order: MixOrder, weights: dict[str, float], changes: list[tuple[int, Values]]
 ) -> MixOrder:
-    """Return an order whose `weights` change at some positions: each change has the weights that differ from there on."""
+    """Return an order whose `weights` change at some positions.
+
+    Each change has the weights that differ from there on.
+    """
     if not changes:
         return order
     return order.changed(changes[0][0], MixOrder(tuple(weights), changed_stages(weights, changes)))

@@ -29,7 +29,8 @@ class MixLooks:
     >>> from headrace import GrowthOptions
     >>> mix = MixSampler({"a": 3, "b": 10}, [2, 1], when_exhausted="repeat")
     >>> mix = mix.with_parts({name: ChangingSampler(part) for name, part in mix.parts.items()})
-    >>> looks = MixLooks(GrowthOptions(), mix, ["a"], 1)  # parts are drawn in the order a b a a b a: at 5, `a` begins anew
+    >>> # Parts are drawn in the order a b a a b a: at 5, `a` begins anew.
+    >>> looks = MixLooks(GrowthOptions(), mix, ["a"], 1)
     >>> looks.position, looks.due
     (5, {'a': True})
     """
@@ -45,7 +46,7 @@ class MixLooks:
         self._ends = {name: self._next_end(name, self._begin) for name in self._parts}
 
     def _decided(self, name: str) -> int:
-        """Return the first position after the last change of the part `name`; 0 if it never changed."""
+        """Return the first position after the part `name` last changed; 0 if it never did."""
         last = self._parts[name].history.last.position
         before = self._mix.drawn_at(name, last - 1) if last else None
         return 0 if before is None else before + 1
@@ -70,7 +71,7 @@ class MixLooks:
         return None if found is None or found < position else found
 
     def index(self, name: str, position: int) -> int:
-        """Return the number of records of the part `name` that are drawn before a position of the mix."""
+        """Return the number of records of the part `name` drawn before a position of the mix."""
         return self._mix.order.count(self._numbers[name], position)
 
     @property
@@ -83,7 +84,9 @@ class MixLooks:
 
     @property
     def due(self) -> dict[str, bool]:
-        """The parts of the mix to check for more records at `position`, by name; True if the part begins an epoch there.
+        """The parts of the mix to check for more records at `position`, by name.
+
+        The value is True if the part begins an epoch there.
 
         The value is False for a part that is only checked regularly, or of which nothing was read
         yet.

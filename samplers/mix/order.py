@@ -32,7 +32,7 @@ FEW = 64
 
 # From the least number on, part by part is faster.
 MANY, MOST = 4096, 1 << 16
-"""Least number of consecutive positions computed part by part; maximal number computed at a time."""
+"""Least number of consecutive positions computed part by part; maximal number at a time."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,10 @@ class MixOrder:
     stages: Stages
     # Stages take time to make.
     made: tuple[WeightStage, ...] = field(default=(), repr=False, compare=False)
-    """First stages, already computed, of an order that begins in the same way; `()` (default) computes all."""
+    """First stages, already computed, of an order that begins in the same way.
+
+    By default, it is `()`, and all stages are computed.
+    """
 
     @classmethod
     def of(
@@ -116,7 +119,7 @@ class MixOrder:
         return self._stages[bisect_right(self._starts, position) - 1]
 
     def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """Return, for each position, the index of its part, and the index of its element in the part.
+        """Return, for each position, the index of its part, and of its element in the part.
 
         Args:
             positions: `int64[n]` in `[0, 2^62)`; not checked.
@@ -160,7 +163,7 @@ class MixOrder:
                     yield part, np.arange(index, index + len(places)), places + (start - first)
 
     def place(self, position: int) -> tuple[int, int]:
-        """Return, for one position, the index of its part, and the index of its element in the part."""
+        """Return, for one position, the index of its part, and of its element in the part."""
         stage = self._stage(position)
         part, visits = stage.place(position - stage.start)
         return part, visits + stage.counts[part]
@@ -205,7 +208,9 @@ class MixOrder:
         return _bisected(stage, part, index, stop) if found is None else found
 
     def without(self, part: int, position: int) -> MixOrder | None:
-        """Return this order, in which a part is no longer drawn from a position on; None if no part is left.
+        """Return this order, in which a part is no longer drawn from a position on.
+
+        Return None if no part is left.
 
         A later range of weights that draws no other part is removed, and the weights before it
         continue.
@@ -252,7 +257,7 @@ class MixOrder:
         return MixOrder(names, (*former, *later))
 
     def begun_as(self, other: MixOrder) -> MixOrder:
-        """Return this order, which reuses the stages that `other` has already computed, up to the first that differs.
+        """Return this order with the stages that `other` computed, up to the first that differs.
 
         A stage is a range of positions with constant weights.
         """

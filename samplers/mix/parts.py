@@ -11,8 +11,8 @@ from typing import Any
 
 from ...common.messages import a_kind_of, first_few, short_repr
 from ...common.validation import whole_number
+from ..grain.own_orders import has_own_orders
 from ..index import IndexSampler
-from ..own_orders import has_own_orders
 from ..permutation import MAX_SIZE
 from ..protocol import VectorSampler
 
@@ -85,7 +85,10 @@ def as_order(
 
 
 def _records_of(part: Any) -> Any:
-    """Return the number of records of a source; for a dict of columns, the first column's length; any other value as it is."""
+    """Return the number of records of a source, or the length of the first column of a dict.
+
+    Any other value is returned as it is.
+    """
     while isinstance(part, Mapping) and part:
         part = next(iter(part.values()))
     return len(part) if isinstance(part, Sized) and not isinstance(part, (str, bytes)) else part
@@ -99,8 +102,8 @@ def _checked(name: str, part: VectorSampler) -> VectorSampler:
         )
     if has_own_orders(part):
         raise ValueError(
-            f'part {short_repr(name)} of the mix has algorithm="grain", with which each shard has an order of its own. '
-            "Leave algorithm= out."
+            f'part {short_repr(name)} of the mix has algorithm="grain", with which each shard '
+            "has an order of its own. Leave algorithm= out."
         )
     if part.shard_options.shard_count > 1:
         raise ValueError(

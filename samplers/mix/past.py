@@ -45,7 +45,10 @@ class MixPast(VectorSampler):
 
     @property
     def changes(self) -> Changes:
-        """The changes of this mix (its weights and parts) since the first run, then the changes of each part's own order."""
+        """The changes of this mix (its weights and parts) since the first run.
+
+        Then come the changes of each part's own order.
+        """
         of_parts = (
             change._replace(part=name)
             for name, part in self._parts.items()
@@ -91,13 +94,16 @@ class MixPast(VectorSampler):
         return parts_changed_from(self._own_changes)
 
     def as_in_run(self, saved: SavedOrder) -> Self:
-        """Return a copy of this mix with the changes that a run made, in place of its own changes."""
+        """Return a copy of this mix with the changes that a run made, in place of its own."""
         other = self._copied()
         other._own_changes = saved.own_changes
         return other
 
     def differs_from(self, saved: SavedOrder) -> str:
-        """Return "" if a run's program described the parts and weights of this mix, or the run changed to them; else a text."""
+        """Return "" if a run had the parts and weights of this mix; else a text.
+
+        A run had them if its program described them, or if it changed to them.
+        """
         same = self.fingerprint == saved.described or self._is_last(saved)
         return "" if same else "weights or parts of the mix changed"
 
@@ -106,7 +112,10 @@ class MixPast(VectorSampler):
         return len(self._given) == 1 and own == {**saved.described, **self.weights_values}
 
     def _is_last(self, saved: SavedOrder) -> bool:
-        """Return True if the run has changed the weights of its mix, and this mix has the weights to which it changed last."""
+        """Return True if this mix has the weights to which the run changed last.
+
+        Return False if the run has not changed them.
+        """
         return (
             bool(saved.own_changes)
             and self._has_parts_of(saved)
@@ -114,7 +123,7 @@ class MixPast(VectorSampler):
         )
 
     def resumed(self, saved: SavedOrder, position: int, changes: bool) -> Self:
-        """Return the sampler that resumes a run of a mix, whose parts or weights may differ from this mix's.
+        """Return the sampler that resumes a run of a mix, which may have other parts or weights.
 
         Parts of both mixes continue with their next records. This mix's parts and weights are used
         from `position` on.
@@ -182,7 +191,9 @@ class MixPast(VectorSampler):
         self._own_changes = (*kept, OrderChange(position, {"weights": others}))
 
     def with_weights(self, weights: Weights, position: int) -> Self:
-        """Return this mix with other weights from a position on, at which nothing may have been read yet.
+        """Return this mix with other weights from a position on.
+
+        From this position on, nothing may have been read yet.
 
         The fingerprint keeps the weights that the user's program describes, and `changes` has the
         new ones. They replace all changes of weights at this position or later.

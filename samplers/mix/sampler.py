@@ -19,8 +19,9 @@ from ...errors import CheckpointError, EmptyStreamError
 from ..balance import Balance, checked
 from ..changing.orders import living
 from ..changing.sampler import refuse_balance
+from ..facts import OrderFacts
 from ..history import part_named
-from ..protocol import ENDLESS, OrderFacts, VectorSampler
+from ..protocol import ENDLESS, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 from .ends import ends_of
 from .order import MixOrder
@@ -77,7 +78,8 @@ class MixSampler(MixPast):
 
     >>> from headrace import DataLoader, MixSampler
     >>> parts = {"web": ["w0", "w1", "w2", "w3", "w4", "w5", "w6"], "books": ["b0", "b1", "b2"]}
-    >>> list(DataLoader(data_source=parts, sampler=MixSampler(parts, weights={"web": 0.7, "books": 0.3})))
+    >>> mix = MixSampler(parts, weights={"web": 0.7, "books": 0.3})
+    >>> list(DataLoader(data_source=parts, sampler=mix))
     ['w0', 'b0', 'w1', 'w2', 'b1', 'w3', 'w4', 'w5', 'b2', 'w6']
     """
 
@@ -174,11 +176,17 @@ class MixSampler(MixPast):
         return found
 
     def __repr__(self) -> str:
-        return f"MixSampler({len(self._parts)} parts: {first_few(self.names, 8)}; when_exhausted={self.when_exhausted!r})"
+        return (
+            f"MixSampler({len(self._parts)} parts: {first_few(self.names, 8)}; "
+            f"when_exhausted={self.when_exhausted!r})"
+        )
 
     @cached_property
     def _ended(self) -> tuple[MixOrder, int, tuple[tuple[str, int], ...]]:  # type: ignore[override]
-        """The order with ended parts removed, its number of positions, and (part name, position) for each end of a part."""
+        """The order without ended parts, its number of positions, and a pair for each end.
+
+        Such a pair is (part name, position).
+        """
         lengths = {
             name: part.length_over(self._max_epochs[name])
             if name in self._max_epochs
@@ -195,12 +203,15 @@ class MixSampler(MixPast):
         return self._ended[0]
 
     def __len__(self) -> int:
-        """Return the number of positions of all shards together; `sys.maxsize` if the mix never ends."""
+        """Return the number of positions of all shards together; `sys.maxsize` if it never ends."""
         return self.of_equal_shards(self._ended[1])
 
     @property
     def epoch_length(self) -> int:
-        """Number of positions of a mix that ends; for an endless mix, the sum of the epoch lengths of its parts."""
+        """Number of positions of a mix that ends.
+
+        For an endless mix, it is the sum of the epoch lengths of its parts.
+        """
         whole = self._ended[1]
         return whole if whole < ENDLESS else sum(part.epoch_length for part in self._parts.values())
 
@@ -255,7 +266,7 @@ class MixSampler(MixPast):
 
     @property
     def lacks_parts(self) -> bool:
-        """True if this mix resumes an earlier run that drew parts which are no longer in the mix."""
+        """True if this mix resumes an earlier run that drew parts which are no longer in it."""
         return not self._parts.keys() >= {*self.order.names}
 
     def check_present(self, positions: Positions) -> None:
@@ -274,7 +285,10 @@ class MixSampler(MixPast):
 
     @cached_property
     def _ends(self) -> dict[str, int]:
-        """Length of each part that starts again after its end, because its sampler has no later epochs; by name."""
+        """Length of each part, by name, that starts again after its end.
+
+        The sampler of such a part has no later epochs.
+        """
         parts = self._parts.items()
         return {
             name: len(part)
@@ -308,7 +322,9 @@ class MixSampler(MixPast):
         return ends.get(name) if position is None else position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return the current epoch (from 0) of each part by name: the epoch of its last record drawn up to a position.
+        """Return the current epoch (from 0) of each part, by name.
+
+        It is the epoch of the part's last record drawn up to a position.
 
         The record at the position counts. The epoch of a part of which nothing was drawn is 0.
         """
@@ -321,7 +337,9 @@ class MixSampler(MixPast):
         return {name: drawn[name] for name in self._parts}
 
     def position_of(self, record_key: int, epoch: int) -> int:
-        """Raise TypeError, because a record of a mix has no single position: each part has its own epochs.
+        """Raise TypeError, because a record of a mix has no single position.
+
+        Each part has its own epochs.
 
         Raises:
             TypeError: always.

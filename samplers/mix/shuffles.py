@@ -1,4 +1,4 @@
-"""Compute the record keys of elements of many parts of a mix in one call, if each part is a plain shuffle.
+"""Compute record keys of elements of many parts of a mix in one call, if all are plain shuffles.
 
 In: for each element, the index of its part, and its index in the part's order. Out: record keys
 within the parts.

@@ -1,4 +1,4 @@
-"""One stage of a mix (positions with constant weights): a binary tree gives the part at each position.
+"""Stage of a mix (positions with constant weights): a binary tree gives the part at each position.
 
 In: visits, i.e. positions counted from the start of the stage. Out: the part, and its number
 of earlier visits.
@@ -30,7 +30,9 @@ _HALF, _MASK, _LOW = 31, (1 << 31) - 1, (1 << 16) - 1
 
 
 class Fork(NamedTuple):
-    """A node of the tree by which a mix finds the part at a position: it divides visits between a left and a right side.
+    """A node of the tree by which a mix finds the part at a position.
+
+    It divides visits between a left and a right side.
 
     A visit is a position at which one of the parts below the node is drawn. Before its n-th visit,
     the left side was visited `ratio * n + phase` times, rounded down.
@@ -53,7 +55,7 @@ Branch: TypeAlias = "Fork | int"
 
 
 Way: TypeAlias = "tuple[tuple[int, int, bool], ...]"
-"""The path from the root to a part: ratio and phase of each node, and True if the path goes left there."""
+"""Path from the root to a part: ratio and phase of each node, and True if it goes left there."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class WeightStage:
 
     @cached_property
     def root(self) -> Branch:
-        """The tree by which the part at a position is found; it has all parts with a weight above 0."""
+        """The tree by which the part at a position is found; it has all parts of weight above 0."""
         drawn = {part: weight for part, weight in enumerate(self.weights) if weight}
         return self._branch(best_tree(drawn))[0]
 
@@ -109,7 +111,7 @@ class WeightStage:
         return Fork(ratio, phase, left, right), weight, lack
 
     def place(self, visit: int) -> tuple[int, int]:
-        """Return the index of the part drawn at a position, and how often it was drawn before in this stage of the mix.
+        """Return the index of the part at a visit, and how often it was drawn before in the stage.
 
         Args:
             visit: the position, counted from the start of the stage.
@@ -128,14 +130,14 @@ class WeightStage:
         return node, visit
 
     def counts_at(self, position: int) -> list[int]:
-        """Return how many elements of each part are drawn before a position, counted over all stages."""
+        """Return how many elements of each part are drawn before a position, in all stages."""
         counts = list(self.counts)
         for part, visits in _visits(self.root, position - self.start):
             counts[part] += visits
         return counts
 
     def by_part(self, start: int, stop: int) -> Iterator[tuple[int, int, Int64s]]:
-        """Yield each part that is drawn from position `start` to `stop` (excluded), with the positions.
+        """Yield each part drawn from position `start` to `stop` (excluded), with the positions.
 
         There are at most 2^16 positions, all in this stage.
 
@@ -150,11 +152,11 @@ class WeightStage:
 
     @cached_property
     def _ways(self) -> dict[int, Way]:
-        """For each part that is drawn, by its index: the path from the root of the tree to the part."""
+        """For each part that is drawn, by its index: the path from the tree's root to the part."""
         return dict(_ways_to_parts(self.root, ()))
 
     def count_at(self, part: int, position: int) -> int:
-        """Return how many elements of one part are drawn before a position, counted over all stages.
+        """Return how many elements of one part are drawn before a position, in all stages.
 
         Args:
             part: index of the part.
@@ -232,7 +234,7 @@ def _parted(
 
 
 def _left_before(node: Fork, visits: range) -> Int64s:
-    """Return how often a node's left side was visited before each of some visits, and after the last of them.
+    """Return how often a node's left side was visited before each of `visits`, and after the last.
 
     A visit of a node is a position at which one of the parts below it is drawn.
 
@@ -266,7 +268,7 @@ def _ways_to_parts(branch: Branch, way: Way) -> Iterator[tuple[int, Way]]:
 
 
 class StageTables:
-    """Trees of several stages of a mix as arrays, to compute the drawn part of many positions in one call.
+    """Trees of several stages of a mix as arrays, to compute the part of many positions at once.
 
     A stage is a range of positions with constant weights.
 
@@ -289,7 +291,7 @@ class StageTables:
         self._sides = _int64([row[2:] for row in table]).ravel()  # right and left of each node
 
     def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the part drawn at each position `int64[n]`, and how often this part was drawn before.
+        """Return the part drawn at each position `int64[n]`, and how often it was drawn before.
 
         The second result counts all stages.
         """
@@ -357,7 +359,9 @@ class StageTables:
 
 
 def _append(branch: Branch, rows: list[tuple[int, int, int, int]]) -> int:
-    """Append the nodes of a tree to `rows`, and return the index of its root; -1 - p if the tree is only the part p.
+    """Append the nodes of a tree to `rows`, and return the index of its root.
+
+    The index is -1 - p if the tree is only the part p.
 
     Args:
         branch: the tree, or the index of a part.

@@ -20,7 +20,7 @@ Tree: TypeAlias = "int | tuple[Tree, Tree]"
 """The index of a part, or a pair of subtrees."""
 
 LIMITS = (0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
-"""Upper limits of the deviation for which trees are tried; which one is best depends on the weights."""
+"""Upper limits of the deviation for which trees are tried; which is best depends on the weights."""
 
 
 def best_tree(weights: Mapping[int, int]) -> Tree:
@@ -39,7 +39,7 @@ def best_tree(weights: Mapping[int, int]) -> Tree:
 
 
 def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
-    """Make a tree over the parts of a mix whose `deviation` is below a limit, if possible; otherwise it may be above.
+    """Make a tree over the parts of a mix whose `deviation` is below a limit, if possible.
 
     Args:
         weights: by the index of the part, its weight, above 0.
@@ -63,7 +63,7 @@ def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
 
 
 def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
-    """Return the largest possible difference between the count of a part of a mix and its share, over all parts.
+    """Return the largest possible difference between a part's count and its share, over all parts.
 
     Args:
         tree: a tree over the parts, from which the mix is drawn.
@@ -89,7 +89,7 @@ def _weighed(tree: Tree, weights: Mapping[int, int]) -> Weighed:
 
 
 def _above(tree: Weighed, above: float) -> Iterator[tuple[int, float]]:
-    """Yield, for each part, its weight, and the sum of `1 / weight` over the nodes on the path from the root to the part.
+    """Yield each part's weight, and the sum of `1 / weight` over the nodes from the root to it.
 
     The sum includes the part, but not the root.
 

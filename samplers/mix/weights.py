@@ -33,7 +33,7 @@ MAX_POSITION = 1 << 62
 def stages_of(
     weights: Weights | Schedule | None, names: Sequence[str], records_per_step: int = 1
 ) -> Stages:
-    """Convert a user's weights to stages: pairs of a first position and one weight per part from it on.
+    """Convert a user's weights to stages: pairs of a first position and one weight per part.
 
     Args:
         weights: a list, a dict by part name, or a schedule (pairs of a step and weights from this
@@ -81,7 +81,9 @@ def stages_of(
 
 
 def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, int]:
-    """Return, by part name, the number of epochs after which the part leaves a mix; without parts that have no limit.
+    """Return the number of epochs after which each part leaves a mix, by part name.
+
+    Parts without a limit are left out.
 
     Args:
         max_epochs: a dict by part name, or a list with None for parts without a limit; None for no
@@ -125,7 +127,7 @@ def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, i
 def changed_stages(
     weights: Mapping[str, float], changes: Sequence[tuple[int, Mapping[str, float]]]
 ) -> Stages:
-    """Convert changes of a mix's weights to stages: pairs of a first position and one weight per part.
+    """Convert changes of weights to stages: pairs of a first position and one weight per part.
 
     The first stage begins at 0, with the weights after the first change.
 
@@ -248,7 +250,9 @@ def _number(weight: Any, name: str) -> float:
 
 
 def ramped(stages: Stages) -> Stages:
-    """Replace each stage (positions with constant weights), except the last, by up to 32 short ones that change linearly.
+    """Replace each stage, except the last, by up to 32 short ones that change linearly.
+
+    A stage is a range of positions with constant weights.
 
     Weights are first scaled to sum to 1. A stage of n positions becomes at most n stages.
 
@@ -282,7 +286,7 @@ def _normal(weights: tuple[float, ...]) -> list[float]:
 
 
 def in_units(weights: Sequence[float], one: int) -> tuple[int, ...]:
-    """Convert weights to proportional ints that sum to `one`; a weight above 0 becomes an int of at least 1.
+    """Convert weights to proportional ints that sum to `one`; a weight above 0 becomes at least 1.
 
     >>> in_units([3.0, 1.0, 0.0], 100)
     (75, 25, 0)

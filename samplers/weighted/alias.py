@@ -79,7 +79,7 @@ def _hand_on(
     lacking: Int64s,
     one: int,
 ) -> None:
-    """Give each heavy record of an alias table its threshold, and the next heavy record as its alias.
+    """Give each heavy record of an alias table its threshold, and the next heavy one as its alias.
 
     A heavy record fills the columns of light records with what it has beyond one column. If it
     gives too much, the next heavy record fills its own column up to `one`.
@@ -101,7 +101,10 @@ def _hand_on(
 
 
 def _in_units(weights: NDArray[np.float64], bits: int) -> Int64s:
-    """Convert weights `float64[n]` to proportional ints with a mean of `2^bits`; a weight above 0 becomes at least 1."""
+    """Convert weights `float64[n]` to proportional ints with a mean of `2^bits`.
+
+    A weight above 0 becomes at least 1.
+    """
     scaled = weights / weights.max()
     scaled *= len(weights) * 2.0**bits / scaled.sum()
     units: Int64s = np.rint(scaled, out=scaled).astype(np.int64)

@@ -16,9 +16,9 @@ from ...common.identity.values import digest_of
 from ...common.messages import a_kind_of, short_repr
 from ...common.validation import array_of
 from ..balance import Balance
+from ..facts import OrderFacts
 from ..mix.order import MixOrder
 from ..mix.weights import quoted, weights_of
-from ..protocol import OrderFacts
 from ..sharding import ShardOptions
 from .drawn import MOST_SAMPLES, DrawnRecords
 from .draws import key_of, words
@@ -101,11 +101,14 @@ class BalancedSampler(DrawnRecords):
         self._digest = digest_of(self._records, self._sizes)
 
     def __repr__(self) -> str:
-        return f"BalancedSampler({self.num_records} records, {len(self.classes)} classes, seed={self.seed})"
+        return (
+            f"BalancedSampler({self.num_records} records, {len(self.classes)} classes, "
+            f"seed={self.seed})"
+        )
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values; a restored state must have equal values."""
+        """The JSON values that determine the order; a restored state must have equal ones."""
         return {
             "kind": "BalancedSampler",
             "records": self.num_records,
@@ -141,7 +144,7 @@ class BalancedSampler(DrawnRecords):
         return found
 
     def _classes_at(self, positions: Positions) -> tuple[Positions, Positions]:
-        """Return the index of the class at each position, and how often this class was drawn before."""
+        """Return the index of the class at each position, and how often it was drawn before."""
         if self._order is not None:
             return self._order.places(positions)
         count = len(self.classes)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from ...common.messages import short_repr
 from ...common.validation import whole_number
 from ..balance import Balance, checked
-from ..protocol import ENDLESS, OrderFacts, VectorSampler
+from ..facts import OrderFacts
+from ..protocol import ENDLESS, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 
 Positions = NDArray[np.int64]
@@ -97,7 +98,7 @@ class DrawnRecords(VectorSampler):
         return {} if self.balance is None else {"balance": self.balance.fingerprint}
 
     def __len__(self) -> int:
-        """Return the number of positions of all shards together; `sys.maxsize` for an endless sampler.
+        """Return the number of positions of all shards together; `sys.maxsize` if endless.
 
         With `drop_remainder`, positions that cannot be divided evenly over the shards do not count.
         """

@@ -40,7 +40,7 @@ def words(key: np.uint64 | Words, numbers: Int64s) -> Words:
 
 
 def columns(drawn: Words, count: int) -> tuple[Int64s, Words]:
-    """Split each random word into a column (a uniform int in `[0, count)`) and a fraction within this column.
+    """Split each random word into a column (uniform int in `[0, count)`) and a fraction within it.
 
     Args:
         drawn: `uint64[n]`, uniform random words.

@@ -1,4 +1,4 @@
-"""Orders of epochs in which records are drawn by weights, each at most once per epoch (without replacement).
+"""Orders of epochs in which records are drawn by weights, each at most once (without replacement).
 
 In: weights, an epoch, places (indices within the epoch). Out: records.
 
@@ -43,7 +43,7 @@ Table = NDArray[np.uint32]
 
 
 def _fill(order: Table, weights: Floats, seed: int, epoch: int) -> None:
-    """Write the first records of an epoch, drawn by weights, into `order`, as many as it has entries.
+    """Write the first records of an epoch, drawn by weights, into `order`, until it is full.
 
     Args:
         order: `uint32[count]`, receives the records.
@@ -102,11 +102,11 @@ class Orders:
 
     @cached_property
     def tables(self) -> _SharedTables | None:
-        """Tables of orders, shared by this process and its forked processes; None for fewer than 4096 weights."""
+        """Tables of orders, shared with forked processes; None for fewer than 4096 weights."""
         return None if len(self._weights) < _SMALL else _SharedTables(self._count)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Set the attributes `state` and make the tables, so that workers forked later share them."""
+        """Set the attributes `state` and make the tables, which workers forked later share."""
         vars(self).update(state)
         _ = self.tables
 
@@ -114,7 +114,7 @@ class Orders:
         return {name: value for name, value in vars(self).items() if name != "tables"}
 
     def records(self, positions: Int64s) -> Int64s:
-        """Return the record `int64[n]` at each global position `int64[n]`, over any number of epochs."""
+        """Return the records `int64[n]` at global positions `int64[n]`, in any number of epochs."""
         epochs = positions // self._count
         places = positions - epochs * self._count
         if self.tables is None:
@@ -131,7 +131,7 @@ class Orders:
         _fill(table, self._weights, self._seed, epoch)
 
     def _of_few(self, epochs: Int64s, places: Int64s) -> Int64s:
-        """Return the record at each place (index within an epoch) of an epoch: `int64[n], int64[n] -> int64[n]`.
+        """Return the record at each place (index) of an epoch: `int64[n], int64[n] -> int64[n]`.
 
         The orders of the epochs are computed for this call and not kept.
         """
@@ -151,7 +151,7 @@ class Orders:
 
 
 class _SharedTables:
-    """Two tables in memory shared by forked processes: the record orders of one even and one odd epoch.
+    """Two tables in memory shared by forked processes: the orders of one even and one odd epoch.
 
     A header before each table holds the number of its epoch plus 1.
 
@@ -176,7 +176,7 @@ class _SharedTables:
 
     @contextlib.contextmanager
     def of(self, epoch: int, make: Callable[[int, Table], None]) -> Iterator[Table]:
-        """Context manager that gives the table of an epoch, which does not change until the context ends.
+        """Context manager that gives the table of an epoch, unchanged until the context ends.
 
         Args:
             epoch: number of the epoch.

@@ -1,4 +1,4 @@
-"""Permute numbers of many ranges `[0, size)` at once: each number within its own range, by its own key.
+"""Permute numbers of many ranges `[0, size)` at once: each within its own range, by its own key.
 
 In: numbers (called places), sizes and keys. Out: permuted numbers. The network is the same as in
 `permutation.py`, but with a size and a key for each number.
@@ -17,7 +17,7 @@ _GOLDEN, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
 def permute_each(places: Int64s, sizes: Int64s, keys: Words) -> Int64s:
-    """Permute each place (a number) within its own range `[0, size)`, by the permutation that its key selects.
+    """Permute each place (a number) within its range `[0, size)`, by the permutation of its key.
 
     Args:
         places: `int64[n]`, each in `[0, size)`.
@@ -53,7 +53,9 @@ def _enciphered(numbers: Int64s, rows: Int64s, columns: Int64s, keys: Words) -> 
 
 
 def _shifts(fixed: Int64s, lengths: Int64s, keys: Words, number: int) -> Int64s:
-    """Return how far each cell of a table moves in a round: a hash of its fixed coordinate, scaled to `[0, length)`.
+    """Return how far each cell of a table moves in a round.
+
+    It is a hash of the fixed coordinate, scaled to `[0, length)`.
 
     Args:
         fixed: for each cell, its row or column, whichever does not change in this round.

@@ -17,8 +17,8 @@ from ...common.messages import short_repr
 from ...common.validation import true_or_false
 from ...errors import CheckpointError
 from ..balance import Balance
+from ..facts import OrderFacts
 from ..history import Changes, OrderChange, SavedOrder
-from ..protocol import OrderFacts
 from ..sharding import ShardOptions
 from .alias import AliasTable
 from .drawn import BLOCK, MOST_SAMPLES, DrawnRecords
@@ -100,7 +100,10 @@ class WeightedSampler(DrawnRecords):
         self.num_records = len(checked)
         self.replacement = true_or_false("replacement", replacement)
         most = MOST_SAMPLES if self.replacement else int(np.count_nonzero(checked))
-        remedy = "the number of records to draw in an epoch; without replacement, at most as many as weights are above 0"
+        remedy = (
+            "the number of records to draw in an epoch; without replacement, "
+            "at most as many as weights are above 0"
+        )
         wanted = (
             (self.num_records if self.replacement else most) if num_samples is None else num_samples
         )
@@ -146,7 +149,10 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def changes(self) -> Changes:
-        """The weights (a digest) with which the run began, and those to which it changed; empty if they never changed."""
+        """The weights (a digest) with which the run began, and those to which it changed.
+
+        It is empty if they never changed.
+        """
         return self._changes
 
     def record_keys(self, positions: Positions) -> Positions:
@@ -181,17 +187,23 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def weights_description(self) -> str:
-        """A text for messages: the digest of the weights and, if they were changed, the first position that uses them."""
+        """A text for messages: the digest of the weights.
+
+        If they were changed, it also names the first position that uses them.
+        """
         since = f", from position {self.changes[-1].position:,} on" if self.changes else ""
         return f"weights {self._digest}{since}"
 
     def former_weights(self, position: int) -> str | None:
-        """Return the digest of the earlier weights that are used at a position; None if the current weights are used there."""
+        """Return the digest of the earlier weights that are used at a position.
+
+        Return None if the current weights are used there.
+        """
         used = [change.values["weights"] for change in self.changes if change.position <= position]
         return None if not self.changes or len(used) == len(self.changes) else str(used[-1])
 
     def differs_from(self, saved: SavedOrder) -> str:
-        """Return "weights changed" if the saved order describes other weights than this sampler's, else ""."""
+        """Return "weights changed" if the saved order has other weights than this one, else ""."""
         return "" if saved.described.get("weights") == self._digest else "weights changed"
 
     def resumed(self, saved: SavedOrder, position: int, changes: bool) -> WeightedSampler:

@@ -29,7 +29,7 @@ _STREAM_OF_RECORDS, _STREAM_OF_CLASSES, _STREAM_OF_GROUPS, _STREAM_OF_REMAINDERS
 
 
 def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
-    """Convert the user's shares to the number of records of each part, not rounded; `float64[parts]`.
+    """Convert a user's shares to the number of records of each part, not rounded; `float64[parts]`.
 
     Args:
         parts: a fraction for each part, all of which sum to 1; or a number of records for each
@@ -124,7 +124,10 @@ def split_keys(
 
 
 def random_order(seed: int, count: int) -> Int64s:
-    """Return all numbers below `count`, `int64[count]`, in a random order that `seed` and `count` alone decide."""
+    """Return all numbers below `count`, `int64[count]`, in a random order.
+
+    `seed` and `count` alone decide the order.
+    """
     return _shuffled(seed, count, _STREAM_OF_RECORDS)
 
 
@@ -143,7 +146,9 @@ def _labels(name: str, labels: Any, count: int) -> Int64s:
 
 
 def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
-    """Assign each record to a part so that each part gets its share of each class; return the index of the part of each record.
+    """Assign each record to a part so that each part gets its share of each class.
+
+    Return the index of the part of each record.
 
     Args:
         classes: `int64[records]`, the index of the class of each record.
@@ -179,7 +184,9 @@ def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
 
 
 def _lacking_after(records: int, fractions: Floats) -> Floats:
-    """Return how many records each part lacks of its share after `records` records were assigned one by one.
+    """Return how many records each part lacks of its share after `records` were assigned.
+
+    They are assigned one by one.
 
     Each is assigned to the part that lacks most.
 
@@ -229,7 +236,9 @@ def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
 
 
 def _groups_of_classes(groups: Int64s, classes: Int64s, shares: Floats, seed: int) -> Int64s:
-    """Assign each group to a part of the split, large groups first; return the index of each group's part.
+    """Assign each group to a part of the split, large groups first.
+
+    Return the index of each group's part.
 
     A group goes to the part that lacks most of the group's classes, relative to the part's share.
 

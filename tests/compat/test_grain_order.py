@@ -12,7 +12,7 @@ from support.pipelines import chosen
 
 import headrace
 from headrace import IndexSampler, NoSharding, ShardOptions
-from headrace.samplers.grain_order import places_of, seed_sequence, shuffled, shuffled_one, small_epoch
+from headrace.samplers.grain.grain_order import places_of, seed_sequence, shuffled, shuffled_one, small_epoch
 
 
 @pytest.mark.parametrize(

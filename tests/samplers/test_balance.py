@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import headrace
 from headrace import Balance, IndexSampler
 from headrace.errors import LengthsError
-from headrace.samplers.balance import Blocks, Dealing
-from headrace.samplers.dealing import dealt
+from headrace.samplers.balance import Dealing
+from headrace.samplers.dealing import Blocks, dealt
 
 
 def _sums(costs, places, shards, batches=1):

@@ -22,7 +22,7 @@ from ....loader.plan.rules import All
 from ....loader.plan.stages import runs_of, unit_of
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform, WindowShuffle
 from ....operations.protocol import Context, Step
-from ....samplers.grain_order import shuffled
+from ....samplers.grain.grain_order import shuffled
 from ..generators import OfDataset
 from .orders import WORD
 

@@ -23,7 +23,7 @@ from ....common.validation import warn, whole_number
 from ....errors import StructureError
 from ....operations import RandomMapTransform
 from ....operations.function import as_kind
-from ....operations.transforms import fan_out_of
+from ....operations.several import fan_out_of
 from ....samplers.chain.index_maps import IndexMap, Repeat, Selected, Slice
 from ....samplers.protocol import ENDLESS
 from ....sources import as_source

@@ -18,7 +18,7 @@ import numpy as np
 from ....chains.nodes.choices import Choice
 from ....common.messages import shorten
 from ....samplers.chain.index_maps import IndexMap, Indices
-from ....samplers.grain_order import shuffled, shuffled_one
+from ....samplers.grain.grain_order import shuffled, shuffled_one
 from ....samplers.protocol import ENDLESS
 
 WORD = 1 << 32

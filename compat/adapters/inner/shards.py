@@ -6,7 +6,7 @@ In: the number of examples, and the shard. Out: the range of examples of this sh
 from __future__ import annotations
 
 from ....samplers import ShardOptions
-from ....samplers.grain_order import GrainOrder
+from ....samplers.grain.grain_order import GrainOrder
 
 
 def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Let a run continue on other shards, if its sampler gives each shard its own order (`algorithm="grain"`).
+"""Let a run continue on other shards, if each shard has its own order (`algorithm="grain"`).
 
 A run that began on N shards can continue on another number of shards: `OwnOrders` makes one sampler
 of the N orders. In: global positions of the first run, where shard s has the positions s, s + N,
@@ -17,9 +17,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.distinct import distinct
-from .protocol import OrderFacts, VectorSampler
-from .sharding import ShardOptions
+from ...common.distinct import distinct
+from ..facts import OrderFacts
+from ..protocol import VectorSampler
+from ..sharding import ShardOptions
 
 
 def has_own_orders(sampler: VectorSampler) -> bool:

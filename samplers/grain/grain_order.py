@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.distinct import distinct
-from .sharding import ShardOptions
+from ...common.distinct import distinct
+from ..sharding import ShardOptions
 
 Positions = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -30,12 +30,15 @@ ROUNDS = 4
 # The order of such a small epoch is computed whole, and once: with few records, each would walk
 # through a domain far larger than their number.
 TABLE_BITS = 16
-"""Number of bits of the smallest cipher, which is used for up to 65,537 records; the last of 65,537 keeps its place."""
+"""Number of bits of the smallest cipher, which is used for up to 65,537 records.
+
+The last of 65,537 keeps its place.
+"""
 
 _MASK32 = 0xFFFFFFFF
 
 _SHIFTS = ((623, 11), (68, 7), (39, 5), (7, 3))
-"""Pairs for the `t` of `std::seed_seq` in the C++ standard: a number of words, and `t` from this number on."""
+"""Pairs for the `t` of C++'s `std::seed_seq`: a number of words, and `t` from this number on."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,10 @@ class GrainOrder:
     seed: int | None
 
     def part(self) -> tuple[int, int]:
-        """Return the first record of this shard, and its number of records: a shard reads consecutive records."""
+        """Return the first record of this shard, and its number of records.
+
+        A shard reads consecutive records.
+        """
         whole, rest = divmod(self.num_records, self.shard.shard_count)
         index, rest = self.shard.shard_index, 0 if self.shard.drop_remainder else rest
         return index * whole + min(index, rest), whole + (index < rest)
@@ -62,12 +68,12 @@ class GrainOrder:
         """Raise ValueError if this shard has no records."""
         if not self.part()[1]:
             raise ValueError(
-                f"shard {self.shard.shard_index} of {self.shard.shard_count} would have none of the "
-                f'{self.num_records} records. Use fewer shards, or algorithm="headrace".'
+                f"shard {self.shard.shard_index} of {self.shard.shard_count} would have none of "
+                f'the {self.num_records} records. Use fewer shards, or algorithm="headrace".'
             )
 
     def position_of(self, key: int, epoch: int) -> int | None:
-        """Return the global position of a record in an epoch, or None if this shard does not read the record.
+        """Return a record's global position in an epoch, or None if this shard does not read it.
 
         Args:
             key: the record.
@@ -93,7 +99,7 @@ class GrainOrder:
         )
 
     def record_keys(self, positions: Positions) -> Positions:
-        """Return the record keys `int64[n]` at global positions `int64[n]`, all of which belong to this shard."""
+        """Return the record keys `int64[n]` at global positions `int64[n]` of this shard."""
         first_record, length = self.part()
         epochs, places = np.divmod(positions // self.shard.shard_count, length)
         if self.seed is None:
@@ -139,7 +145,7 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
 
 
 def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) -> int:
-    """Shuffle a single place (a number in `[0, max_index]`) by Grain's permutation, as `shuffled` does with many.
+    """Shuffle one place (a number in `[0, max_index]`) by Grain's permutation, like `shuffled`.
 
     Args:
         place: in `[0, max_index]`.
@@ -147,7 +153,8 @@ def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) ->
         seed: in `[0, 2^32)`.
         rounds: number of rounds of the cipher, even. Datasets and samplers use the default, 4.
 
-    >>> [shuffled_one(place, max_index=10**6, seed=42) for place in (0, 1)] == shuffled(np.arange(2), 10**6, 42).tolist()
+    >>> singly = [shuffled_one(place, max_index=10**6, seed=42) for place in (0, 1)]
+    >>> singly == shuffled(np.arange(2), 10**6, 42).tolist()
     True
     """
     if max_index == 0:
@@ -168,12 +175,18 @@ def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) ->
 
 
 def place_of(key: int, max_index: int, seed: int) -> int:
-    """Return the place (a number in `[0, max_index]`) that `shuffled` maps to `key`, with equal `max_index` and `seed`."""
+    """Return the place (a number in `[0, max_index]`) that `shuffled` maps to `key`.
+
+    `shuffled` has the same `max_index` and `seed`.
+    """
     return int(places_of(np.array([key]), max_index, seed)[0])
 
 
 def places_of(keys: Positions, max_index: int, seed: int) -> Positions:
-    """Return the places `int64[n]` that `shuffled` maps to the keys `int64[n]`, with equal `max_index` and `seed`."""
+    """Return the places `int64[n]` that `shuffled` maps to the keys `int64[n]`.
+
+    `shuffled` has the same `max_index` and `seed`.
+    """
     if max_index == 0:
         return np.zeros(len(keys), dtype=np.int64)
     if _last_stays(max_index):
@@ -202,7 +215,10 @@ def _bits(max_index: int) -> int:
 
 
 def _last_stays(max_index: int) -> bool:
-    """Return True if Grain's cipher for `[0, max_index]` permutes only numbers below `max_index`, which then stays in place."""
+    """Return True if Grain's cipher for `[0, max_index]` permutes only numbers below `max_index`.
+
+    `max_index` then stays in place.
+    """
     return max_index == 1 << _bits(max_index)
 
 
@@ -236,7 +252,7 @@ def small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
 
 
 def _cipher_table(keys: tuple[int, ...]) -> NDArray[np.uint16]:
-    """Return the results of the cipher of 16 bits as a table, with one entry for each number below 2^16.
+    """Return the cipher of 16 bits as a table, with one entry for each number below 2^16.
 
     Args:
         keys: keys of the cipher's rounds.
@@ -296,7 +312,7 @@ def _mixed(word: Any, width: int, mask: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def round_keys(seed: int, width: int, rounds: int = ROUNDS) -> tuple[int, ...]:
-    """Return the keys of the cipher's rounds, one int of `width` bits for each round, for a seed in `[0, 2^32)`."""
+    """Return the cipher's round keys, one int of `width` bits each, for a seed in `[0, 2^32)`."""
     return tuple(word & ((1 << width) - 1) for word in seed_sequence(seed, rounds))
 
 

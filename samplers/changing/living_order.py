@@ -1,0 +1,143 @@
+"""Convert positions of an order whose records change to places, and find the epochs.
+
+In: positions in the global order. Out: places, which also count omitted records.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import CheckpointError
+from ..protocol import ENDLESS, VectorSampler
+from .history import RecordsHistory
+from .living import LivingPlaces, OmittedKeys
+from .stretches import WholeOrder, rule_of
+
+Positions = NDArray[np.int64]
+
+
+class LivingOrder(VectorSampler):
+    """Base of `ChangingSampler`: positions, places and epochs of an order whose records change.
+
+    Attributes:
+        sampler: order of all records.
+        omitted: keys that are not read now.
+        history: the changes of the records.
+    """
+
+    sampler: Any
+    omitted: OmittedKeys
+    history: RecordsHistory
+
+    @cached_property
+    def order(self) -> WholeOrder:
+        """The order of all records, including omitted records.
+
+        Raise ValueError if the underlying sampler cannot change.
+        """
+        order = WholeOrder.of(rule_of(self.sampler, self.history.records))
+        changes = self.history.changes
+        for change, before in zip(
+            changes, (self.history.records, *(each.records for each in changes))
+        ):
+            if change.records > before or change.joins:  # or these wait since an earlier change
+                order = order.followed_by(
+                    change.place, rule_of(self.sampler, change.records), change.joins
+                )
+        return order
+
+    @cached_property
+    def _layers(self) -> list[LivingPlaces | None]:
+        """Kept records, one entry for the start and one for each change.
+
+        An entry is None if its omitted keys are unknown.
+
+        They are known only if they are the current ones, because the fingerprint has only a digest
+        of the keys.
+        """
+        begins = [
+            (0, 0, self.history.omitted),
+            *((each.position, each.place, each.omitted) for each in self.history.changes),
+        ]
+        stops = [*(place for _, place, _ in begins[1:]), ENDLESS]
+        known = {"": OmittedKeys(), self.omitted.digest: self.omitted}
+        return [
+            LivingPlaces(self.order, known[digest], position, place, stop)
+            if digest in known
+            else None
+            for (position, place, digest), stop in zip(begins, stops)
+        ]
+
+    @cached_property
+    def _begins(self) -> list[int]:
+        return [0, *(change.position for change in self.history.changes)]
+
+    def _layer(self, number: int) -> LivingPlaces:
+        layer = self._layers[number]
+        if layer is None:
+            raise CheckpointError(
+                f"positions from {self._begins[number]:,} on were read with another omit= than "
+                "now, and the state does not contain the keys that were omitted then. Restore with "
+                "the omit= of that run. Add keys to omit= only at a checkpoint of all shards at "
+                "one step, before the end, not while a Pack, window_shuffle or the like is filled."
+            )
+        return layer
+
+    def _layer_at(self, position: int) -> LivingPlaces:
+        return self._layer(bisect_right(self._begins, position) - 1)
+
+    def places(self, positions: Positions) -> Positions:
+        """Return the places of positions, both `int64[n]`.
+
+        Places also count the omitted records; positions do not.
+
+        Raises CheckpointError if a position was read while keys were omitted that the state does
+        not have.
+        """
+        if len(self._begins) == 1:
+            return self._layer(0).places(positions)
+        numbers = np.searchsorted(self._begins, positions, side="right") - 1
+        distinct = np.unique(numbers).tolist()
+        if len(distinct) == 1:
+            return self._layer(distinct[0]).places(positions)
+        places = np.empty_like(positions)
+        for number in distinct:
+            chosen = numbers == number
+            places[chosen] = self._layer(number).places(positions[chosen])
+        return places
+
+    def place(self, position: int) -> int:
+        """Return the place of a position: its index in the order that also counts omitted records.
+
+        At the start of an epoch, it is the place of the epoch's first record, even if this record
+        is omitted.
+        """
+        place = int(self.places(np.array([position], dtype=np.int64))[0])
+        layer = self._layer_at(position)
+        epoch = layer.epoch_of(position)
+        return self.order.at(place)[0].epoch_begin(epoch) if self.begins_epoch(position) else place
+
+    def epoch_at(self, position: int) -> int:
+        """Return the number, from 0, of the epoch to which a position belongs."""
+        return self._layer_at(position).epoch_of(position)
+
+    def epoch_start(self, epoch: int) -> int:
+        """Return the position at which an epoch begins.
+
+        Raises CheckpointError if it is unknown, because other keys were omitted at that time.
+        """
+        for layer in self._layers:
+            found = None if layer is None else layer.epoch_start(epoch)
+            if found is not None:
+                return found
+        return self._layer(self._layers.index(None)).position
+
+    def begins_epoch(self, position: int) -> bool:
+        """Return True if an epoch begins at a position."""
+        layer = self._layer_at(position)
+        return layer.epoch_start(layer.epoch_of(position)) == position
