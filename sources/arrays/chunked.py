@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import zipfile
 import zlib
@@ -11,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from operator import itemgetter
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +28,7 @@ from ..file_source import hex_digest
 from ..keys import Keys, check_key, check_keys
 from ..provenance import FilePlace
 from .chosen import chosen_names, common_length, names_of
+from .opened_array import OpenedArray, bytes_of, read_row, row_bytes_of
 from .runs import Run, runs_of
 from .stored import Range, StoredFile
 
@@ -88,7 +88,7 @@ class ChunkedSource:
         self._kept: OrderedDict[tuple[str, int], Array] = OrderedDict()
         self._sizes: dict[tuple[str, int], int] = {}
         self._kept_bytes = 0
-        self._opened_arrays: dict[str, _OpenedArray] = {}
+        self._opened_arrays: dict[str, OpenedArray] = {}
 
     def _opened_file(self) -> OpenFile:
         """Open the file. One in a store must have the version that it had when the source was made.
@@ -103,21 +103,13 @@ class ChunkedSource:
         return file
 
     def _ranges(self, array: Any, start: int, stop: int) -> Iterable[Range]:
-        """Return the ranges of a file in a store with the rows `[start, stop)` of an array.
-
-        It returns those that are known.
-        """
+        """Return the known ranges of a file in a store with rows `[start, stop)` of an array."""
         return ()
 
     def _fetch(self, name: str, array: Any, runs: Sequence[Run]) -> None:
-        """Fetch runs of rows from a store, except chunks that are kept.
-
-        Does nothing for a local file.
-        """
+        """Fetch runs of rows from a store, except chunks that are kept; not from a local file."""
         if self._stored is not None:
-            missing = [
-                (start, stop) for start, stop, _, _ in runs if (name, start) not in self._kept
-            ]
+            missing = [run[:2] for run in runs if (name, run[0]) not in self._kept]
             self._stored.fetch(each for run in missing for each in self._ranges(array, *run))
 
     def _opened(self) -> Mapping[str, Any]:
@@ -237,18 +229,18 @@ class ChunkedSource:
             ) from error
         return found
 
-    def _array(self, name: str) -> _OpenedArray:
+    def _array(self, name: str) -> OpenedArray:
         array = self._open()[name]
         if name not in self._opened_arrays:
             is_plain, chunk_rows = array.dtype.kind in "biufc", self._chunk_rows(array)
             by_row = is_plain and chunk_rows == 1 and array.ndim > 1 and self._stored is None
             read_row = self._row_reader(array) if by_row else None
-            self._opened_arrays[name] = _OpenedArray(
+            self._opened_arrays[name] = OpenedArray(
                 array, chunk_rows, row_bytes_of(array), is_plain, read_row
             )
         return self._opened_arrays[name]
 
-    def _run(self, name: str, opened: _OpenedArray, start: int, stop: int) -> Array:
+    def _run(self, name: str, opened: OpenedArray, start: int, stop: int) -> Array:
         """Return consecutive rows of an array, read-only.
 
         A chunk is kept, unless it exceeds `cache_bytes`.
@@ -270,7 +262,7 @@ class ChunkedSource:
                 if isinstance(value, np.ndarray):
                     value.flags.writeable = False
         if opened.chunk_rows is not None:
-            self._keep((name, start), rows, rows.nbytes if opened.is_plain else _bytes_of(rows))
+            self._keep((name, start), rows, rows.nbytes if opened.is_plain else bytes_of(rows))
         return rows
 
     def _whole_chunks(
@@ -405,38 +397,3 @@ class ChunkedSource:
             f"{type(self).__name__}({self._count} rows of {first_few(self._names, 8)} in "
             f"{shorten(self._path)})"
         )
-
-
-class _OpenedArray(NamedTuple):
-    """An array, and facts about it that h5py takes microseconds to find."""
-
-    array: Any
-    chunk_rows: int | None
-    row_bytes: int
-    is_plain: bool
-    """True for numbers: nothing is decoded."""
-    read_row: Callable[[int], Array] | None
-    """Reads one row, read-only. None if rows are read in runs."""
-
-
-def _bytes_of(rows: Array) -> int:
-    """Return the bytes of memory of rows, with those of texts and arrays of unequal length."""
-    if not rows.dtype.hasobject:
-        return rows.nbytes
-    sizes = (
-        value.nbytes if isinstance(value, np.ndarray) else sys.getsizeof(value)
-        for value in rows.flat
-    )
-    return rows.nbytes + sum(sizes)
-
-
-def read_row(array: Any, row: int) -> Array:
-    """Return a row of an array of numbers, read-only."""
-    values = np.asarray(array[row])
-    values.setflags(write=False)
-    return values
-
-
-def row_bytes_of(array: Any) -> int:
-    """Return the number of bytes of a row of an array, at least 1."""
-    return max(int(np.prod(array.shape[1:], dtype=np.int64)) * int(array.dtype.itemsize), 1)

@@ -20,7 +20,8 @@ from ...errors import NoRecordsError, SourceError, SourceNotFoundError
 from ...files.paths import PathLike, text_of
 from ...files.storage_options import StorageOptionsLike
 from ...files.urls import is_remote, name_of
-from .chunked import Array, ChunkedSource, read_row, row_bytes_of
+from .chunked import Array, ChunkedSource
+from .opened_array import read_row, row_bytes_of
 from .other_files import other_file_of
 from .stored import Range, StoredFile
 

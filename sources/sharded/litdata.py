@@ -37,7 +37,8 @@ from ...formats.sharded.litdata_values import litdata_decoder
 from ..facts import SourceFacts
 from ..file_source import hex_digest
 from ..parts import Int64s
-from .source import ShardSource, check_columns
+from .chosen_columns import check_columns
+from .source import ShardSource
 from .stored import Range, StoredShard
 
 

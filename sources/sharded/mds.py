@@ -17,7 +17,8 @@ from ...files.urls import name_of
 from ...formats.sharded.encodings import Bytes, Sliced, place_of
 from ...formats.sharded.mds import MdsShard, decoder_of, sample_of, shards_of
 from ..file_source import hex_digest
-from .source import ShardSource, check_columns
+from .chosen_columns import check_columns
+from .source import ShardSource
 
 
 class MdsSource(ShardSource[MdsShard]):
