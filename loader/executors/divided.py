@@ -16,7 +16,7 @@ from ..work.tasks import GroupTask, SpanTask, Task, input_count
 
 
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
-    """Divide a task into smaller tasks, which are run one by one; return [task] if it cannot be divided.
+    """Divide a task into smaller tasks to run one by one; return [task] if it cannot be divided.
 
     The smaller tasks:
 

@@ -91,7 +91,7 @@ def log_silence(worker: int, given: str, seconds: float) -> None:
 
 
 class HangWatch:
-    """Calls a function for each task that takes too long, and calls it again each time after as many further seconds.
+    """Calls a function for each task that takes too long, and again every `seconds` seconds.
 
     Args:
         seconds: seconds after which a task is reported. None: no task is reported, and no thread is
@@ -143,7 +143,7 @@ class HangWatch:
             wait_until(lambda: not thread.is_alive(), CLOSE_SECONDS)
 
     def look(self) -> None:
-        """Report each task that has run too long, once for every `seconds` seconds that it has run."""
+        """Report each task that has run too long, once per `seconds` seconds that it has run."""
         if (seconds := self._seconds) is None:
             return
         for number, worker in enumerate(list(self._workers)):
@@ -209,7 +209,10 @@ def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) ->
         where,
         seconds,
         redacted(
-            f"{who.rstrip(',')} has not returned for {seconds:.0f} s {where}. It is at:\n{stack}".rstrip()
+            (
+                f"{who.rstrip(',')} has not returned for {seconds:.0f} s {where}. "
+                f"It is at:\n{stack}"
+            ).rstrip()
         ),
     )
 
@@ -224,13 +227,16 @@ def _frames_of(thread: int | None) -> list[FrameType]:
 
 
 def _users_part(frames: list[FrameType]) -> list[FrameType]:
-    """Return the frames of the user's code: the innermost frames, before the first frame of this package."""
+    """Return the user's frames: the innermost ones, before the first frame of this package."""
     count = next((number for number, frame in enumerate(frames) if is_ours(frame)), len(frames))
     return frames[:count]
 
 
 def _operation_in(frames: list[FrameType], pipeline: Pipeline) -> str:
-    """Return the name of the operation whose function runs in one of the stack frames; "reading" if there is none."""
+    """Return the name of the operation whose function runs in one of the stack frames.
+
+    Return "reading" if there is none.
+    """
     codes = {frame.f_code for frame in frames}
     for number, operation in enumerate(pipeline.operations):
         if code_of(operation.user_function) in codes:

@@ -112,7 +112,7 @@ class _Worker(Generic[J]):
     late: J | None = None
 
     def has_room(self, job: Job, depth: int) -> bool:
-        """Return True if the worker may get a job, because it has fewer than `depth` messages of jobs.
+        """Return True if the worker may get a job: it has fewer than `depth` messages of jobs.
 
         A job during which a worker ended needs a worker without other jobs.
         """
@@ -149,7 +149,7 @@ class WorkerPool(Generic[J]):
         self._failed_starts = 0
 
     def after(self, event: Event, now: float) -> list[Action[J]]:
-        """Record an event that happens at the time `now`, and return the actions that follow from it."""
+        """Record an event at the time `now`, and return the actions that follow from it."""
         actions: list[Action[J]] = []
         match event:
             case Ready(worker):
@@ -192,12 +192,15 @@ class WorkerPool(Generic[J]):
         return [*map(Kill, over), *self.spawn_missing()]
 
     def let_go(self) -> list[Action[J]]:
-        """Give no more jobs to surplus workers (those started last), and return the actions that kill the idle ones."""
+        """Give no more jobs to surplus workers, and return the actions that kill the idle ones.
+
+        The surplus workers are those started last.
+        """
         self._leaving = set(list(self._workers)[self._worker_count :])
         return self.without_idle()
 
     def without_idle(self) -> list[Action[J]]:
-        """Remove surplus workers that have done all their jobs, and return the actions that kill them."""
+        """Remove surplus workers whose jobs are all done, and return the actions that kill them."""
         idle = [number for number in self._leaving if not self._workers[number].jobs]
         for number in idle:
             del self._workers[number]
@@ -205,7 +208,10 @@ class WorkerPool(Generic[J]):
         return [Kill(number) for number in idle]
 
     def deepen(self, depth: int) -> None:
-        """Raise to `depth` the number of messages that a worker may have at a time, if it was lower and is limited."""
+        """Raise the number of messages that a worker may have at a time to `depth`.
+
+        Change nothing if it was higher or is unlimited.
+        """
         if self._depth is not None:
             self._depth = max(self._depth, depth)
 
@@ -299,7 +305,10 @@ class WorkerPool(Generic[J]):
             holder.load -= job.cost
 
     def ready(self, worker: int, now: float) -> None:
-        """Record that a worker has started up at the time `now`, at which the time limit of its first job starts."""
+        """Record that a worker has started up at the time `now`.
+
+        The time limit of its first job starts then.
+        """
         if worker in self._workers:  # or it was let go while it began
             self._workers[worker].ready = True
             self._workers[worker].began = now
@@ -358,7 +367,7 @@ class WorkerPool(Generic[J]):
         return [Warn(f"{event}; another one is made"), *self.spawn_missing()]
 
     def lost(self, workers: Iterable[int], event: str | None, now: float) -> list[Action[J]]:
-        """Record that workers have ended through no fault of their jobs, and return the actions that follow.
+        """Record that workers ended through no fault of their jobs; return the actions that follow.
 
         The time limits of the other workers' current jobs start anew, because they may have waited
         for lost rows.
@@ -376,7 +385,9 @@ class WorkerPool(Generic[J]):
         return [*told, *self._assign_again(jobs, now), *self.spawn_missing()]
 
     def all_ended(self, how: str, now: float) -> list[Action[J]]:
-        """Record that the process that makes workers has ended, with all workers, and return the actions that follow.
+        """Record that the process that makes workers has ended, and all workers with it.
+
+        Return the actions that follow.
 
         Args:
             how: end of a sentence that begins with "the process that makes the workers".
@@ -425,7 +436,10 @@ class WorkerPool(Generic[J]):
         ]
 
     def late_at(self) -> float:
-        """Return the time at which the next job will exceed its timeout; infinity if no job runs or there is no timeout."""
+        """Return the time at which the next job will exceed its timeout.
+
+        It is infinity if no job runs or there is no timeout.
+        """
         began = [worker.began for worker in self._workers.values() if worker.jobs and worker.ready]
         return min(began, default=float("inf")) + (
             float("inf") if self._timeout is None else self._timeout

@@ -1,4 +1,6 @@
-"""The executor whose workers are elsewhere: it connects a pool, which decides, with a transport, which acts.
+"""The executor whose workers are elsewhere: it connects a pool with a transport.
+
+The pool decides, and the transport acts.
 
 In: tasks. Out: handles (results to come). It has no thread: events of the transport are passed to
 the pool, and the pool's actions to the transport, while the caller asks for a result.
@@ -37,8 +39,14 @@ from .transport import Action, Event, Message, StoredRows, Transport
 
 LOGGER = logging.getLogger("headrace")
 
-_RESTORE = "Start Ray with a larger --object-store-memory, or use fewer workers, and restore the last checkpoint"
-_NO_WORKERS = "Look at the output above, and whether memory ran out; or pass worker_count=0, to work without workers"
+_RESTORE = (
+    "Start Ray with a larger --object-store-memory, or use fewer workers, "
+    "and restore the last checkpoint"
+)
+_NO_WORKERS = (
+    "Look at the output above, and whether memory ran out; "
+    "or pass worker_count=0, to work without workers"
+)
 
 # Chosen: about the time that it takes to start other workers.
 LONG_SECONDS = 1.0
@@ -77,7 +85,10 @@ class PooledHandle(Job):
         return block
 
     def _has_come(self) -> bool:
-        """Return True if the task's result is there; for a given-up task, the result of its first input that ends workers."""
+        """Return True if the task's result is there.
+
+        For a given-up task, it is the result of its first input that ends workers.
+        """
         if self.block is None and self.suspects:
             self.block = next((one.block for one in self.suspects if one.gave_up), None)
             if self.block is None and all(one.block is not None for one in self.suspects):
@@ -87,7 +98,7 @@ class PooledHandle(Job):
 
 @dataclass(slots=True, eq=False)
 class RowsWithTask:
-    """Rows that may be lost with a machine, and the handle of the task that can make them a second time."""
+    """Rows that may be lost with a machine, and the handle of the task that can make them again."""
 
     handle: PooledHandle
     rows: StoredRows
@@ -197,13 +208,16 @@ class PooledExecutor(Executor):
         return self._pool.ready_count > 0
 
     def is_idle(self) -> bool:
-        """Return True if every submitted task is done, after handling all messages of the workers."""
+        """Return True if each submitted task is done, after handling all messages of workers."""
         self.send_gathered()
         self.handle_events(wait=False)
         return self._pool.is_idle
 
     def inputs(self, stage: int) -> int:
-        """Return the number of inputs of a stage's next task: more if tasks are quick and the rows fit in memory."""
+        """Return the number of inputs of a stage's next task.
+
+        It is larger if tasks are quick and the rows fit in memory.
+        """
         inputs = self._inputs.get(stage)
         if inputs is None:
             inputs = self._inputs[stage] = self._pace.inputs(stage)
@@ -218,7 +232,10 @@ class PooledExecutor(Executor):
         return sys.maxsize if self._budget is None else self._budget.most_rows()
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage to submit at a time: more if workers wait for records, fewer if rows are large."""
+        """Return how many tasks of a stage to submit at a time.
+
+        They are more if workers wait for records, and fewer if rows are large.
+        """
         known = self._windows.get(stage)
         if known is None or self._budget is not None or self._follows_room:
             known = self._windows[stage] = self._window(stage)
@@ -350,7 +367,7 @@ class PooledExecutor(Executor):
                 self._assign(handles)
 
     def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:
-        """Carry out actions of the pool in order, and then further actions that result from them."""
+        """Carry out actions of the pool in order, then further actions that result from them."""
         self._actions += actions
         if self._acting:
             return
@@ -386,7 +403,10 @@ class PooledExecutor(Executor):
                 raise WorkerCrashedError(f"{event} {_NO_WORKERS}.")
 
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
-        """Send the tasks of `handles` to a worker; if rows that they use are lost, first have these made a second time."""
+        """Send the tasks of `handles` to a worker.
+
+        If rows that they use are lost, first have these made a second time.
+        """
         blocks: dict[int, Block] = {
             number: block for handle in handles for number, block in handle.blocks.items()
         }
@@ -440,7 +460,10 @@ class PooledExecutor(Executor):
             self._assign([suspect])
 
     def _suspect(self, handle: PooledHandle, task: Task) -> PooledHandle:
-        """Return a handle for one input of a task that ended workers; if it ends one again, this input is at fault."""
+        """Return a handle for one input of a task that ended workers.
+
+        If it ends one again, this input is at fault.
+        """
         suspect = self._handle(task, handle.blocks, 1, False, handle.series)
         suspect.tries = MAX_TRIES - 1
         return suspect

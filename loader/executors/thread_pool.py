@@ -50,7 +50,7 @@ class Call(Generic[T]):
         del self
 
     def give_up(self) -> None:
-        """Mark the call as failed, because no thread will make it, and wake the thread that waits for it."""
+        """Mark the call as failed, as no thread will make it, and wake the thread that waits."""
         self._error = RuntimeError(
             "the iterator was closed while its work waited for a thread. Make a new one, "
             "iter(loader), and restore the state in it."

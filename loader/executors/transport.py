@@ -1,4 +1,4 @@
-"""The interface of transports, which connect the executor's loop with workers; its events and actions.
+"""The interface of transports, which connect the executor's loop with workers; events and actions.
 
     pool (decides: events in, actions out)           worker: task → block (header and rows)
       ▲ event      │ action                              ▲ message        │
@@ -37,7 +37,9 @@ class StoredRows(Protocol):
         """
 
     def load(self) -> list[Any] | None:
-        """Return the rows in the user's process as a list; None if they are lost, or did not arrive within a second.
+        """Return the rows in the user's process as a list.
+
+        Return None if they are lost, or did not arrive within a second.
 
         Their memory may be shared with this object. Called on the thread that uses the iterator.
         After None, the loop polls, reads `lost`, and calls it again, as often as needed. Never
@@ -45,7 +47,7 @@ class StoredRows(Protocol):
         """
 
     def columns(self) -> StackedRows | None:
-        """Return the rows in the user's process as columns, without a copy; None if that is not possible.
+        """Return the rows in the user's process as columns, without a copy; None if impossible.
 
         Called on the thread that uses the iterator, any number of times. The memory then belongs to
         the caller; it exists as long as arrays refer to it.
@@ -53,7 +55,7 @@ class StoredRows(Protocol):
 
 
 class NamedRows(NamedTuple):
-    """Rows `[first, last)` of an earlier block (the rows of one task), to which the tasks of a message refer.
+    """Rows `[first, last)` of an earlier block (a task's rows), to which a message's tasks refer.
 
     Tasks count rows from `first`, so the other rows of the block need not be sent.
 
@@ -126,7 +128,7 @@ class Message(NamedTuple):
 
 
 def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Blocks:
-    """Return, in a worker, the blocks (the rows of one task each) to which a message refers, by their numbers.
+    """Return, in a worker, the blocks (rows of one task each) to which a message refers, by number.
 
     Args:
         named: rows of blocks, as in the message.
@@ -211,7 +213,7 @@ class Hanging(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """Event: no worker has sent anything for this number of seconds, while the executor waited for a result."""
+    """Event: no worker sent anything for so many seconds while the executor waited for a result."""
 
     seconds: float
 
@@ -229,7 +231,9 @@ class AllEnded(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Event: workers have ended through no fault of a task: with their machine, or because rows that they needed were lost.
+    """Event: workers have ended through no fault of a task.
+
+    They ended with their machine, or because rows that they needed were lost.
 
     Attributes:
         workers: numbers of the workers.

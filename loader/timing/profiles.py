@@ -13,7 +13,7 @@ _NOWHERE = nullcontext()
 
 
 def profiled(name: str) -> AbstractContextManager[object]:
-    """Return a context in which the work of this thread has the name "headrace: `name`" in profiles of `jax.profiler`."""
+    """Return a context that names this thread's work "headrace: `name`" for `jax.profiler`."""
     kind = getattr(
         sys.modules.get("jax.profiler"), "TraceAnnotation", None
     )  # None: nobody has imported it, or not wholly

@@ -95,7 +95,10 @@ class StageSums:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows of all tasks, estimated from the timed tasks: per input for batches, otherwise per row."""
+        """Bytes of the rows of all tasks, estimated from the timed tasks.
+
+        The estimate is per input for batches, otherwise per row.
+        """
         of_all, timed = (
             (self.inputs, self.timed_inputs) if self.batches else (self.rows, self.timed_rows)
         )

@@ -1,4 +1,4 @@
-"""Tasks of several batches, in which each batch is made from columns, in the calling thread, when the caller asks for it.
+"""Tasks of several batches, each made from columns in the calling thread when it is asked for.
 
 In: a task whose batches are copied straight from columns, and then go only through functions. Out:
 its elements, one by one. A batch takes microseconds, so hardly anything is done beside copying it

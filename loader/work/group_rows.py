@@ -1,4 +1,4 @@
-"""Collect the rows of a group (rows that one task processes together) from blocks (the rows of one task each).
+"""Collect the rows of a group (rows that one task processes together) from blocks (a task's rows).
 
 In: ranges of rows of blocks. Out: the rows, and for each of them the tag (a number that names its
 record).
@@ -18,7 +18,7 @@ from .tasks import GroupTask, Parts
 
 
 def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
-    """Return, for each row of a group, the tag of its record and the row's index among all rows of this record.
+    """Return, for each row of a group, the tag of its record and its index among the record's rows.
 
     A tag is a number that names a record: `int64[rows]`.
 

@@ -23,7 +23,7 @@ from ...operations.protocol import ArraySpec
 
 # Chosen: the C library itself reuses the memory of smaller batches.
 POOLED_FROM = 128 << 10
-"""Large arrays of a batch are put on a slab (a reusable piece of memory) if they have this number of bytes or more.
+"""Bytes from which large arrays of a batch are put on a slab (a reusable piece of memory).
 
 The bytes of all of them count. The same is true of the small arrays, such as labels. Otherwise they
 are plain arrays.
@@ -31,15 +31,15 @@ are plain arrays.
 
 # Chosen: `next()` then has to make fewer leases.
 SHARED_BYTES = 16 << 10
-"""Bytes of a slab (a reusable piece of memory) that several batches share if each is smaller than a page."""
+"""Bytes of a slab (reusable memory) that several batches share if each is smaller than a page."""
 
 # Chosen: the first write to new memory runs at a fifth of the speed of later ones.
 MAX_FREE, FREE_BYTES = 2, 64 << 20
-"""Largest number of free slabs (pieces of memory) kept for reuse; or this number of bytes, if that allows more."""
+"""Largest number of free slabs (pieces of memory) kept for reuse; or bytes, if these allow more."""
 
 # Chosen: users often keep the labels of a batch.
 SMALL_SHARE = 1 / 16
-"""Arrays of at most this share of a batch's largest array are put on a second slab (a reusable piece of memory).
+"""Arrays up to this share of a batch's largest array are put on a second slab (reusable memory).
 
 A user who keeps these small arrays (labels, say) does not keep the memory of the large ones
 (images).
@@ -47,10 +47,10 @@ A user who keeps these small arrays (labels, say) does not keep the memory of th
 
 # Chosen: batches of almost equal size then use the same slabs.
 STEPS = 16
-"""From 1 MiB on, sizes of slabs (pieces of memory) are rounded up to one of this number of sizes per doubling."""
+"""From 1 MiB on, sizes of slabs (pieces of memory) are rounded up to so many sizes per doubling."""
 
 ALIGNMENT = 64
-"""Alignment of arrays in bytes: a cache line, which XLA also requires to use an array without a copy."""
+"""Alignment of arrays in bytes: a cache line, which XLA requires to use an array without a copy."""
 
 PAGE = 4096
 
@@ -92,7 +92,10 @@ class Lease:
 
 
 def lease_of(array: NDArray[Any]) -> Lease | None:
-    """Return the lease (right to use a slab, a piece of memory) of an array's memory; None if it is not on a slab."""
+    """Return the lease (right to use a slab, a piece of memory) of an array's memory.
+
+    Return None if it is not on a slab.
+    """
     base: Any = array
     while base is not None and not isinstance(base, Lease):
         base = getattr(base, "base", None)
@@ -180,7 +183,10 @@ class SlabPool:
 
 
 def _roomy(size: int) -> int:
-    """Return a size of 1 MiB or more rounded up to one of 16 sizes between two powers of two; a smaller size unchanged."""
+    """Return a size of 1 MiB or more rounded up to one of 16 sizes between two powers of two.
+
+    Return a smaller size unchanged.
+    """
     step = (1 << size.bit_length() - 1) // STEPS
     return size if size < 1 << 20 else -(-size // step) * step
 
@@ -197,10 +203,12 @@ def _private_slab(size: int) -> Slab:
 
 
 _Group = tuple[list[tuple[tuple[int, ...], np.dtype[Any], int]], int]
-"""Arrays on one slab (piece of memory), each with its shape, dtype and offset; and the bytes of all together."""
+"""Arrays on one slab (piece of memory), each with shape, dtype and offset; and the bytes of all."""
 
 _Layout = tuple[list[_Group], list[int] | None]
-"""Groups of arrays, one for each slab (piece of memory); and for each spec the index of its array in all groups together.
+"""Groups of arrays, one for each slab; and the index of each spec's array in all groups.
+
+A slab is a piece of memory.
 
 None in place of the indices: the arrays are in the order of the specs.
 """

@@ -57,7 +57,7 @@ The other records are assumed to have the same size.
 
 # Measured with `mnist`: to time each of its batches, of 0.4 ms, took 2 %.
 TIMED_SECONDS, MOST_UNTIMED = 8e-3, 100
-"""Seconds from one timed task to the next, about, if tasks are short; largest number of untimed tasks between them."""
+"""Seconds between timed tasks, about, if short; largest number of untimed tasks between them."""
 
 
 class ReadSeconds(NamedTuple):
@@ -106,7 +106,10 @@ class Stopwatch:
         self._read_bytes += sum(map(bytes_of, some)) / len(some) * len(records)
 
     def may_look(self, calls: int) -> bool:
-        """Return True if the time allowed for timing suffices for timing `calls` calls one by one; then deduct their cost."""
+        """Return True if the time allowed for timing suffices for timing `calls` calls one by one.
+
+        Deduct their cost then.
+        """
         cost = 2 * calls * CALL_SECONDS + LOOK_SECONDS
         if cost > self._allowed:
             return False
@@ -275,7 +278,10 @@ class OperationClock:
         self._left = iter(())
 
     def take(self) -> OperationTimes | None:
-        """Return the times since the last call, without the cost of the timing; None if there were no inputs."""
+        """Return the times since the last call, without the cost of the timing.
+
+        Return None if there were no inputs.
+        """
         if not self._inputs:
             return None
         own = self.calls(self._inputs) * CALL_SECONDS / (self._single + 1)
@@ -320,7 +326,7 @@ def bytes_of_rows(rows: Any, batches: bool) -> int:
 
 
 def bytes_of(element: Element) -> int:
-    """Return the size of an element in bytes: of its arrays, byte strings, texts and numbers together.
+    """Return the size of an element in bytes: its arrays, byte strings, texts and numbers together.
 
     A Python int, float or bool counts 8 bytes; a text counts 1 byte for each character; an object
     of another type without `nbytes`, a Python complex too, counts 0.
@@ -349,12 +355,12 @@ def bytes_of(element: Element) -> int:
 
 
 def needed_seconds() -> float:
-    """Return the seconds, so far, in which this thread ran, or was ready to run but other threads had the processors."""
+    """Return the seconds, so far, in which this thread ran, or was ready but had no processor."""
     return thread_time() + kept_seconds()
 
 
 def most_memory() -> int:
-    """Return the largest memory of this process so far, in bytes; 0 where the system does not report it."""
+    """Return the largest memory of this process so far, in bytes; 0 where it is not reported."""
     if resource is None:
         return 0
     unit = 1 if sys.platform == "darwin" else 1024
@@ -362,7 +368,7 @@ def most_memory() -> int:
 
 
 def kept_seconds() -> float:
-    """Return the seconds, so far, in which this thread was ready to run but other threads had the processors.
+    """Return the seconds, so far, in which this thread was ready to run but had no processor.
 
     Returns 0 where the system does not report this, as on systems other than Linux.
     """

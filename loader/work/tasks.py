@@ -1,4 +1,4 @@
-"""Messages between the user's process and the executors: tasks, and the blocks that result from them.
+"""Messages between the user's process and the executors: tasks, and the resulting blocks.
 
 Tasks are plain numbers, so they can be sent to any worker and repeated. A block has the rows that
 one task returned, and the origin of each row.
@@ -66,7 +66,10 @@ class Units(ABC):
 
 
 class Failure:
-    """The exception that ended a task; if it comes from another process, it is kept as bytes until it is needed."""
+    """The exception that ended a task.
+
+    If it comes from another process, it is kept as bytes until it is needed.
+    """
 
     __slots__ = ("_encoded", "_error")
 
@@ -147,7 +150,10 @@ class RowOrigins:
         self.rows += [0] * len(inputs)
 
     def extend(self, other: RowOrigins, first: int) -> None:
-        """Append the origins of another block (the rows of one task), whose first input gets the index `first`."""
+        """Append the origins of another block, whose first input gets the index `first`.
+
+        A block has the rows of one task.
+        """
         self.open = other.open
         self.inputs.frombytes((np.frombuffer(other.inputs, dtype=np.int64) + first).tobytes())
         self.packed_rows += other.packed_rows
@@ -256,12 +262,15 @@ class Block:
         failure: Failure | None = None,
         skipped: Sequence[str] = (),
     ) -> Block:
-        """Return a block (the rows of one task) whose rows are `elements`; the other arguments are attributes of the block."""
+        """Return a block (the rows of one task) whose rows are `elements`.
+
+        The other arguments are attributes of the block.
+        """
         return cls(len(elements), tags, failure, skipped, here=elements)
 
     @property
     def header(self) -> tuple[Any, ...]:
-        """The fields before `rows` as a tuple to be sent; `Block(*header, rows)` makes the object from it."""
+        """The fields before `rows` as a tuple; `Block(*header, rows)` makes the object from it."""
         return _IN_HEADER(self)
 
     @property
@@ -289,7 +298,10 @@ class Block:
         return None if self.rows is None or self.kept else self.rows.columns()
 
     def look(self) -> Any:
-        """Return the rows without moving them into this object, so that later tasks can still refer to them."""
+        """Return the rows without moving them into this object.
+
+        Later tasks can then still refer to them.
+        """
         return self.here if self.rows is None else self.rows.load()
 
 
@@ -297,7 +309,7 @@ _IN_HEADER = attrgetter(*(one.name for one in fields(Block)[:10]))
 
 
 class SpanTask(NamedTuple):
-    """Task: read the records of a source at local positions `[start, stop)`, and apply the operations of a stage.
+    """Task: read a source's records at local positions `[start, stop)`, apply a stage's operations.
 
     A stage is a group of operations that run together in one task.
 
@@ -330,7 +342,7 @@ class SpanTask(NamedTuple):
 
 
 RowRange: TypeAlias = tuple[int, int, int]
-"""Number of a block (the rows that an earlier task returned), and a range `[start, stop)` of its rows."""
+"""Number of a block (the rows of an earlier task), and a range `[start, stop)` of its rows."""
 
 
 class GroupTask(NamedTuple):
@@ -376,7 +388,7 @@ Blocks: TypeAlias = Mapping[int, Any]
 NO_BLOCKS: Blocks = MappingProxyType({})
 
 Parts: TypeAlias = Sequence[tuple[Block, int, int]]
-"""Blocks (the rows of one task each), each with a range `[start, stop)` of its rows: together, the rows of a group."""
+"""Rows of a group: blocks (the rows of a task), each with a range `[start, stop)` of rows."""
 
 
 def input_count(task: Task) -> int:
@@ -419,7 +431,10 @@ class ReadRecords(NamedTuple):
     failure: Exception | None = None
 
     def at(self, place: int) -> ReadRecords | None:
-        """Return the record at index `place` alone, or no record if there are fewer; None if it could not be read."""
+        """Return the record at index `place` alone, or no record if there are fewer.
+
+        Return None if it could not be read.
+        """
         if any(some.start <= place < some.stop for some in self.unread):
             return None
         return ReadRecords(self.records[place : place + 1])

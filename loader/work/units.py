@@ -18,7 +18,7 @@ from .tasks import Block, Failure, RecordsAhead, SpanTask, Units
 
 
 class MakesUnits(Protocol):
-    """Interface of an executor that makes the elements of a task one by one, each when the caller asks for it."""
+    """Interface of an executor that makes a task's elements one by one, when the caller asks."""
 
     def begin(self, task: SpanTask) -> RecordsAhead | None:
         """Begin to read a task's records.
@@ -27,7 +27,10 @@ class MakesUnits(Protocol):
         """
 
     def reads_in_place(self, task: SpanTask) -> bool:
-        """Return True if the calling thread should read a task's records itself: it is very quick, or never ahead."""
+        """Return True if the calling thread should read a task's records itself.
+
+        This is so if reads are very quick, or never ahead.
+        """
 
     def column_units(self, task: SpanTask) -> Units | None:
         """Return the elements of a task if they are made from columns; else None."""
@@ -46,7 +49,10 @@ class MakesUnits(Protocol):
         """
 
     def note_units(self, units: int, seconds: float) -> None:
-        """Record that a task of `units` elements took `seconds` seconds, which decides the length of the next tasks."""
+        """Record that a task of `units` elements took `seconds` seconds.
+
+        This decides the length of the next tasks.
+        """
 
 
 class InlineUnits(Units):
@@ -107,7 +113,7 @@ class InlineUnits(Units):
 
 
 def has_units(pipeline: Pipeline) -> bool:
-    """Return True if a task of this pipeline may make several batches one by one, each when the caller asks for it.
+    """Return True if a task of this pipeline may make several batches one by one, when asked for.
 
     The batches must be made of consecutive positions whose order is known from the beginning. False
     for batches of columns without further operations, because making several of these at once is

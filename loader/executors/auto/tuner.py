@@ -215,5 +215,5 @@ class HereOrWorkers(Tuner):
 
 
 def _ahead(setting: Setting) -> int:
-    """Return the number of batches that may be in memory at a time with a setting of workers and their buffers."""
+    """Return how many batches may be in memory at a time with a setting of workers and buffers."""
     return setting.workers * (1 + setting.buffer)

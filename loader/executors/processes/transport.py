@@ -1,4 +1,4 @@
-"""The transport (sender of messages) to worker processes, each of which has a channel to the user's process.
+"""The transport (message sender) to worker processes, each with a channel to the user's process.
 
 A further process, the zygote, makes the workers.
 
@@ -66,7 +66,7 @@ Used if there is a timeout.
 
 
 class _Remote:
-    """What the user's process knows about a worker process: its channel, its shared memory, and messages not sent yet."""
+    """A worker process, for the user's process: channel, shared memory, messages not sent yet."""
 
     def __init__(self, number: int, channel: Channel, slabs: WorkerSlabs) -> None:
         self.number = number
@@ -277,7 +277,7 @@ class ProcessTransport(Transport):
         self._forget(worker.slabs.drop())
 
     def _forget(self, slabs: Sequence[SlabName]) -> None:
-        """Record, for all workers that know these slabs (pieces of shared memory), that they no longer exist."""
+        """Record, for workers that know these slabs (shared memory), that they no longer exist."""
         for worker in self._workers.values():
             worker.slabs.forget(slabs)
 

@@ -58,7 +58,10 @@ from .spawner import start_interpreter, unpack
 
 # Chosen.
 CHECK_PARENT_SECONDS = 0.5
-"""Seconds between two checks whether the user's process still exists, in case the channel does not show its end."""
+"""Seconds between two checks whether the user's process still exists.
+
+They are needed if the channel does not show its end.
+"""
 
 # Getting new pages for an array of 600 KB takes five times as long as a simple operation on it.
 KEPT_FREE = 1 << 30
@@ -69,7 +72,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 class Zygote:
-    """The zygote (the process that makes workers): its channel, its workers, and the unpickled pipeline.
+    """The zygote (process that makes workers): its channel, its workers and the unpickled pipeline.
 
     Args:
         channel: channel to the user's process.
@@ -107,7 +110,7 @@ class Zygote:
         return True
 
     def serve(self) -> None:
-        """Start and kill workers on request, and report their ends, until the user's process is gone."""
+        """Start and kill workers on request; report their ends until the user's process ends."""
         wakeup, signalled = socket.socketpair()
         signalled.setblocking(False)
         wakeup.setblocking(False)
@@ -226,7 +229,10 @@ def _unpacked(payload: int, channel: Channel) -> Any:
 
 
 def _die_with(parent: int) -> None:
-    """Make this process end when its parent (a process id) ends: by the kernel, or else by a thread that watches the parent."""
+    """Make this process end when its parent (a process id) ends.
+
+    The kernel does this, or else a thread that watches the parent.
+    """
     if is_portable():
         threading.Thread(target=_watch, args=(parent,), name="headrace-parent", daemon=True).start()
         return
@@ -303,7 +309,10 @@ class WorkerProcess:
                 raise self._trouble
 
     def _allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-        """Allocate the memory of a batch, after receiving messages, which may release slabs (pieces of memory) for it."""
+        """Allocate the memory of a batch, after receiving messages.
+
+        Messages may release slabs (pieces of memory) for it.
+        """
         if self._trouble is None:
             try:
                 self._take_messages()
@@ -364,7 +373,9 @@ class WorkerProcess:
 
 
 def run_and_exit(work: Callable[[], None]) -> None:
-    """Run `work`, then end this process without Python's clean-up, which only the process that forked it may do.
+    """Run `work`, then end this process without Python's clean-up.
+
+    Only the process that forked it may do the clean-up.
 
     The exit status is 0 if `work` returned or the user's process is gone, the status of a
     `SystemExit`, or 1 after another exception, whose traceback is printed.
@@ -390,7 +401,10 @@ def run_and_exit(work: Callable[[], None]) -> None:
 
 
 def main() -> None:
-    """Run this process as the zygote, which makes workers; or, if the first argument is "worker", as a worker."""
+    """Run this process as the zygote, which makes workers.
+
+    If the first argument is "worker", run it as a worker instead.
+    """
     what, arguments = sys.argv[1], map(int, sys.argv[2:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the user's process, which ends us
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])

@@ -42,11 +42,11 @@ A server answers with settings or, with TLS, an alert.
 
 # Chosen; a check takes 0.1 ms on one machine (measured).
 LOOK_SECONDS = 1.0
-"""Seconds between two checks of the nodes of the cluster, and of its head (the node that manages it)."""
+"""Seconds between two checks of the cluster's nodes, and of its head (the node that manages it)."""
 
 # Chosen: the run then ends. Ray itself waits for 60 s.
 HEAD_SILENT_SECONDS = 20.0
-"""Seconds after which the head, or Ray's process on this machine, counts as lost if it does not answer."""
+"""Seconds after which the head, or Ray's process here, counts as lost if it does not answer."""
 
 # Chosen: 5 s if the head is gone (measured), for ever if it does not answer.
 LEAVE_SECONDS = 8.0
@@ -109,15 +109,15 @@ def _join(given: str | None, workers: int) -> None:
 
 
 def _described(address: str, is_argument: bool) -> tuple[str, str]:
-    """Return, for messages, the address and where it comes from; and what to do if there is no cluster."""
+    """Return, for messages, the address and its origin; and what to do if there is no cluster."""
     if is_argument:
         return f"address={short_repr(address)}", (
-            "Pass the address that `ray start --head` printed. To start a cluster on this machine, leave address= out, "
-            "and unset the environment variable RAY_ADDRESS."
+            "Pass the address that `ray start --head` printed. To start a cluster on this "
+            "machine, leave address= out, and unset the environment variable RAY_ADDRESS."
         )
     return f"RAY_ADDRESS={short_repr(address)}", (
-        "Set this environment variable to the address that `ray start --head` printed. To start a cluster on this "
-        "machine, unset it."
+        "Set this environment variable to the address that `ray start --head` printed. "
+        "To start a cluster on this machine, unset it."
     )
 
 
@@ -184,7 +184,7 @@ def reachable(address: str) -> bool:
 
 
 def answers(address: str) -> bool:
-    """Return True if a server at "host:port" can be reached within a second, and answers within another one."""
+    """Return True if a server at "host:port" is reached in a second and answers in another."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS) as connection:
@@ -198,7 +198,9 @@ def answers(address: str) -> bool:
 
 
 class Pings:
-    """Checks whether servers at several addresses answer, without waiting for the answers, which are read at the next call.
+    """Checks whether servers at several addresses answer, without waiting for the answers.
+
+    The answers are read at the next call.
 
     An address that has not answered for `seconds` is silent.
     """
@@ -276,7 +278,10 @@ class _Ping:
 
 
 class Cluster:
-    """The Ray cluster that this process has joined: checks that it answers, counts the workers that fit, asks for more room."""
+    """The Ray cluster that this process has joined.
+
+    It checks that the cluster answers, counts the workers that fit, and asks for more room.
+    """
 
     def __init__(self) -> None:
         context = ray.get_runtime_context()
@@ -292,7 +297,7 @@ class Cluster:
         self._asked = 0
 
     def look(self) -> None:
-        """Check, at most once a second, or twice while it cannot be reached, that the cluster exists.
+        """Check, at most once a second, twice while it cannot be reached, that the cluster exists.
 
         Raises ClusterLostError if the head (the node that manages the cluster), or Ray's process on
         this machine, is gone.
@@ -396,7 +401,10 @@ class Cluster:
         return self._address_of(node).rpartition(":")[0] or node
 
     def ask_for(self, workers: int, needs: Mapping[str, float]) -> None:
-        """Ask the cluster's autoscaler, if it has one, for room for workers that need these resources each; 0 takes it back."""
+        """Ask the cluster's autoscaler, if any, for room for workers that have these needs each.
+
+        The number 0 takes the request back.
+        """
         if workers != self._asked and answers(self._head):
             request_resources(bundles=[dict(needs)] * workers)
             self._asked = workers
@@ -409,7 +417,7 @@ class Cluster:
         return max(sum(_room(one["Resources"], needs) for one in self._nodes()), 1)
 
     def stores(self) -> dict[str, float]:
-        """Return the capacity of each node's object store in bytes, by node id; 0 if Ray does not know it.
+        """Return the capacity of each node's object store in bytes, by node id; 0 if unknown.
 
         Waits until the head node answers. Raises ClusterLostError if it is gone.
         """
@@ -418,7 +426,10 @@ class Cluster:
         }
 
     def _nodes(self) -> list[dict[str, Any]]:
-        """Return Ray's descriptions of the living nodes, once the head node answers; raise ClusterLostError if it is gone."""
+        """Return Ray's descriptions of the living nodes, once the head node answers.
+
+        Raise ClusterLostError if it is gone.
+        """
         self.wait_for_head()
         return [one for one in ray.nodes() if one["Alive"]]
 
@@ -435,7 +446,7 @@ def _address(node: Mapping[str, Any]) -> str:
 
 
 def needs_of(ray_options: Mapping[str, Any]) -> dict[str, float]:
-    """Return the resources that a worker needs, from options of a Ray actor, by the names that nodes use for them.
+    """Return the resources that a worker needs, by their names on nodes, from Ray actor options.
 
     >>> needs_of({"num_cpus": 2, "resources": {"decoder": 1}})
     {'CPU': 2, 'decoder': 1}

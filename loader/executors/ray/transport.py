@@ -295,7 +295,7 @@ class RayTransport(Transport):
         self._events.append(Lost([remote.number for remote in doomed], event, is_news))
 
     def _lose_rows(self, remote: _Remote, sent: _Sent, error: RayTaskError) -> None:
-        """Record that rows to which a message refers are lost, and remove the worker, which waits for them.
+        """Record that a message's rows are lost, and remove the worker, which waits for them.
 
         Args:
             remote: the worker.
@@ -323,7 +323,7 @@ class RayTransport(Transport):
     # Looks from time to time
 
     def _look_after_all(self, also: str = LOST) -> None:
-        """Check the cluster, its size, and the nodes in use, each if some time has passed since its last check.
+        """Check the cluster, its size, and the nodes in use, each some time after its last check.
 
         Args:
             also: id of one more node to check, because its rows are needed now.
@@ -343,7 +343,7 @@ class RayTransport(Transport):
                 self._tell_of_no_room()
 
     def _nodes(self) -> set[str]:
-        """Return the ids of the nodes that have workers, or rows to which unanswered messages refer."""
+        """Return the ids of nodes that have workers, or rows to which unanswered messages refer."""
         rows = (
             some
             for remote in self._remotes.values()
@@ -386,7 +386,7 @@ class RayTransport(Transport):
 
 
 def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
-    """Return the number of concurrent calls of an actor: one works, and the others read records in advance."""
+    """Return the number of concurrent calls of an actor: one works, and the others read ahead."""
     limits = limits_of(pipeline, several=True)
     ahead = [tasks_ahead(pipeline, options.reading, stage, limits[stage].least) for stage in limits]
     return min(1 + max(ahead), MAX_CALLS)

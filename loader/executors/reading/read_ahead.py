@@ -1,4 +1,4 @@
-"""Read records before they are needed: on threads, or in an event loop if the source is asynchronous.
+"""Read records before they are needed: on threads, or in an event loop for asynchronous sources.
 
 In: the keys of spans (consecutive positions), in the order in which they will be needed. Out:
 pieces of spans for the readers; the records of whole spans for workers.
@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 # Chosen: records of 8 MB fill the default bound.
 MOST_UNKNOWN = 32
-"""Largest number of pieces (the records of one read call) that are read at a time before the size of a record is known."""
+"""Largest number of pieces read at a time before the size of a record is known.
+
+A piece is the records of one read call.
+"""
 
 
 class OngoingRead(NamedTuple):
@@ -57,7 +60,7 @@ class OngoingRead(NamedTuple):
 
 
 class Reads:
-    """Queue of the spans (ranges of consecutive positions) whose records are to be read, in the order of reading.
+    """Queue of the spans (consecutive positions) whose records are to be read, in order of reading.
 
     Args:
         readers: largest number of concurrent readers.
@@ -94,7 +97,7 @@ class Reads:
         return reading
 
     def ask(self, reading: Reading) -> bool:
-        """Move a span (consecutive positions) to the front of the queue, because a worker waits for its records.
+        """Move a span (consecutive positions), for which a worker waits, to the front of the queue.
 
         Return True if the calling thread should read the records itself, by `work_here`; it then
         counts as a reader.
@@ -115,7 +118,10 @@ class Reads:
         return False
 
     def work_here(self, reading: Reading) -> None:
-        """Read a span's records in the calling thread, which counts as a reader, until the reading of all has begun."""
+        """Read a span's records in the calling thread, until the reading of all has begun.
+
+        The thread counts as a reader meanwhile.
+        """
         reads = True
         try:
             while reading.begun < reading.count:
@@ -128,7 +134,7 @@ class Reads:
                 self.leave()
 
     def enter(self) -> bool:
-        """Return True if the calling thread may read, because fewer readers are at work than allowed.
+        """Return True if the calling thread may read: fewer readers are at work than allowed.
 
         The thread counts as a reader until it calls `leave`.
         """
@@ -150,7 +156,7 @@ class Reads:
             self._begin(self, more)
 
     def _readers_wanted(self) -> int:
-        """Return how many more readers would have something to read, and count them as working already."""
+        """Return how many more readers would have something to read, and count them as working."""
         if not self._spans or self.closed:
             return 0
         first = self._spans[0]
@@ -173,7 +179,7 @@ class Reads:
         return room if first.pace.is_worth_a_call(room, capacity) else 0
 
     def _room(self, first: Reading) -> tuple[int, int]:
-        """Return how many records may begin to be read although no worker waits for them, and the limit of this number.
+        """Return how many more records may be read in advance now, and the limit of this number.
 
         The limit is the largest number that may be read in advance at a time.
         """
@@ -215,7 +221,7 @@ class Reads:
             return ReadCall(pieces)
 
     def _begun(self, reading: Reading, most: int) -> Piece:
-        """Cut a piece of at most `most` records from `reading`, the first span of the queue, and return it."""
+        """Return a piece of at most `most` records, cut from `reading`, the queue's first span."""
         start = reading.begun
         stop = reading.begun = min(start + most, reading.count)
         if stop == reading.count:
@@ -299,7 +305,7 @@ class Reads:
         return min(list(self._pieces.values()), default=None, key=attrgetter("began"))
 
     def close(self) -> None:
-        """Begin no more reads, and wake workers that wait for records whose reading has not begun."""
+        """Begin no more reads; wake workers that wait for records whose reading has not begun."""
         with self._lock:
             self.closed = True
             for reading in self._spans:
@@ -380,7 +386,7 @@ class ReadAhead:
         return InPlace(reads, read, keys[:here], pace, rest).records if here else rest.records
 
     def reads_in_place(self, leaf: int, count: int) -> bool:
-        """Return True if the worker itself reads `count` consecutive records of a source, when it needs them.
+        """Return True if the worker itself reads `count` consecutive records of a source on demand.
 
         Args:
             leaf: index of the source.
@@ -395,7 +401,10 @@ class ReadAhead:
         )
 
     def bytes_of(self, task: Any) -> float:
-        """Return an estimate of the bytes of a task's records; 0 if unknown, or if they are not read in advance."""
+        """Return an estimate of the bytes of a task's records.
+
+        It is 0 if unknown, or if they are not read in advance.
+        """
         pace = self._paces.get(task.leaf) if isinstance(task, SpanTask) else None
         return (
             0.0 if pace is None or pace.nbytes is None else pace.nbytes * (task.stop - task.start)

@@ -1,4 +1,4 @@
-"""A chain: the operations of one stage (run in one task), connected so that each passes its results to the next.
+"""A chain: the operations of one stage (run in one task); each passes its results to the next.
 
 In: the records of a span (consecutive positions of a source), or the rows of a group. Out: a block,
 i.e. the rows that result, with their origins. To push an element means to call the first operation
@@ -34,7 +34,7 @@ from .seeded import seeded
 
 
 class StepChain:
-    """The connected operations of one stage (operations that run in one task), which process the inputs of tasks.
+    """The connected operations of one stage (run in one task), which process the inputs of tasks.
 
     Inputs are passed to the first operation one by one, each with its position; or, if the
     operations allow that (`_may_push_all`), all in one call ("in bulk"). Two arguments prevent
@@ -95,7 +95,10 @@ class StepChain:
         self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
 
     def close(self) -> None:
-        """Release the elements that a failed task left inside the chain; otherwise, reference cycles would keep them."""
+        """Release the elements that a failed task left inside the chain.
+
+        Otherwise, reference cycles would keep them.
+        """
         vars(self).clear()
 
     def _may_push_all(self) -> bool:
@@ -118,7 +121,10 @@ class StepChain:
         )
 
     def enter_after_batch(self, batch_size: int) -> None:
-        """From now on, take whole batches of `batch_size` records as inputs, and skip the first operation, which makes them."""
+        """Take whole batches of `batch_size` records as inputs from now on.
+
+        The first operation, which makes batches, is skipped.
+        """
         self._place, self._positions_per_input = 1, batch_size
         self._inputs_per_unit //= batch_size
         self._faults = FaultFinder(self._pipeline, self._stage, self._context, batch_size)
@@ -127,7 +133,7 @@ class StepChain:
     def run_span(
         self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None
     ) -> Block:
-        """Process the records of a task; return a block (rows) with the results, or with the results before a failure.
+        """Process the records of a task; return a block (rows) with the results, up to a failure.
 
         Args:
             span: the task, on consecutive positions.
@@ -176,7 +182,7 @@ class StepChain:
         return self._inputs_per_unit == 1 and alone and not self._tracks and self._clock is None
 
     def failed_at(self, called: int, error: Exception, inputs: Inputs) -> Block:
-        """Return a block (the rows of one task) that ends with a failure at the last input that was taken.
+        """Return a block (a task's rows) that ends with a failure at the last input that was taken.
 
         Args:
             called: number of `functions` that had returned; -1 if the batch itself could not be
@@ -225,11 +231,17 @@ class StepChain:
         )
 
     def _name_of(self, inputs: Inputs, number: int) -> int:
-        """Return the tag (number that names the record) of an input; -1 if its record is unknown, after a join."""
+        """Return the tag (number that names the record) of an input.
+
+        It is -1 if its record is unknown, after a join.
+        """
         return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
-        """Return the position of each row of a task, counted over all shards; for joined streams, the row's index there."""
+        """Return the position of each row of a task, counted over all shards.
+
+        For joined streams, it is the row's index there.
+        """
         if self._stage.on_join:
             shard = self._pipeline.shard_of(task.former)
             return (
@@ -246,7 +258,7 @@ class StepChain:
         return self._pipeline.tags_of(self._read, positions)
 
     def _around_each(self, step: Step) -> Step:
-        """Return a function that calls `step` for an element, and skips the element if `step` raises an exception.
+        """Return a function that calls `step` for an element, and skips the element if that raises.
 
         The rows made of a skipped element are removed,
         and the exception is recorded. The exception is raised if `on_error` does not skip it.
@@ -374,12 +386,12 @@ class StepChain:
             push(element)
 
     def _places_of(self, inputs: Inputs) -> tuple[NDArray[np.int64], NDArray[np.uint64] | None]:
-        """Return the positions of the inputs, and their seeds (None if all have the seed of the context)."""
+        """Return the inputs' positions, and their seeds (None if all have the context's seed)."""
         positions = inputs.positions()
         return positions, None if self._below_join else self._leaf.sampler.seeds(positions)
 
     def _push_all(self, inputs: Inputs) -> None:
-        """Process all inputs in one call; put the results into the memory of batches, or into the list of rows.
+        """Process all inputs at once; put the results into batches' memory, or the list of rows.
 
         An operation's error is raised.
         """
@@ -413,7 +425,7 @@ class StepChain:
             )
 
     def _batches_columns(self, parts: Parts) -> bool:
-        """Return True if the stage's first operation is a plain `Batch` of a whole unit, and all rows are stacked columns.
+        """Return True if a plain `Batch` of a whole unit comes first, and all rows are columns.
 
         A unit is the rows that must be processed together.
         """
@@ -447,7 +459,9 @@ class StepChain:
         return block
 
     def _failed(self, error: Exception, unit: int) -> Block:
-        """Return a block (rows of the task) with a failure, and all rows made before it, also by the failing inputs.
+        """Return a block (rows of the task) with a failure and all rows made before it.
+
+        Rows that the failing inputs made are included.
 
         Args:
             error: the failure.
