@@ -159,9 +159,8 @@ class HangWatch:
 
 def _watch(watch: ref[HangWatch], ended: threading.Event, pause: float) -> None:
     while not ended.wait(pause) and (one := watch()) is not None:
-        with suppress(
-            Exception
-        ):  # the work went on while it was looked at, or the user's process is gone
+        # the work went on while it was looked at, or the user's process is gone
+        with suppress(Exception):
             one.look()
         del one
 

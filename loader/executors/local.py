@@ -55,9 +55,8 @@ class InlineExecutor(Executor):
         self._grows = [
             limits[stage.number].least < limits[stage.number].task for stage in pipeline.stages
         ]
-        self._units = (
-            1 if has_units(pipeline) else 0
-        )  # batches of the next task; 0: `_pace` tells how long it is
+        # batches of the next task; 0: `_pace` tells how long it is
+        self._units = 1 if has_units(pipeline) else 0
         self._windows: dict[tuple[int, int], int] = {}  # by stage and positions of a task
 
     def inputs(self, stage: int) -> int:

@@ -70,9 +70,8 @@ def make_executor(
         executor = _on_ray(pipeline, options, observer)
     else:
         executor = _on_processes_or_here(pipeline, options, observer, tuning or Tuning())
-    if (
-        not options.seed_globals
-    ):  # only now: to look for them takes some milliseconds, in which workers begin
+    # only now: to look for them takes some milliseconds, in which workers begin
+    if not options.seed_globals:
         try:
             _warn_of_held_generators(pipeline)
         except BaseException:  # warnings may be errors

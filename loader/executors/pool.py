@@ -140,9 +140,8 @@ class WorkerPool(Generic[J]):
         self._timeout = timeout
         self._depth = depth
         self._workers: dict[int, _Worker[J]] = {}
-        self._leaving: set[int] = (
-            set()
-        )  # workers that are given nothing any more, and go when they have nothing left
+        # workers that are given nothing any more, and go when they have nothing left
+        self._leaving: set[int] = set()
         self._had_last: dict[int, int] = {}  # by series, the worker that was given its last job
         self._waiting: list[Sequence[J]] = []  # jobs that nobody has yet, each sequence a message
         self._made = 0

@@ -158,10 +158,8 @@ class PooledExecutor(Executor):
         self._observer = observer
         self._transport = transport
         self._timeout = options.timeout
-        self._hang_seconds, self._hangs = (
-            options.hang_seconds,
-            dict[int, str](),
-        )  # by worker: what its long task is at
+        # by worker: what its long task is at
+        self._hang_seconds, self._hangs = options.hang_seconds, dict[int, str]()
         self._last_hang = (
             ""  # what the worker was at that ended last; "" if its task did not take long
         )
@@ -169,9 +167,8 @@ class PooledExecutor(Executor):
         self._buffer_size = options.worker_buffer_size
         self._worker_count = options.workers
         self._follows_room = False  # the transport says how many workers there are
-        self._pace = Pace(
-            limits_of(pipeline, several=options.timeout is None)
-        )  # which is for one batch
+        # which is for one batch
+        self._pace = Pace(limits_of(pipeline, several=options.timeout is None))
         self._budget: Budget | None = None
         on_leaves = [
             (stage.number, pipeline.leaves[stage.leaf])
@@ -485,9 +482,6 @@ class PooledExecutor(Executor):
 
     def close(self) -> None:
         self._transport.close()
-        self._stalled, self._gathered, self._actions = (
-            [],
-            [],
-            deque(),
-        )  # handles would be in a reference cycle with it
+        # handles would be in a reference cycle with it
+        self._stalled, self._gathered, self._actions = [], [], deque()
         self._pool = WorkerPool(self._transport.worker_count, self._timeout, self._transport.depth)

@@ -96,9 +96,8 @@ def _set_up(options: ExecutionOptions, levels: Mapping[str, int]) -> WorkerSetup
     set_levels(levels)
     if options.worker_init_fn is None or _number is None:
         return WorkerSetup(options, None)
-    number = (
-        _number % options.workers
-    )  # one that stands for another that crashed has a number in the same range
+    # one that stands for another that crashed has a number in the same range
+    number = _number % options.workers
     try:
         options.worker_init_fn(number, options.workers)
     except Exception as error:
@@ -143,9 +142,8 @@ class TaskRunner(Generic[T]):
             seeds_globals=options.seed_globals,
         )
         self._ahead = ReadAhead(pipeline, options.reading)
-        self._weighs_records = (
-            weighs_records and self._ahead.helps
-        )  # a task is shorter where its records are large, not only its rows
+        # a task is shorter where its records are large, not only its rows
+        self._weighs_records = weighs_records and self._ahead.helps
         self._hang_watch = HangWatch(_hang_seconds(options), self._ahead, tell_of_hang)
         self._hang_watch.add(self._worker)
         self.reads_ahead = self._ahead.helps

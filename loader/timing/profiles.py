@@ -14,7 +14,6 @@ _NOWHERE = nullcontext()
 
 def profiled(name: str) -> AbstractContextManager[object]:
     """Return a context that names this thread's work "headrace: `name`" for `jax.profiler`."""
-    kind = getattr(
-        sys.modules.get("jax.profiler"), "TraceAnnotation", None
-    )  # None: nobody has imported it, or not wholly
+    # None: nobody has imported it, or not wholly
+    kind = getattr(sys.modules.get("jax.profiler"), "TraceAnnotation", None)
     return _NOWHERE if kind is None else kind(f"headrace: {name}")

@@ -173,14 +173,8 @@ class Snapshot:
         return replace(self, **added, stages=tuple(stages), feeding=feeding)
 
 
-_COUNTED = (
-    "steps",
-    "elapsed",
-    "waited",
-    "records",
-    "skipped",
-    "nbytes",
-)  # the last one is estimated, and may shrink
+# the last one is estimated, and may shrink
+_COUNTED = ("steps", "elapsed", "waited", "records", "skipped", "nbytes")
 
 _STAGE_COUNTED = (
     *("tasks", "inputs", "rows", "nbytes"),

@@ -138,9 +138,8 @@ def explained(error: Exception, where: str, who: str) -> Exception:
     if note not in notes_of(error):
         error.add_note(note)
     error = error.with_traceback(_users_part(error.__traceback__))
-    stop = (
-        error.__cause__ if isinstance(error, RuntimeError) else error
-    )  # a generator's is wrapped by Python
+    # a generator's is wrapped by Python
+    stop = error.__cause__ if isinstance(error, RuntimeError) else error
     return _stopped(stop, who, where) if isinstance(stop, StopIteration) else error
 
 

@@ -312,9 +312,8 @@ class ColumnReader:
             failure: the exception.
         """
         count = len(records) - len(records) % self.batch_size
-        before = replaced(
-            span, stop=span.start + count
-        )  # the sampler may have no keys for what follows
+        # the sampler may have no keys for what follows
+        before = replaced(span, stop=span.start + count)
         return (self.batches(reader.keys(before)) if count else []), failure
 
     def _arrays(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:

@@ -36,9 +36,8 @@ class SequentialReader:
             None  # at that position; another way to it, from a state of Grain's, is another place
         )
         self._ended = False
-        self._at_work = (
-            Lock()
-        )  # threads share it: a task whose result nobody wants any more may still be running
+        # threads share it: a task whose result nobody wants any more may still be running
+        self._at_work = Lock()
 
     def read(self, task: SpanTask) -> tuple[list[Any], Exception | None, SourceState]:
         """Read a task's elements; return them, the exception or None, and the source's state then.

@@ -89,9 +89,8 @@ class Stopwatch:
         self._worker = worker
         self._began = self._ended = 0.0
         self._read_bytes = 0.0  # of the records of the task
-        self._allowed = (
-            -1.0
-        )  # seconds that looks may take; below 0 before the first task, which is like no other
+        # seconds that looks may take; below 0 before the first task, which is like no other
+        self._allowed = -1.0
         self.every = 1
 
     def begin(self) -> None:
@@ -214,11 +213,8 @@ class OperationClock:
         self._single = single
         self._since = self._looked = self._cpu = 0.0
         self._inputs = 0
-        self._slowest = (
-            0.0,
-            0,
-            0,
-        )  # of what is pushed now: seconds, operation, and how many inputs were left then
+        # of what is pushed now: seconds, operation, and how many inputs were left then
+        self._slowest = (0.0, 0, 0)
         self._worst: SlowestCall | None = None
         self._left: Iterator[Any] = iter(())
 
@@ -373,9 +369,8 @@ def kept_seconds() -> float:
     Returns 0 where the system does not report this, as on systems other than Linux.
     """
     try:
-        told = np.fromfile(
-            "/proc/thread-self/schedstat", np.int64, 3, sep=" "
-        )  # in C: no interrupt leaves the file open
+        # in C: no interrupt leaves the file open
+        told = np.fromfile("/proc/thread-self/schedstat", np.int64, 3, sep=" ")
     except OSError:  # it is not Linux, or its kernel does not count this
         return 0.0
     return float(told[1]) * 1e-9 if len(told) == 3 else 0.0

@@ -293,9 +293,8 @@ def _tuner(pipeline: Pipeline, options: ExecutionOptions, here: bool) -> Tuner:
     count, buffer = options.worker_count, options.worker_buffer_size
     if not isinstance(count, Auto):
         return HereOrWorkers(options.workers, buffer, pipeline.stages[0].unit)
-    in_order = all(
-        leaf.in_order for leaf in pipeline.leaves
-    )  # where one task follows from the other
+    # where one task follows from the other
+    in_order = all(leaf.in_order for leaf in pipeline.leaves)
     return Tuner(0 if here else 1, 1 if in_order else count.most, count.most_bytes, buffer)
 
 

@@ -140,9 +140,8 @@ class Tuner:
         workers, failed = max(2 * self._best.workers, 2), self._most + 1
         while workers <= self._most:
             yield Setting(workers, self._best.buffer)
-            if (
-                self._best.workers != workers
-            ):  # or something else slowed it down: one after the other, once more
+            # or something else slowed it down: one after the other, once more
+            if self._best.workers != workers:
                 yield self._best
                 yield Setting(workers, self._best.buffer)
             if self._best.workers != workers:

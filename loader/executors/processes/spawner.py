@@ -150,9 +150,8 @@ class Spawner:
         """
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         environment = {**os.environ, "PYTHONPATH": paths, **_NO_THREADS}
-        dies_with_us = (
-            threading.current_thread() is threading.main_thread()
-        )  # the kernel goes by the thread
+        # the kernel goes by the thread
+        dies_with_us = threading.current_thread() is threading.main_thread()
         with Uninterrupted():
             self.channel, theirs = Channel.pair()
             end = theirs.fileno()
@@ -189,9 +188,8 @@ class Spawner:
         """
         with Uninterrupted():
             self._channels[worker], self._in_transit[worker] = Channel.pair()
-            with contextlib.suppress(
-                OSError
-            ):  # it is gone; its channel says so, and everything starts anew
+            # it is gone; its channel says so, and everything starts anew
+            with contextlib.suppress(OSError):
                 self.channel.send(Spawn(worker), [self._in_transit[worker].fileno()])
             if not is_portable():
                 self.arrived(worker)

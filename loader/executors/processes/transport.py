@@ -72,9 +72,8 @@ class _Remote:
         self.number = number
         self.channel = channel
         self.slabs = slabs
-        self.outbox: deque[tuple[Any, Sequence[int]]] = (
-            deque()
-        )  # what there was no room for, with descriptors
+        # what there was no room for, with descriptors
+        self.outbox: deque[tuple[Any, Sequence[int]]] = deque()
         self.ended = False
         self.last_words = ""  # with which an operation asked Python to exit
 

@@ -132,9 +132,8 @@ def start(**options: Any) -> None:
         False  # under `uv run`, it copies the folder and installs all packages anew
     )
     try:
-        with (
-            warnings.catch_warnings()
-        ):  # JAX's: a fork is no danger where another program begins in it at once
+        # JAX's: a fork is no danger where another program begins in it at once
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
             ray.init(address="local", include_dashboard=False, logging_level=WARNING, **options)
     finally:

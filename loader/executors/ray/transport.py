@@ -120,9 +120,8 @@ class RayTransport(Transport):
         if self._grows:
             self._events.append(Room(self.worker_count))
         self._remotes: dict[int, _Remote] = {}
-        self._killed: set[int] = (
-            set()
-        )  # workers that were at work then, and whose end is not known yet
+        # workers that were at work then, and whose end is not known yet
+        self._killed: set[int] = set()
         self._gone = {LOST}  # nodes, by their ids
         self._begun = self._resized = time.monotonic()
         self._waited = (
@@ -151,9 +150,8 @@ class RayTransport(Transport):
         remote = self._remotes.get(worker)
         if remote is None:
             return
-        if (
-            remote.node == LOST or not remote.messages
-        ):  # nothing that it answers would tell of its end
+        # nothing that it answers would tell of its end
+        if remote.node == LOST or not remote.messages:
             self._drop(remote)
         else:
             self._killed.add(worker)

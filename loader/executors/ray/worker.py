@@ -272,9 +272,8 @@ class RayWorker:
         reading = self._runner.begin(tasks)
         with self._turns.wait_for(turn):
             INSIDE_A_TASK.set(True)
-            kept = self._stages[
-                tasks[0].stage
-            ].groups  # a batch is made of the rows, which stay as they are
+            # a batch is made of the rows, which stay as they are
+            kept = self._stages[tasks[0].stage].groups
             came = [replaced(one, rows=some) for one, some in zip(named, rows)]
             blocks = named_blocks(came, loaded if kept else lambda some: to_write_to(loaded(some)))
             try:

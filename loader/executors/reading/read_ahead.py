@@ -214,9 +214,8 @@ class Reads:
                 and (span := self._spans[0]).pace is first.pace
                 and 0 < span.count <= 2 * left
             ):
-                pieces.append(
-                    self._begun(span, span.count)
-                )  # whole, where there is room for half of it
+                # whole, where there is room for half of it
+                pieces.append(self._begun(span, span.count))
                 left -= span.count
             return ReadCall(pieces)
 
@@ -330,9 +329,8 @@ class ReadAhead:
         self._readers = readers_of(pipeline)
         leaves = {number: pipeline.every_leaf[number] for number in self._readers}
         calls = {number: reads_under_way(leaf, options) for number, leaf in leaves.items()}
-        facts = {
-            number: leaf.source_facts for number, leaf in leaves.items() if calls[number]
-        }  # of sources read ahead
+        # of sources read ahead
+        facts = {number: leaf.source_facts for number, leaf in leaves.items() if calls[number]}
         self._paces = {number: pace_of(each, calls[number]) for number, each in facts.items()}
         self._by_coroutines = {
             number: each.read_in_loop
@@ -434,9 +432,8 @@ class _CoroutineReaders:
 
     def begin(self, reads: Reads, count: int) -> None:
         if count:
-            from ....sources.asynchronous.event_loop import (
-                Coroutines,
-            )  # asyncio takes 50 ms of a worker's start
+            # asyncio takes 50 ms of a worker's start
+            from ....sources.asynchronous.event_loop import Coroutines
 
             self._coroutines = self._coroutines or Coroutines()
             self._coroutines.begin(reads.work_in_loop, count)

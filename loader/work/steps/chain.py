@@ -55,9 +55,8 @@ class StepChain:
         self._pipeline = pipeline
         self._stage = stage
         self._leaf = leaf = pipeline.leaf_of(stage)
-        self._read = pipeline.leaf_number(
-            stage
-        )  # number, among every leaf, of that which is being read
+        # number, among every leaf, of that which is being read
+        self._read = pipeline.leaf_number(stage)
         self._context = Context(seed=leaf.sampler.seed or 0, allocate=allocate, notify=tell)
         self._clock = clock
         self._steps: list[Step] = [
@@ -85,9 +84,8 @@ class StepChain:
         self.functions: list[
             Callable[[Element], Any]
         ] = []  # that are called with a batch of columns
-        in_place = (
-            stage.leaf is not None
-        )  # inputs are records, of which the plan knows the positions
+        # inputs are records, of which the plan knows the positions
+        in_place = stage.leaf is not None
         self._fused = fused_at_front(
             stage.operations, stage.first, self._context if in_place else None
         )
@@ -111,9 +109,8 @@ class StepChain:
         others = self._stage.operations[len(self._fused) :]
         if not others:
             return self._tags_rows
-        one_place = (
-            self._stage.leaf is None or not self._tags_rows
-        )  # a group makes one unit, which stands where it begins
+        # a group makes one unit, which stands where it begins
+        one_place = self._stage.leaf is None or not self._tags_rows
         return (
             self._take_all is not None
             and one_place
@@ -216,9 +213,8 @@ class StepChain:
         self._read = int(tags[0]) % len(self._pipeline.every_leaf)
         if self._batches_columns(parts):
             columns = [(block.elements, start, stop) for block, start, stop in parts]
-            batch = map(
-                batch_of, [columns], [self._context.allocate], [order]
-            )  # made when it is asked for: that may fail
+            # made when it is asked for: that may fail
+            batch = map(batch_of, [columns], [self._context.allocate], [order])
             return self._run(
                 Inputs(batch, 1, len(tags), lambda: positions[:1], lambda: tags[:1], rows, 1)
             )
@@ -306,21 +302,18 @@ class StepChain:
             if read_failure is not None:
                 self._look_at_waiting()
                 return self._failed(read_failure, inputs.count // self._inputs_per_unit)
-            for finish in reversed(
-                self._hooks.at_end
-            ):  # connected from the back, to be ended from the front
+            # connected from the back, to be ended from the front
+            for finish in reversed(self._hooks.at_end):
                 finish()
             if self._clock is not None:
                 self._clock.end(
                     inputs.made_of, lambda left: self._name_of(inputs, inputs.count - left - 1)
                 )
         except Exception as last:
-            raise_if_of_signal_handler(
-                last
-            )  # it came at any line, so rows and their origins need not match
-            return self._failed_at_last(
-                last, inputs
-            )  # no variable of this frame, which its traceback holds, keeps the error
+            # it came at any line, so rows and their origins need not match
+            raise_if_of_signal_handler(last)
+            # no variable of this frame, which its traceback holds, keeps the error
+            return self._failed_at_last(last, inputs)
         return None
 
     def _failed_at_last(self, last: Exception, inputs: Inputs) -> Block:

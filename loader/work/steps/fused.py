@@ -68,9 +68,8 @@ class FusedMapFilter:
         if filters:
             self._lefts = lefts = list[int]()
             passed = filter(function, self.elements)
-            noted = map(
-                lefts.append, map(length_hint, repeat(self._inputs))
-            )  # gives None each time
+            # gives None each time
+            noted = map(lefts.append, map(length_hint, repeat(self._inputs)))
             self.elements = compress(passed, map(not_, noted))
         else:
             self.elements = map(function, self.elements, *drawn)
