@@ -16,9 +16,10 @@ from typing import Any
 from ...errors import BatchMemoryError
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
+from ..work.row_origins import RowOrigins
 from ..work.slabs import ALIGNMENT, SlabPool
 from ..work.stacked_rows import StackedRows, batch_of
-from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
+from ..work.tasks import Block, Blocks, GroupTask, Task
 
 # Chosen: the user's process must not spend its time on copies.
 MOST_COPIED = 1 / 4

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from weakref import finalize, ref
 
 import numpy as np
@@ -26,7 +26,6 @@ from ..interrupts import Uninterrupted, code_of, wait_until
 from ..plan.pipeline import Pipeline
 from ..work.explain import READING, Busy, is_ours, name_of, task_in_words
 from ..work.tasks import NO_BLOCKS, SpanTask
-from .transport import Hang
 
 if TYPE_CHECKING:
     from ..work.worker import Worker
@@ -45,6 +44,27 @@ CLOSE_SECONDS = 1.0
 # Chosen: the innermost frames say where the task waits.
 MOST_FRAMES = 12
 """Largest number of stack frames that a report shows."""
+
+
+class Hang(NamedTuple):
+    """Report of a task that takes long.
+
+    Attributes:
+        what: operation (or "reading"), and the line of the user's code that is running.
+        where: text about the record.
+        seconds: seconds since the task began.
+        text: everything together with the Python stack, for the log.
+    """
+
+    what: str
+    where: str
+    seconds: float
+    text: str
+
+    @property
+    def summary(self) -> str:
+        """The report as one line of text."""
+        return f"{self.what}, {self.where}, for {self.seconds:.1f} s"
 
 
 class UnderWay(Protocol):

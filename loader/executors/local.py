@@ -15,11 +15,10 @@ from typing import Any
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.profiles import profiled
-from ..work.column_units import ColumnUnits
 from ..work.sequential import run_throughs_of
 from ..work.stopwatch import bytes_of_rows, stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, RecordsAhead, SpanTask, Task
-from ..work.units import InlineUnits, has_units
+from ..work.units import ColumnUnits, InlineUnits, has_units
 from ..work.worker import Worker
 from .hang_watch import HangWatch, log_hang
 from .pace import Pace, inline_limits_of, limits_of, more_or_fewer, tasks_ahead

@@ -1,9 +1,8 @@
 """The executor whose workers are elsewhere: it connects a pool with a transport.
 
-The pool decides, and the transport acts.
-
-In: tasks. Out: handles (results to come). It has no thread: events of the transport are passed to
-the pool, and the pool's actions to the transport, while the caller asks for a result.
+The pool decides, and the transport acts. In: tasks. Out: handles (results to come). It has no
+thread: events of the transport are passed to the pool, and the pool's actions to the transport,
+while the caller asks for a result.
 
 `pool` has the rules. If a task during which a worker ended is divided, its result is a block that
 has the smaller tasks, which are then run. So rows before the record at fault are delivered. A task
@@ -18,31 +17,27 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
-from typing import Any
 
 from ...errors import WorkerCrashedError
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.observer import Observer
+from ..work.divided import inputs_of, parts_of
 from ..work.explain import given_up, task_in_words
 from ..work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, SpanTask, Task, input_count
 from . import transport as messages
 from .batches_at_hand import BatchesAtHand, DoneHandle
-from .divided import inputs_of, parts_of
 from .hang_watch import log_hang, log_silence
+from .jobs import MAX_TRIES, PooledHandle, RowsWithTask
 from .pace import Budget, Pace, limits_of, tasks_ahead
-from .pool import MAX_TRIES, Job, WorkerPool
+from .pool import WorkerPool
 from .protocol import Executor, window_of
-from .transport import Action, Event, Message, StoredRows, Transport
+from .transport import Action, Event, Message, Transport
 
 LOGGER = logging.getLogger("headrace")
 
-_RESTORE = (
-    "Start Ray with a larger --object-store-memory, or use fewer workers, "
-    "and restore the last checkpoint"
-)
 _NO_WORKERS = (
     "Look at the output above, and whether memory ran out; "
     "or pass worker_count=0, to work without workers"
@@ -54,87 +49,6 @@ LONG_SECONDS = 1.0
 
 Workers that need more are ended instead.
 """
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class PooledHandle(Job):
-    """A task that a worker runs, and its result (`block`), once it has arrived."""
-
-    executor: PooledExecutor
-    task: Task
-    blocks: (
-        Blocks  # with the rows to which the task refers; kept as long as the task may be run again
-    )
-    block: Block | None = None  # the result, once it has arrived
-    gave_up: str = ""  # why the task was given up; "" if it was not
-    suspects: Sequence[
-        PooledHandle
-    ] = ()  # its inputs, each run alone to find the one that ends workers
-
-    def ready(self) -> bool:
-        """Return True if the result has arrived, after handling all messages of the workers."""
-        if not self._has_come():
-            self.executor.handle_events(wait=False)
-        return self._has_come()
-
-    def result(self) -> Block:
-        while not self._has_come():
-            self.executor.handle_events(wait=True)
-        block, self.block = self.block, None
-        assert block is not None, "it has come"
-        return block
-
-    def _has_come(self) -> bool:
-        """Return True if the task's result is there.
-
-        For a given-up task, it is the result of its first input that ends workers.
-        """
-        if self.block is None and self.suspects:
-            self.block = next((one.block for one in self.suspects if one.gave_up), None)
-            if self.block is None and all(one.block is not None for one in self.suspects):
-                self.block = self.executor.block_given_up(self)  # none did
-        return self.block is not None
-
-
-@dataclass(slots=True, eq=False)
-class RowsWithTask:
-    """Rows that may be lost with a machine, and the handle of the task that can make them again."""
-
-    handle: PooledHandle
-    rows: StoredRows
-    again: PooledHandle | None = None  # the task, while it is run again
-
-    def are_lost(self) -> bool:
-        """Return True if the rows are lost.
-
-        If the task was run a second time, its new rows replace the old ones first.
-
-        Raises the error of the second run if it failed, or WorkerCrashedError if it made no rows.
-        """
-        if self.again is not None and (block := self.again.block) is not None:
-            self.again = None
-            if not isinstance(block.rows, RowsWithTask):
-                reason = None if block.failure is None else block.failure.error
-                raise reason or WorkerCrashedError(
-                    f"Ray lost rows, which could not be made again. {_RESTORE}."
-                )
-            self.rows = block.rows.rows
-        return self.rows.lost
-
-    def load(self) -> list[Any]:
-        losses = 0
-        while True:
-            while self.are_lost():
-                self.handle.executor.make_again(self)
-                self.handle.executor.handle_events(wait=True)
-            if (elements := self.rows.load()) is not None:
-                return elements
-            losses += self.rows.lost
-            if losses >= MAX_TRIES:
-                raise WorkerCrashedError(
-                    f"Ray lost the rows of a task {MAX_TRIES} times. {_RESTORE}."
-                )
-            self.handle.executor.handle_events(wait=False)
 
 
 class PooledExecutor(Executor):
@@ -160,9 +74,8 @@ class PooledExecutor(Executor):
         self._timeout = options.timeout
         # by worker: what its long task is at
         self._hang_seconds, self._hangs = options.hang_seconds, dict[int, str]()
-        self._last_hang = (
-            ""  # what the worker was at that ended last; "" if its task did not take long
-        )
+        # what the worker was at that ended last; "" if its task did not take long
+        self._last_hang = ""
         self._reading = options.reading
         self._buffer_size = options.worker_buffer_size
         self._worker_count = options.workers

@@ -21,12 +21,12 @@ from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.times import TaskTimes
 from ..work.explain import describe_error, explained, keys_of_tags, maker_for, place, users_keys
+from ..work.row_origins import RowOrigins
 from ..work.stopwatch import stopwatches
-from ..work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, RowOrigins, SpanTask, Task
+from ..work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, SpanTask, Task
 from ..work.worker import Worker
-from .hang_watch import HangWatch, log_hang
+from .hang_watch import Hang, HangWatch, log_hang
 from .reading.read_ahead import ReadAhead
-from .transport import Hang
 from .worker_logs import levels_here, set_levels
 
 T = TypeVar("T")

@@ -15,17 +15,18 @@ tasks and rows, but does not count tries, divide or blame tasks, or keep timeout
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from ..work.row_origins import RowOrigins
 from ..work.stacked_rows import StackedRows
-from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
+from ..work.tasks import Block, Blocks, GroupTask, Task
+
+if TYPE_CHECKING:
+    from .hang_watch import Hang
 
 
 class StoredRows(Protocol):
-    """Rows of one task, wherever the transport stores them.
-
-    They are kept as long as this object exists.
-    """
+    """Rows of one task, wherever the transport stores them, as long as this object exists."""
 
     @property
     def lost(self) -> bool:
@@ -39,11 +40,10 @@ class StoredRows(Protocol):
     def load(self) -> list[Any] | None:
         """Return the rows in the user's process as a list.
 
-        Return None if they are lost, or did not arrive within a second.
-
-        Their memory may be shared with this object. Called on the thread that uses the iterator.
-        After None, the loop polls, reads `lost`, and calls it again, as often as needed. Never
-        raises an exception because rows are lost.
+        Return None if they are lost, or did not arrive within a second. Their memory may be shared
+        with this object. Called on the thread that uses the iterator. After None, the loop polls,
+        reads `lost`, and calls it again, as often as needed. Never raises an exception because rows
+        are lost.
         """
 
     def columns(self) -> StackedRows | None:
@@ -179,27 +179,6 @@ class Ended(NamedTuple):
     how: str
 
 
-class Hang(NamedTuple):
-    """Report of a task that takes long.
-
-    Attributes:
-        what: operation (or "reading"), and the line of the user's code that is running.
-        where: text about the record.
-        seconds: seconds since the task began.
-        text: everything together with the Python stack, for the log.
-    """
-
-    what: str
-    where: str
-    seconds: float
-    text: str
-
-    @property
-    def summary(self) -> str:
-        """The report as one line of text."""
-        return f"{self.what}, {self.where}, for {self.seconds:.1f} s"
-
-
 class Hanging(NamedTuple):
     """Event: the task of a worker takes long.
 
@@ -221,10 +200,8 @@ class Silent(NamedTuple):
 class AllEnded(NamedTuple):
     """Event: the process that makes workers has ended, and all workers with it.
 
-    The loop then calls `restart` or `close`.
-
-    Attributes:
-        how: end of a sentence that begins with "the process that makes the workers".
+    The loop then calls `restart` or `close`. `how` is the end of a sentence that begins with "the
+    process that makes the workers".
     """
 
     how: str
@@ -252,9 +229,6 @@ class Room(NamedTuple):
 
     It comes at every check, also if it has not changed. If the number has changed, the loop starts
     workers, or kills surplus ones that have not started up.
-
-    Attributes:
-        workers: the number.
     """
 
     workers: int
@@ -349,9 +323,9 @@ Action: TypeAlias = (
 
 
 class Transport(Protocol):
-    """Starts workers, carries messages to them, and returns their events.
+    """Starts workers, carries messages to them, and returns their events, for one run.
 
-    One instance serves one run. Methods are called on the thread that uses the iterator at that
+    Methods are called on the thread that uses the iterator at that
     moment (the user's or a feeder's), by one thread at a time, and never from inside another
     method. Only `poll` may wait for a worker. Any method may raise `KeyboardInterrupt`; afterwards
     only `close` is called.
@@ -418,9 +392,7 @@ class Transport(Protocol):
     def close(self) -> None:
         """End all workers and free everything except rows that are still in use.
 
-        Only `close` may be called afterwards.
-
-        Called when the run ends for any reason, and again if that was interrupted. Waits until
-        worker processes are gone, but not for Ray's actors. A transport that is deleted without
-        `close` leaves nothing behind either.
+        Only `close` may be called afterwards. Called when the run ends for any reason, and again if
+        that was interrupted. Waits until worker processes are gone, but not for Ray's actors. A
+        transport that is deleted without `close` leaves nothing behind either.
         """

@@ -22,7 +22,8 @@ from ...errors import StopIterationError, WorkerCrashedError
 from ...sources.facts import facts_of, used_records
 from ..failures import ends_stream
 from ..interrupts import raise_if_of_signal_handler
-from .tasks import Block, Blocks, Failure, RowOrigins, SpanTask, Task
+from .row_origins import RowOrigins
+from .tasks import Block, Blocks, Failure, SpanTask, Task
 
 if TYPE_CHECKING:
     from ..plan.leaf import Leaf

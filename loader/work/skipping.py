@@ -14,8 +14,9 @@ from ...errors import BatchMemoryError
 from ...operations.protocol import Element
 from ..failures import ends_stream
 from ..plan.pipeline import Pipeline
+from .divided import single_rows
 from .explain import describe_error, forget, keys_of
-from .group_rows import single_rows
+from .row_origins import RowOrigins
 from .tasks import (
     NO_BLOCKS,
     Block,
@@ -23,7 +24,6 @@ from .tasks import (
     Failure,
     GroupTask,
     ReadRecords,
-    RowOrigins,
     SpanTask,
     Task,
     input_count,

@@ -24,6 +24,7 @@ from .blocks import apart, without_delivered
 from .explain import Busy, explained, name_of
 from .notices import Notices
 from .reader import ColumnReader, Gathering, readers_of
+from .row_origins import RowOrigins
 from .sequential import SequentialReader, run_throughs_of
 from .skipping import may_skip, without_failures
 from .slabs import SlabPool
@@ -39,7 +40,6 @@ from .tasks import (
     Located,
     ReadRecords,
     RecordsAhead,
-    RowOrigins,
     SpanTask,
     Task,
     input_count,

@@ -164,7 +164,7 @@ class Logged(NamedTuple):
 
 
 class Hangs(NamedTuple):
-    """Message from a worker: its task takes long. It has the fields of `transport.Hang`.
+    """Message from a worker: its task takes long. It has the fields of `hang_watch.Hang`.
 
     Attributes:
         what: operation (or "reading"), and the line of the user's code that is running.

@@ -15,86 +15,24 @@ from __future__ import annotations
 
 import io
 import itertools
-import mmap
 import os
 import pickle
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....common.pickled import Pickler
-from ....common.system import anonymous_file
-from ....files.mmap_files import map_to
 from ....operations.protocol import ArraySpec
 from ....operations.trees import ROWS, flatten
-from ...work.slabs import Lease, Slab, SlabPool, lease_of, rounded
+from ...work.slabs import Lease, Slab, SlabPool, attach_shared, create_shared, lease_of, rounded
 from ...work.stacked_rows import RowStack, StackedRows, side_by_side
 from .channel import ArrayPlace, Done, Encoded, SlabName
 
 # Chosen.
 TINY = 512
 """Bytes below which an array is pickled, and not put on a slab (a reusable piece of memory)."""
-
-# The first access to 77 MB takes 5 ms on large pages, and 60 ms on small ones.
-LARGE_PAGE = 2 << 20
-"""Bytes of a large memory page, and of the smallest memory that is put on large pages."""
-
-_MADV_COLLAPSE = 25
-"""Flag of `madvise`, since Linux 6.1: make large pages now, whatever `shmem_enabled` says."""
-
-
-def create_shared(size: int) -> int:
-    """Return a descriptor of `size` bytes of fresh shared memory.
-
-    Raises:
-        OSError: there is no memory or no descriptor left.
-    """
-    try:
-        return anonymous_file("headrace-slab", size)
-    except OSError as error:
-        raise _no_memory(size, error) from error
-
-
-def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]:
-    """Map `size` bytes of shared memory, given by a descriptor; return them as a writable array.
-
-    The memory stays mapped as long as the array exists; the descriptor may be closed. `fresh` is
-    True if nothing was written yet. If the memory is large, its pages are then made now, as large
-    pages if the system has them. Raises OSError if no memory is left.
-    """
-    try:
-        return _attach(descriptor, size, fresh)
-    except OSError as error:
-        raise _no_memory(size, error) from error
-
-
-def _attach(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
-    # To be put on large pages, memory has to begin at a multiple of their size.
-    large = size >= LARGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE")
-    reserved = mmap.mmap(-1, size + LARGE_PAGE if large else size, mmap.MAP_PRIVATE)
-    whole = np.frombuffer(reserved, np.uint8)
-    start = -whole.ctypes.data % LARGE_PAGE if large else 0
-    map_to(whole.ctypes.data + start, size, mmap.PROT_READ | mmap.PROT_WRITE, descriptor)
-    memory = whole[start : start + size]
-    if large:
-        with suppress(OSError):  # a kernel without large pages, or none is to be had: small ones do
-            reserved.madvise(mmap.MADV_HUGEPAGE, start, size)
-            if fresh:
-                memory[::LARGE_PAGE] = 0  # pages that are there can be made one, a hole cannot
-                reserved.madvise(_MADV_COLLAPSE, start, size)
-    return memory
-
-
-def _no_memory(size: int, error: OSError) -> OSError:
-    return OSError(
-        error.errno,
-        f"no shared memory for a batch of {size:,} bytes ({error.strerror}); keep fewer batches, "
-        "use smaller ones or fewer workers, or raise the limit (ulimit -n for descriptors, ulimit "
-        "-v or the container's memory for bytes).",
-    )
 
 
 class ExportedSlabs:
@@ -149,9 +87,7 @@ class ExportedSlabs:
     def take_introduced(self) -> list[int]:
         """Return the numbers of lent slabs whose descriptors the other process does not have yet.
 
-        A slab is a piece of memory.
-
-        Each number is returned once.
+        Each number is returned once. A slab is a piece of memory.
         """
         introduced, self._introduced = self._introduced, []
         return introduced
@@ -267,9 +203,8 @@ class WorkerSlabs:
     def take(self, done: Done, descriptors: Sequence[int]) -> list[SlabRows]:
         """Return the rows of each answer in the message `done`, with leases of their slabs.
 
-        Slabs are pieces of memory; leases are rights to use them.
-
-        Slabs that this process does not know yet are mapped from `descriptors`.
+        Slabs are pieces of memory; leases are rights to use them. Slabs that this process does not
+        know yet are mapped from `descriptors`.
         """
         sizes = (
             {number: size for _, _, lent in done.answers for number, size in lent}
@@ -333,9 +268,7 @@ class WorkerSlabs:
     def take_forgotten(self) -> list[SlabName]:
         """Return the names of other workers' slabs known to this worker that were freed since.
 
-        A slab is a piece of memory.
-
-        Each name is returned once.
+        Each name is returned once. A slab is a piece of memory.
         """
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
@@ -360,9 +293,8 @@ class Encoder:
     def encode(self, elements: list[Any] | StackedRows) -> tuple[Encoded, list[Lease]]:
         """Encode elements; return them with the leases of the slabs that have their arrays.
 
-        A slab is a piece of memory, and a lease is the right to use it.
-
-        The slabs must not be written to until the user's process has released them.
+        A slab is a piece of memory, and a lease is the right to use it. The slabs must not be
+        written to until the user's process has released them.
         """
         file = io.BytesIO()
         pickler = _Pickler(file, protocol=5)

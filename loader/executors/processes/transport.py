@@ -21,13 +21,13 @@ from ...interrupts import Uninterrupted
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.tasks import Block
+from ..hang_watch import Hang
 from ..task_runner import OptionsFirst
 from ..transport import (
     AllEnded,
     Answered,
     Ended,
     Event,
-    Hang,
     Hanging,
     Message,
     Ready,

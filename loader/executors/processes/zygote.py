@@ -8,20 +8,17 @@ The zygote has one thread, so that forking is safe. If unpickling the pipeline s
 threads, or the system does not report threads, each worker is a fresh interpreter instead. When the
 user's process ends, the channel ends or the zygote's parent changes; the zygote then ends all
 workers and itself. If the zygote itself is killed, the kernel kills its workers, or a thread in
-each worker does (`_die_with`).
+each worker does (`common.system.die_with`).
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import selectors
 import signal
 import socket
 import sys
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....common import remote_errors as errors
-from ....common.system import can_fork, is_portable
+from ....common.system import can_fork, die_with, keep_freed_memory
 from ....operations.protocol import ArraySpec
 from ...options import INSIDE_A_TASK
 from ...plan.pipeline import Pipeline
-from ...work.slabs import Lease
+from ...work.slabs import Lease, attach_shared
 from ...work.tasks import NO_BLOCKS, Blocks, RecordsAhead
 from ..task_runner import TaskRunner, WorkerSetup, begin_worker
 from ..transport import Kill, Ready, Spawn, named_blocks
@@ -53,7 +50,7 @@ from .channel import (
     SlabName,
     Start,
 )
-from .slabs import Encoder, ExportedSlabs, attach_shared, decode
+from .slabs import Encoder, ExportedSlabs, decode
 from .spawner import start_interpreter, unpack
 
 # Chosen.
@@ -62,13 +59,6 @@ CHECK_PARENT_SECONDS = 0.5
 
 They are needed if the channel does not show its end.
 """
-
-# Getting new pages for an array of 600 KB takes five times as long as a simple operation on it.
-KEPT_FREE = 1 << 30
-"""Bytes of freed memory that the C library keeps for reuse."""
-
-_PR_SET_PDEATHSIG = 1
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 class Zygote:
@@ -104,7 +94,7 @@ class Zygote:
             self._work = _unpacked(self._payload, self._channel)
             if self._work is None:
                 return False
-        _keep_freed_memory()
+        keep_freed_memory()
         gc.freeze()
         gc.enable()
         return True
@@ -163,7 +153,7 @@ class Zygote:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
         self._channel.close()
-        _die_with(zygote)
+        die_with(zygote)
         run_worker(worker, descriptor, self._payload, self._work)
 
     def _spawn_fresh(self, worker: int, descriptor: int) -> int:
@@ -226,39 +216,6 @@ def _unpacked(payload: int, channel: Channel) -> Any:
         error.add_note("headrace: a worker process could not unpickle the pipeline.")
         channel.send(Broken(errors.encode(error)))
         return None
-
-
-def _die_with(parent: int) -> None:
-    """Make this process end when its parent (a process id) ends.
-
-    The kernel does this, or else a thread that watches the parent.
-    """
-    if is_portable():
-        threading.Thread(target=_watch, args=(parent,), name="headrace-parent", daemon=True).start()
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(0)
-
-
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(CHECK_PARENT_SECONDS)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _keep_freed_memory() -> None:
-    """Tell the C library to keep freed memory for reuse.
-
-    Results of operations are large and short-lived. Mapping their pages again for each record would
-    take longer than most operations.
-    """
-    try:
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, KEPT_FREE)
-        library.mallopt(_M_TRIM_THRESHOLD, KEPT_FREE)
-    except (OSError, AttributeError):
-        return
 
 
 class WorkerProcess:
@@ -410,12 +367,12 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     if what == "worker":
         worker, descriptor, payload, zygote_pid = arguments
-        _die_with(zygote_pid)
-        _keep_freed_memory()
+        die_with(zygote_pid)
+        keep_freed_memory()
         run_and_exit(lambda: run_worker(worker, descriptor, payload))
     descriptor, parent, dies_with_parent = arguments
     if dies_with_parent:
-        _die_with(parent)
+        die_with(parent)
     zygote = Zygote(Channel(socket.socket(fileno=descriptor)), parent)
     try:
         if zygote.start():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 import threading
 import time
@@ -21,24 +20,17 @@ from typing import Any, NoReturn
 import ray
 from ray._private import ray_constants
 from ray.autoscaler.sdk import request_resources
+from ray.exceptions import RayError
 
 from ....common.messages import short_repr, shorten
+from ....common.pings import Pings, answers, reachable
 from ....errors import ClusterLostError, ClusterNotFoundError
 from ...interrupts import Uninterrupted
-
-# Chosen.
-CONNECT_SECONDS = 1.0
-"""Seconds that a machine may take to connect, and then as many to answer."""
 
 # Chosen: a node answers in 1 ms (measured), and a mistake costs only the repetition of its work.
 SILENT_SECONDS = 5.0
 """Seconds after which a node that does not answer counts as lost."""
 
-HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""First bytes of a gRPC client (RFC 9113, section 3.4).
-
-A server answers with settings or, with TLS, an alert.
-"""
 
 # Chosen; a check takes 0.1 ms on one machine (measured).
 LOOK_SECONDS = 1.0
@@ -170,110 +162,6 @@ def _lasting(begin: Callable[[], None]) -> None:
     started.wait()
     if failures:
         raise failures[0]
-
-
-def reachable(address: str) -> bool:
-    """Return True if a connection to "host:port" can be made within a second."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def answers(address: str) -> bool:
-    """Return True if a server at "host:port" is reached in a second and answers in another."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS) as connection:
-            connection.sendall(HELLO)
-            connection.recv(1)
-    except ConnectionResetError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-class Pings:
-    """Checks whether servers at several addresses answer, without waiting for the answers.
-
-    The answers are read at the next call.
-
-    An address that has not answered for `seconds` is silent.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._asked: dict[str, _Ping] = {}
-
-    def silent(self, addresses: Iterable[str], now: float) -> list[str]:
-        """Return the addresses that have not answered for too long at the time `now`.
-
-        Others are no longer asked.
-        """
-        wanted = set(addresses)
-        for address in self._asked.keys() - wanted:
-            self._asked.pop(address).close()
-        for address in wanted:
-            ping = self._asked.get(address)
-            if ping is None or ping.is_answered(now):
-                self._asked[address] = _Ping(address, now)
-        return [address for address in wanted if now - self._asked[address].since > self._seconds]
-
-    def close(self) -> None:
-        self.silent((), 0.0)
-
-
-class _Ping:
-    """A request to one address, and whether it was answered.
-
-    `since` is the time from which the caller counts the silence of the address. Until a request is
-    sent, it is the time at which the first connection was begun; then it is the time at which the
-    request was sent. So if this process pauses before it sends the request, the pause does not
-    count as silence of the address.
-    """
-
-    def __init__(self, address: str, now: float) -> None:
-        self._address = address
-        self.since = now
-        self._connect()
-
-    def _connect(self) -> None:
-        self._said = False
-        host, _, port = self._address.rpartition(":")
-        family, kind, protocol, _, where = socket.getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_STREAM
-        )[0]
-        self._socket = socket.socket(family, kind, protocol)
-        self._socket.setblocking(False)
-        self._socket.connect_ex(where)
-
-    def is_answered(self, now: float) -> bool:
-        """Return True if the address has answered.
-
-        Sends the request, if it was not sent and the connection is ready now. If the connection is
-        refused, a new one is begun.
-        """
-        try:
-            if not self._said:
-                self._socket.sendall(HELLO)  # cannot be done while it connects
-                self._said, self.since = True, now
-            self._socket.recv(1)
-        except (BlockingIOError, InterruptedError):
-            return False
-        except ConnectionResetError:
-            pass
-        except OSError:
-            self.close()
-            self._connect()
-            return False
-        self.close()
-        return True
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 class Cluster:
@@ -453,3 +341,39 @@ def needs_of(ray_options: Mapping[str, Any]) -> dict[str, float]:
     names = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
     needs = {names[name]: ray_options[name] for name in names if ray_options.get(name)}
     return {**needs, **ray_options.get("resources", {})}
+
+
+def factory_of(
+    worker: type, ray_options: Mapping[str, Any], concurrency: int
+) -> tuple[Any, dict[str, float]]:
+    """Return the factory of the actors, and the resources that each actor needs.
+
+    Ray checks most options here, before a cluster is joined or started.
+
+    Args:
+        worker: class of the actors.
+        ray_options: the user's options for actors.
+        concurrency: largest number of concurrent calls of an actor.
+
+    Raises:
+        ValueError: Ray does not know an option, or refuses its value.
+    """
+    try:
+        return ray.remote(worker).options(**ray_options, max_concurrency=concurrency), needs_of(
+            ray_options
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"ray_options={short_repr(dict(ray_options))} are not accepted by Ray "
+            f"({shorten(error, 150)}). Pass arguments of its `.options()`, such as num_cpus, "
+            "num_gpus, memory or resources."
+        ) from error
+
+
+def described_end(error: RayError) -> str:
+    """Return, in parentheses, what Ray's error says about the end of a worker."""
+    text = str(error)
+    _, found, detail = text.partition("Worker exit detail: ")
+    return (
+        f"(Ray says: {shorten(detail.partition(' Some common causes')[0] if found else text, 200)})"
+    )

@@ -1,12 +1,10 @@
 """Read records before they are needed: on threads, or in an event loop for asynchronous sources.
 
 In: the keys of spans (consecutive positions), in the order in which they will be needed. Out:
-pieces of spans for the readers; the records of whole spans for workers.
-
-Readers are threads or coroutines. A span is cut into pieces, and each free reader takes the next
-piece of any span. How long a piece is depends on the source, see `ReadPace`: from one record to
-several spans. If a source is quick, the worker reads the records itself when it needs them
-(`read_pace`).
+pieces of spans for the readers; the records of whole spans for workers. Readers are threads or
+coroutines. A span is cut into pieces, and each free reader takes the next piece of any span. How
+long a piece is depends on the source, see `ReadPace`: from one record to several spans. If a source
+is quick, the worker reads the records itself when it needs them (`read_pace`).
 
 Records are not in a reference cycle: a piece refers to its span, and a span never to its pieces
 (`spans`).
@@ -22,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from ...interrupts import raise_if_of_signal_handler
 from ...options import ReadOptions
@@ -30,12 +28,9 @@ from ...plan.pipeline import Pipeline
 from ...work.reader import readers_of
 from ...work.tasks import RecordsAhead, SpanTask
 from ..pace import keys_ahead, reads_under_way
-from ..thread_pool import Pool
+from ..thread_pool import CoroutinePool, Pool
 from .read_pace import pace_of
-from .spans import InPlace, Keys, Piece, ReadCall, Reading, bytes_of_records
-
-if TYPE_CHECKING:
-    from ....sources.asynchronous.event_loop import Coroutines
+from .spans import InPlace, OngoingRead, Piece, ReadCall, Reading, bytes_of_records
 
 # Chosen: records of 8 MB fill the default bound.
 MOST_UNKNOWN = 32
@@ -43,20 +38,6 @@ MOST_UNKNOWN = 32
 
 A piece is the records of one read call.
 """
-
-
-class OngoingRead(NamedTuple):
-    """A read of records that a thread is making now.
-
-    Attributes:
-        began: start time (`perf_counter` seconds).
-        thread: identifier of the thread.
-        keys: keys of the records.
-    """
-
-    began: float
-    thread: int
-    keys: Keys
 
 
 class Reads:
@@ -99,8 +80,7 @@ class Reads:
     def ask(self, reading: Reading) -> bool:
         """Move a span (consecutive positions), for which a worker waits, to the front of the queue.
 
-        Return True if the calling thread should read the records itself, by `work_here`; it then
-        counts as a reader.
+        Return True if the calling thread, which then counts as a reader, should call `work_here`.
         """
         with self._lock:
             reading.asked = True
@@ -145,10 +125,7 @@ class Reads:
             return True
 
     def leave(self) -> None:
-        """Stop counting the calling thread as a reader.
-
-        Start other readers if records wait to be read.
-        """
+        """Stop counting the calling thread as a reader; start others if records wait."""
         with self._lock:
             self._at_work -= 1
             more = self._readers_wanted() if self._spans else 0
@@ -169,10 +146,7 @@ class Reads:
         return more
 
     def _may_begin(self, first: Reading) -> int:
-        """Return how many records a reader may begin to read now.
-
-        `first` is the first span of the queue.
-        """
+        """Return how many records a reader may begin to read; `first` is the first span."""
         room, capacity = self._room(first)
         if first.asked:
             return room + first.count - first.begun
@@ -196,10 +170,7 @@ class Reads:
         return (min(room, max(int(left / each), 1)) if left > 0 else 0), capacity
 
     def take(self) -> ReadCall | None:
-        """Return the next read call for a reader; None if there is nothing to read.
-
-        After None, the reader counts as ended.
-        """
+        """Return the next read call for a reader; None, which ends the reader, if there is none."""
         with self._lock:
             first = self._spans[0] if self._spans else None
             if self.closed or first is None or not self._may_begin(first):
@@ -346,11 +317,13 @@ class ReadAhead:
         most_bytes = (
             sys.maxsize if options.prefetch_buffer_bytes is None else options.prefetch_buffer_bytes
         )
-        self._coroutines = _CoroutineReaders()
+        self._coroutines = CoroutinePool()
         # The queues must not refer to this object: in a reference cycle, sources would stay open
         # after a run.
         self._on_threads = Reads(threads, ahead, most_bytes, partial(_begin_threads, self._pool))
-        self._in_loop = Reads(coroutines, ahead, most_bytes, self._coroutines.begin)
+        self._in_loop = Reads(
+            coroutines, ahead, most_bytes, partial(_begin_coroutines, self._coroutines)
+        )
 
     @property
     def helps(self) -> bool:
@@ -399,10 +372,7 @@ class ReadAhead:
         )
 
     def bytes_of(self, task: Any) -> float:
-        """Return an estimate of the bytes of a task's records.
-
-        It is 0 if unknown, or if they are not read in advance.
-        """
+        """Return an estimate of the bytes of a task's records; 0 if unknown or not read ahead."""
         pace = self._paces.get(task.leaf) if isinstance(task, SpanTask) else None
         return (
             0.0 if pace is None or pace.nbytes is None else pace.nbytes * (task.stop - task.start)
@@ -424,20 +394,5 @@ def _begin_threads(pool: Pool, reads: Reads, count: int) -> None:
         pool.submit(reads.work)
 
 
-class _CoroutineReaders:
-    """Starts coroutines that read. The event loop is started with the first of them."""
-
-    def __init__(self) -> None:
-        self._coroutines: Coroutines | None = None
-
-    def begin(self, reads: Reads, count: int) -> None:
-        if count:
-            # asyncio takes 50 ms of a worker's start
-            from ....sources.asynchronous.event_loop import Coroutines
-
-            self._coroutines = self._coroutines or Coroutines()
-            self._coroutines.begin(reads.work_in_loop, count)
-
-    def close(self) -> None:
-        if self._coroutines is not None:
-            self._coroutines.close()
+def _begin_coroutines(pool: CoroutinePool, reads: Reads, count: int) -> None:
+    pool.begin(reads.work_in_loop, count)

@@ -26,6 +26,20 @@ SAMPLES = 4
 Keys = NDArray[np.int64]
 
 
+class OngoingRead(NamedTuple):
+    """A read of records that a thread is making now.
+
+    Attributes:
+        began: start time (`perf_counter` seconds).
+        thread: identifier of the thread.
+        keys: keys of the records.
+    """
+
+    began: float
+    thread: int
+    keys: Keys
+
+
 class ReadQueue(Protocol):
     """Interface of the queue of spans (consecutive positions) whose records are to be read.
 

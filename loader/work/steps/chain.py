@@ -23,12 +23,13 @@ from ...plan.pipeline import Pipeline
 from ...plan.stages import Stage
 from ...timing.draws import DrawWatch
 from ..explain import describe_error, forget
-from ..group_rows import elements_of, tags_of
+from ..row_origins import RowOrigins
 from ..stacked_rows import StackedRows, batch_of
 from ..stopwatch import OperationClock
-from ..tasks import Block, Failure, GroupTask, Parts, RowOrigins, SpanTask
+from ..tasks import Block, Failure, GroupTask, Parts, SpanTask
 from .faults import FaultFinder
 from .fused import FusedMapFilter, fused_at_front, plain_at_front
+from .group_rows import elements_of, tags_of
 from .inputs import Inputs
 from .seeded import seeded
 

@@ -11,10 +11,9 @@ from array import array
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.fields import replaced
-from ...operations.protocol import Element
-from .stacked_rows import StackedRows
-from .tasks import GroupTask, Parts
+from ....operations.protocol import Element
+from ..stacked_rows import StackedRows
+from ..tasks import Parts
 
 
 def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
@@ -51,17 +50,3 @@ def elements_of(parts: Parts) -> list[Element]:
             rows.elements(start, stop) if isinstance(rows, StackedRows) else rows[start:stop]
         )
     return elements
-
-
-def single_rows(task: GroupTask) -> list[GroupTask]:
-    """Split a task about rows into one task for each row, in order."""
-    rows = [(block, row, row + 1) for block, start, stop in task.rows for row in range(start, stop)]
-    order = (
-        range(len(rows))
-        if task.order is None
-        else np.frombuffer(task.order, dtype=np.int32).tolist()
-    )
-    return [
-        replaced(task, rows=(rows[row],), order=None, first=task.first + number)
-        for number, row in enumerate(order)
-    ]
