@@ -32,7 +32,8 @@ from ..loader.executors.transport import (
 )
 from ..loader.options import INSIDE_A_TASK
 from ..loader.plan.pipeline import Pipeline
-from ..loader.work.tasks import Block, Failure, RowOrigins
+from ..loader.work.row_origins import RowOrigins
+from ..loader.work.tasks import Block, Failure
 from ..loader.work.worker import Worker
 from .faults import NO_FAULTS, FakeWorkerDeath, Faults, StuckError, TransportMisuseError
 

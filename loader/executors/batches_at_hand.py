@@ -1,4 +1,4 @@
-"""Make batches in the user's process if their rows are in shared memory as columns, like rows of a `Pack`.
+"""Make batches in the user's process if their rows are columns in shared memory, as from a `Pack`.
 
 In: a group of rows, and the blocks that contain them (a block has the rows of one task). Out: the
 block of their batch; or None if a worker has to make it.
@@ -16,13 +16,14 @@ from typing import Any
 from ...errors import BatchMemoryError
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
+from ..work.row_origins import RowOrigins
 from ..work.slabs import ALIGNMENT, SlabPool
 from ..work.stacked_rows import StackedRows, batch_of
-from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
+from ..work.tasks import Block, Blocks, GroupTask, Task
 
 # Chosen: the user's process must not spend its time on copies.
 MOST_COPIED = 1 / 4
-"""Largest number of rows in a batch that is copied here, as a share of the rows of the smallest block it comes from.
+"""Largest number of rows in a batch copied here, as a share of the rows of its smallest block.
 
 The last block does not count. A batch is copied if its rows are in several blocks. A block has the
 rows that one task returned.
@@ -52,7 +53,7 @@ class BatchesAtHand:
         self._allocate = SlabPool().allocate
 
     def handle(self, task: Task, blocks: Blocks) -> DoneHandle | None:
-        """Make the batch of a task, if its rows in `blocks` are columns of one block, or few rows of several.
+        """Make a task's batch if its rows are columns of one of `blocks`, or few rows of several.
 
         Returns:
             A handle that already has the batch; None if a worker has to make it.
@@ -82,7 +83,9 @@ class BatchesAtHand:
         )
 
     def _tags(self, task: GroupTask, blocks: Blocks) -> RowOrigins:
-        """Return the origin of the first row of a task's batch: source and position, from which the keys follow.
+        """Return the origin of the first row of a task's batch: its source and position.
+
+        The keys follow from them.
 
         For rows of joined streams, the position is the row's index in the joined stream, over all
         shards.
@@ -108,7 +111,7 @@ def _only_stacks(stage: Stage) -> bool:
 
 
 def _is_aligned(rows: StackedRows) -> bool:
-    """Return True if every row of these columns begins at the start of a cache line in memory, as batches do."""
+    """Return True if each row of these columns starts at a cache line in memory, as batches do."""
     return all(
         column.flags.c_contiguous and column.strides[0] % ALIGNMENT == 0 for column in rows.columns
     )

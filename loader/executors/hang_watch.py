@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from weakref import finalize, ref
 
 import numpy as np
@@ -26,7 +26,6 @@ from ..interrupts import Uninterrupted, code_of, wait_until
 from ..plan.pipeline import Pipeline
 from ..work.explain import READING, Busy, is_ours, name_of, task_in_words
 from ..work.tasks import NO_BLOCKS, SpanTask
-from .transport import Hang
 
 if TYPE_CHECKING:
     from ..work.worker import Worker
@@ -45,6 +44,27 @@ CLOSE_SECONDS = 1.0
 # Chosen: the innermost frames say where the task waits.
 MOST_FRAMES = 12
 """Largest number of stack frames that a report shows."""
+
+
+class Hang(NamedTuple):
+    """Report of a task that takes long.
+
+    Attributes:
+        what: operation (or "reading"), and the line of the user's code that is running.
+        where: text about the record.
+        seconds: seconds since the task began.
+        text: everything together with the Python stack, for the log.
+    """
+
+    what: str
+    where: str
+    seconds: float
+    text: str
+
+    @property
+    def summary(self) -> str:
+        """The report as one line of text."""
+        return f"{self.what}, {self.where}, for {self.seconds:.1f} s"
 
 
 class UnderWay(Protocol):
@@ -91,7 +111,7 @@ def log_silence(worker: int, given: str, seconds: float) -> None:
 
 
 class HangWatch:
-    """Calls a function for each task that takes too long, and calls it again each time after as many further seconds.
+    """Calls a function for each task that takes too long, and again every `seconds` seconds.
 
     Args:
         seconds: seconds after which a task is reported. None: no task is reported, and no thread is
@@ -143,7 +163,7 @@ class HangWatch:
             wait_until(lambda: not thread.is_alive(), CLOSE_SECONDS)
 
     def look(self) -> None:
-        """Report each task that has run too long, once for every `seconds` seconds that it has run."""
+        """Report each task that has run too long, once per `seconds` seconds that it has run."""
         if (seconds := self._seconds) is None:
             return
         for number, worker in enumerate(list(self._workers)):
@@ -159,9 +179,8 @@ class HangWatch:
 
 def _watch(watch: ref[HangWatch], ended: threading.Event, pause: float) -> None:
     while not ended.wait(pause) and (one := watch()) is not None:
-        with suppress(
-            Exception
-        ):  # the work went on while it was looked at, or the user's process is gone
+        # the work went on while it was looked at, or the user's process is gone
+        with suppress(Exception):
             one.look()
         del one
 
@@ -209,7 +228,10 @@ def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) ->
         where,
         seconds,
         redacted(
-            f"{who.rstrip(',')} has not returned for {seconds:.0f} s {where}. It is at:\n{stack}".rstrip()
+            (
+                f"{who.rstrip(',')} has not returned for {seconds:.0f} s {where}. "
+                f"It is at:\n{stack}"
+            ).rstrip()
         ),
     )
 
@@ -224,13 +246,16 @@ def _frames_of(thread: int | None) -> list[FrameType]:
 
 
 def _users_part(frames: list[FrameType]) -> list[FrameType]:
-    """Return the frames of the user's code: the innermost frames, before the first frame of this package."""
+    """Return the user's frames: the innermost ones, before the first frame of this package."""
     count = next((number for number, frame in enumerate(frames) if is_ours(frame)), len(frames))
     return frames[:count]
 
 
 def _operation_in(frames: list[FrameType], pipeline: Pipeline) -> str:
-    """Return the name of the operation whose function runs in one of the stack frames; "reading" if there is none."""
+    """Return the name of the operation whose function runs in one of the stack frames.
+
+    Return "reading" if there is none.
+    """
     codes = {frame.f_code for frame in frames}
     for number, operation in enumerate(pipeline.operations):
         if code_of(operation.user_function) in codes:

@@ -15,11 +15,10 @@ from typing import Any
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.profiles import profiled
-from ..work.column_units import ColumnUnits
 from ..work.sequential import run_throughs_of
 from ..work.stopwatch import bytes_of_rows, stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, RecordsAhead, SpanTask, Task
-from ..work.units import InlineUnits, has_units
+from ..work.units import ColumnUnits, InlineUnits, has_units
 from ..work.worker import Worker
 from .hang_watch import HangWatch, log_hang
 from .pace import Pace, inline_limits_of, limits_of, more_or_fewer, tasks_ahead
@@ -55,13 +54,12 @@ class InlineExecutor(Executor):
         self._grows = [
             limits[stage.number].least < limits[stage.number].task for stage in pipeline.stages
         ]
-        self._units = (
-            1 if has_units(pipeline) else 0
-        )  # batches of the next task; 0: `_pace` tells how long it is
+        # batches of the next task; 0: `_pace` tells how long it is
+        self._units = 1 if has_units(pipeline) else 0
         self._windows: dict[tuple[int, int], int] = {}  # by stage and positions of a task
 
     def inputs(self, stage: int) -> int:
-        """Return the number of inputs (positions, or rows of earlier tasks) of the next task of a stage.
+        """Return the number of inputs (positions, or rows of earlier tasks) of a stage's next task.
 
         A stage is a group of operations that run in one task. A task has the inputs of one batch,
         or of several batches if these take little time. Tasks of a stage that makes single rows
@@ -73,7 +71,10 @@ class InlineExecutor(Executor):
         return unit * self._units if self._ahead.reads_in_place(0, unit) else unit
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage (operations) to submit at a time: one, and those whose records are read ahead."""
+        """Return how many tasks of a stage (operations) to submit at a time.
+
+        That is one, and those whose records are read ahead.
+        """
         inputs = self.inputs(stage)
         known = self._windows.get((stage, inputs))
         if known is None:
@@ -83,7 +84,10 @@ class InlineExecutor(Executor):
         return known
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Return the handle (result to come) of a task on rows of `blocks`; begin to read its records if that helps."""
+        """Return the handle (result to come) of a task on rows of `blocks`.
+
+        Begin to read its records if that helps.
+        """
         if self._units and isinstance(task, SpanTask):
             unit = self._pipeline.stages[task.stage].unit
             if task.stop - task.start > unit:
@@ -108,7 +112,7 @@ class InlineExecutor(Executor):
         return self._worker.run_unit(task, ahead, made)
 
     def note_units(self, units: int, seconds: float) -> None:
-        """Choose the number of batches in the next task, from the seconds that `units` batches took."""
+        """Choose how many batches the next task has, from the seconds that `units` batches took."""
         if self._units:
             self._units = more_or_fewer(units, seconds, MOST_UNITS)
 
@@ -132,7 +136,7 @@ class InlineExecutor(Executor):
         return block
 
     def close(self) -> None:
-        """Stop the reader threads, and also threads or processes that a source has started itself."""
+        """Stop the reader threads, and threads or processes that a source has started itself."""
         self._hang_watch.close()
         self._ahead.close()
         self._worker.close()
@@ -200,7 +204,7 @@ class ThreadExecutor(Executor):
         return self._pool.is_idle()
 
     def inputs(self, stage: int) -> int:
-        """Return the number of inputs (positions, or rows of earlier tasks) of the next task of a stage.
+        """Return the number of inputs (positions, or rows of earlier tasks) of a stage's next task.
 
         A stage is a group of operations that run in one task. A task has the inputs of one batch,
         or of up to 8 batches if these are slices of columns. Tasks of a stage that makes single
@@ -209,7 +213,10 @@ class ThreadExecutor(Executor):
         return self._pace.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage (operations) to submit at a time: enough for all threads and for reading ahead."""
+        """Return how many tasks of a stage (operations) to submit at a time.
+
+        They are enough for all threads and for reading ahead.
+        """
         if not self._pace.waits(stage):
             return self._window
         return self._window + tasks_ahead(
@@ -217,7 +224,10 @@ class ThreadExecutor(Executor):
         )
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Call[Block]:
-        """Submit a task on rows of `blocks` to the threads, and begin to read its records if that helps."""
+        """Submit a task on rows of `blocks` to the threads.
+
+        Begin to read its records if that helps.
+        """
         return self._pool.submit(self._run, task, blocks, self._ahead.begin(task))
 
     def _run(self, task: Task, blocks: Blocks, ahead: RecordsAhead | None) -> Block:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def make_executor(
     pipeline: Pipeline, options: ExecutionOptions, observer: Observer, tuning: Tuning | None = None
 ) -> Executor:
-    """Return the executor that the options ask for: in the calling thread, on threads, in processes or on Ray.
+    """Return the executor for the options: in this thread, on threads, in processes or on Ray.
 
     Args:
         pipeline: pipeline of the run.
@@ -70,9 +70,8 @@ def make_executor(
         executor = _on_ray(pipeline, options, observer)
     else:
         executor = _on_processes_or_here(pipeline, options, observer, tuning or Tuning())
-    if (
-        not options.seed_globals
-    ):  # only now: to look for them takes some milliseconds, in which workers begin
+    # only now: to look for them takes some milliseconds, in which workers begin
+    if not options.seed_globals:
         try:
             _warn_of_held_generators(pipeline)
         except BaseException:  # warnings may be errors
@@ -82,7 +81,10 @@ def make_executor(
 
 
 def _warn_of_held_generators(pipeline: Pipeline) -> None:
-    """Warn if an operation has a random generator as attribute, because all worker processes would draw the same numbers."""
+    """Warn if an operation has a random generator as attribute.
+
+    All worker processes would draw the same numbers from it.
+    """
     for number, held in generators_by_operation(pipeline.operations).items():
         warn(
             f"{name_of(pipeline, number)} holds a random generator of type "
@@ -97,7 +99,7 @@ def _warn_of_held_generators(pipeline: Pipeline) -> None:
 def _on_processes_or_here(
     pipeline: Pipeline, options: ExecutionOptions, observer: Observer, tuning: Tuning
 ) -> Executor:
-    """Return an executor with worker processes, or an executor that may use the calling thread instead.
+    """Return an executor with worker processes, or one that may use the calling thread instead.
 
     If batches are slices of arrays in memory, the faster of the two is chosen by measurement. If
     every source reads on threads of its own and records are only batched, the calling thread does
@@ -125,12 +127,12 @@ def _on_processes_or_here(
 
 
 def _are_in_memory(columns: Any) -> bool:
-    """Return True if `columns` is a tree of arrays in memory, which are read without waiting for a file."""
+    """Return True if `columns` is a tree of arrays in memory, read without waiting for a file."""
     return columns is not None and all(map(_owns_memory, flatten(columns)[0]))
 
 
 def _owns_memory(column: Any) -> bool:
-    """Return True if the data of an array are in memory that NumPy or a `bytes` object of this process owns.
+    """Return True if NumPy or a `bytes` object of this process owns the memory of an array.
 
     False for a mapped file, and for memory that another library has allocated.
     """
@@ -140,7 +142,10 @@ def _owns_memory(column: Any) -> bool:
 
 
 def _only_reads(pipeline: Pipeline) -> bool:
-    """Return True if records are only read and batched, and each source already reads on several threads by itself."""
+    """Return True if records are only read and batched.
+
+    It is also necessary that each source already reads on several threads by itself.
+    """
     return all(operation.only_stacks for operation in pipeline.operations) and all(
         leaf.source_facts.has_own_threads for leaf in pipeline.leaves
     )
@@ -174,8 +179,8 @@ def _on_processes(
     if not has_processes():
         count = workers or options.workers
         raise ValueError(
-            f'worker_count={count}: worker processes need Linux or macOS. Pass worker_kind="thread" or '
-            "worker_count=0, or run the program in WSL 2."
+            f"worker_count={count}: worker processes need Linux or macOS. Pass "
+            'worker_kind="thread" or worker_count=0, or run the program in WSL 2.'
         )
     from .pooled import PooledExecutor
     from .processes.transport import ProcessTransport

@@ -27,19 +27,22 @@ TASK_SECONDS = 30e-3
 # Measured with `mnist` and `ragged`. With the second number, rows are still in the caches when they
 # are read.
 TASK_BYTES, REREAD_BYTES = 16 << 20, 8 << 20
-"""Largest number of bytes of a task's rows; the second number applies if the pipeline has several stages."""
+"""Largest number of bytes of a task's rows; the second applies if there are several stages."""
 
 # Chosen: rows of one window lie side by side, and are batched without a copy.
 WINDOW_BYTES = 1 << 20
-"""Largest number of bytes of a task's packed rows, if they come from several windows of a `Pack`."""
+"""Largest number of bytes of a task's packed rows, if they are from several windows of a `Pack`."""
 
 # Chosen by the size of a packet, which has no room for the keys of more batches.
 MAX_UNITS, MAX_REREAD_UNITS = 32, 16
-"""Largest number of batches in the tasks of one message; the second number applies if the pipeline has several stages."""
+"""Largest number of batches in the tasks of one message.
+
+The second number applies if the pipeline has several stages.
+"""
 
 # Chosen: small against `TASK_BYTES`.
 INLINE_UNITS = 8
-"""Largest number of spans (ranges of consecutive positions) of single rows in a task, if no messages are sent."""
+"""Largest number of spans (consecutive positions) of single rows in a task, without messages."""
 
 # Chosen.
 WAITING_SHARE = 0.1
@@ -62,7 +65,9 @@ STORE_SHARE = 1 / 2
 
 
 class Limits(NamedTuple):
-    """Limits for the number of positions (or rows) in the tasks of a stage (operations that run in one task).
+    """Limits for the number of positions (or rows) in a stage's tasks.
+
+    A stage is a group of operations that run in one task.
 
     Attributes:
         least: smallest number in a task. All numbers are multiples of it.
@@ -79,7 +84,10 @@ class Limits(NamedTuple):
 
 
 def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
-    """Return the limits of each stage (operations that run in one task), by index, for tasks in the calling thread."""
+    """Return the limits of each stage, by index, for tasks in the calling thread.
+
+    A stage is a group of operations that run in one task.
+    """
 
     def units(stage: Stage) -> int:  # what is run through is so again, to resume
         run_through = stage.leaf is not None and pipeline.leaves[stage.leaf].in_order
@@ -89,7 +97,9 @@ def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
 
 
 def limits_of(pipeline: Pipeline, several: bool) -> dict[int, Limits]:
-    """Return, by index of each stage (operations that run in one task), how large the tasks may be that workers run.
+    """Return, by index of each stage, how large the tasks may be that workers run.
+
+    A stage is a group of operations that run in one task.
 
     Args:
         pipeline: pipeline of the run.
@@ -149,15 +159,15 @@ class Pace:
         self._together = {stage: each.least for stage, each in limits.items()}
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions or rows in the next task of a stage (operations that run in one task)."""
+        """Return the number of positions or rows in the next task of a stage (operations)."""
         return min(self._together[stage], self._limits[stage].task)
 
     def tasks(self, stage: int) -> int:
-        """Return the number of tasks in the next message of a stage (operations that run in one task)."""
+        """Return the number of tasks in the next message of a stage (operations)."""
         return max(self._together[stage] // self._limits[stage].task, 1)
 
     def is_settled(self, stage: int, seconds: float, rows: int) -> bool:
-        """Return True if a task cannot change the length of the next tasks, because they already have the largest length.
+        """Return True if a task cannot change the next tasks' length: it is the largest already.
 
         The bytes of the task's rows are not considered.
 
@@ -170,11 +180,16 @@ class Pace:
         return 2 * self._together[stage] > most and seconds <= TASK_SECONDS and rows <= most
 
     def waits(self, stage: int) -> bool:
-        """Return True if tasks of a stage (operations that run in one task) waited for records for over 10 % of their time."""
+        """Return True if tasks of a stage waited for records for over 10 % of their time.
+
+        A stage is a group of operations that run in one task.
+        """
         return self._waiting.get(stage, 0.0) > WAITING_SHARE
 
     def tasks_within(self, stage: int, inputs: int, nbytes: int | None) -> int:
-        """Return how many tasks of a stage may have their rows in memory at a time; unlimited if the size of rows is unknown.
+        """Return how many tasks of a stage may have their rows in memory at a time.
+
+        The number is unlimited if the size of rows is unknown.
 
         Args:
             stage: index of the stage (operations that run in one task).
@@ -246,7 +261,7 @@ class Budget:
             self._stores[name] = size
 
     def note(self, stage: int, inputs: int, rows: int, size: int) -> None:
-        """Record that a task of a stage (operations that run in one task) made `rows` rows of `size` bytes together.
+        """Record that a task of a stage (operations) made `rows` rows of `size` bytes together.
 
         The estimated size of a row rises at once after a task with larger rows, and falls slowly
         after smaller ones.
@@ -263,7 +278,10 @@ class Budget:
         self._largest[stage] = max(float(size), (self._largest.get(stage, 0.0) * 7 + size) / 8)
 
     def most_inputs(self, stage: int) -> int:
-        """Return the largest number of inputs for a task that reads records; 1 until a task of its stage is done."""
+        """Return the largest number of inputs for a task that reads records.
+
+        It is 1 until a task of its stage is done.
+        """
         if stage not in self._weights:
             return 1
         return self._most(self._object(), self._weights[stage])
@@ -280,9 +298,9 @@ class Budget:
         return min(self._stores.values(), default=0.0) * OBJECT_SHARE
 
     def most_tasks(self, stage: int, inputs: int) -> int:
-        """Return how many tasks of a stage may be running, or done but not received, at a time; at least 1.
+        """Return how many tasks of a stage may be running, or done but not received, at a time.
 
-        Unlimited until the size of a task's rows is known.
+        It is at least 1, and unlimited until the size of a task's rows is known.
 
         Args:
             stage: index of the stage (operations that run in one task).
@@ -330,7 +348,7 @@ def keys_ahead(leaf: Leaf, options: ReadOptions) -> int:
 
 
 def reads_under_way(leaf: Leaf, options: ReadOptions) -> int:
-    """Return how many concurrent reads of a source are made, if `options` allow reads in advance; 0 for none."""
+    """Return how many reads of a source run at once; 0 if `options` allow no reads in advance."""
     readers = options.prefetch_buffer_size
     if readers and leaf.source_facts.read_in_loop is None:
         readers = options.num_threads

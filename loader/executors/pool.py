@@ -30,13 +30,13 @@ The rules:
 from __future__ import annotations
 
 from bisect import insort
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
-from typing import Generic, TypeVar
+from typing import Generic
 
+from .jobs import MAX_TRIES, J, PoolWorker
 from .transport import (
     Action,
     AllEnded,
@@ -57,69 +57,6 @@ from .transport import (
     Warn,
 )
 
-MAX_TRIES = 3
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """A piece of work for a worker.
-
-    Attributes:
-        number: number of the job. If jobs are assigned a second time, it is in the order of their
-            numbers.
-        divisible: True if the job can be divided into smaller jobs that run alone.
-        cost: expected seconds.
-        series: number of a series, in which each job continues where the one before ended; None: no
-            series.
-        alone: True if the job is the only one in its message. If its worker ends, this job is the
-            cause.
-        tries: number of workers that ended while doing it.
-        dropped: True if its result is not needed any more.
-    """
-
-    number: int
-    divisible: bool
-    cost: float
-    series: int | None = None
-    alone: bool = field(default=True, init=False)
-    tries: int = field(default=0, init=False)
-    dropped: bool = field(default=False, init=False)
-
-
-J = TypeVar("J", bound=Job)
-
-
-@dataclass(slots=True, eq=False)
-class _Worker(Generic[J]):
-    """What the pool knows about one worker.
-
-    Attributes:
-        number: number of the worker.
-        jobs: its jobs, in the order in which it does them.
-        load: expected seconds of these jobs.
-        messages: number of messages in which these jobs were sent.
-        ready: True if the worker has started up.
-        began: time at which the first job began.
-        late: the job that exceeded its timeout, for which the worker is being killed; else None.
-    """
-
-    number: int
-    jobs: deque[J] = field(default_factory=deque)
-    load: float = 0.0
-    messages: int = 0
-    ready: bool = False
-    began: float = 0.0
-    late: J | None = None
-
-    def has_room(self, job: Job, depth: int) -> bool:
-        """Return True if the worker may get a job, because it has fewer than `depth` messages of jobs.
-
-        A job during which a worker ended needs a worker without other jobs.
-        """
-        is_tried = job.tries > 0 or (bool(self.jobs) and self.jobs[0].tries > 0)
-        return self.ready and self.messages < (1 if is_tried else depth)
-
-
 _LOAD = attrgetter("load")
 
 
@@ -139,17 +76,16 @@ class WorkerPool(Generic[J]):
         self._worker_count = worker_count
         self._timeout = timeout
         self._depth = depth
-        self._workers: dict[int, _Worker[J]] = {}
-        self._leaving: set[int] = (
-            set()
-        )  # workers that are given nothing any more, and go when they have nothing left
+        self._workers: dict[int, PoolWorker[J]] = {}
+        # workers that are given nothing any more, and go when they have nothing left
+        self._leaving: set[int] = set()
         self._had_last: dict[int, int] = {}  # by series, the worker that was given its last job
         self._waiting: list[Sequence[J]] = []  # jobs that nobody has yet, each sequence a message
         self._made = 0
         self._failed_starts = 0
 
     def after(self, event: Event, now: float) -> list[Action[J]]:
-        """Record an event that happens at the time `now`, and return the actions that follow from it."""
+        """Record an event at the time `now`, and return the actions that follow from it."""
         actions: list[Action[J]] = []
         match event:
             case Ready(worker):
@@ -170,7 +106,7 @@ class WorkerPool(Generic[J]):
     def spawn_missing(self) -> list[Action[J]]:
         numbers = range(self._made, self._made + max(self._worker_count - len(self._workers), 0))
         self._made = numbers.stop
-        self._workers.update((number, _Worker(number)) for number in numbers)
+        self._workers.update((number, PoolWorker(number)) for number in numbers)
         return [Spawn(number) for number in numbers]
 
     def resize(self, worker_count: int) -> list[Action[J]]:
@@ -192,12 +128,15 @@ class WorkerPool(Generic[J]):
         return [*map(Kill, over), *self.spawn_missing()]
 
     def let_go(self) -> list[Action[J]]:
-        """Give no more jobs to surplus workers (those started last), and return the actions that kill the idle ones."""
+        """Give no more jobs to surplus workers, and return the actions that kill the idle ones.
+
+        The surplus workers are those started last.
+        """
         self._leaving = set(list(self._workers)[self._worker_count :])
         return self.without_idle()
 
     def without_idle(self) -> list[Action[J]]:
-        """Remove surplus workers that have done all their jobs, and return the actions that kill them."""
+        """Remove surplus workers whose jobs are all done, and return the actions that kill them."""
         idle = [number for number in self._leaving if not self._workers[number].jobs]
         for number in idle:
             del self._workers[number]
@@ -205,7 +144,10 @@ class WorkerPool(Generic[J]):
         return [Kill(number) for number in idle]
 
     def deepen(self, depth: int) -> None:
-        """Raise to `depth` the number of messages that a worker may have at a time, if it was lower and is limited."""
+        """Raise the number of messages that a worker may have at a time to `depth`.
+
+        Change nothing if it was higher or is unlimited.
+        """
         if self._depth is not None:
             self._depth = max(self._depth, depth)
 
@@ -259,14 +201,14 @@ class WorkerPool(Generic[J]):
             actions.append(Give(worker.number, jobs))
         return actions
 
-    def _worker_for(self, job: J) -> _Worker[J] | None:
+    def _worker_for(self, job: J) -> PoolWorker[J] | None:
         """Return the worker that gets a job; None if no worker has room.
 
         It is the worker with the least work; for a job of a series, the worker that had the last
         job of the series, or, if that has no room or there is none, the worker with the fewest
         series.
         """
-        workers: Iterable[_Worker[J]] = self._workers.values()
+        workers: Iterable[PoolWorker[J]] = self._workers.values()
         if self._leaving:
             workers = [worker for worker in workers if worker.number not in self._leaving]
         if self._depth is not None:
@@ -276,8 +218,8 @@ class WorkerPool(Generic[J]):
         return self._worker_of_series(job.series, {worker.number: worker for worker in workers})
 
     def _worker_of_series(
-        self, series: int, workers: Mapping[int, _Worker[J]]
-    ) -> _Worker[J] | None:
+        self, series: int, workers: Mapping[int, PoolWorker[J]]
+    ) -> PoolWorker[J] | None:
         counts = Counter(self._had_last.values())
         fewest = min(
             workers.values(), key=lambda worker: (counts[worker.number], worker.load), default=None
@@ -299,7 +241,10 @@ class WorkerPool(Generic[J]):
             holder.load -= job.cost
 
     def ready(self, worker: int, now: float) -> None:
-        """Record that a worker has started up at the time `now`, at which the time limit of its first job starts."""
+        """Record that a worker has started up at the time `now`.
+
+        The time limit of its first job starts then.
+        """
         if worker in self._workers:  # or it was let go while it began
             self._workers[worker].ready = True
             self._workers[worker].began = now
@@ -358,7 +303,7 @@ class WorkerPool(Generic[J]):
         return [Warn(f"{event}; another one is made"), *self.spawn_missing()]
 
     def lost(self, workers: Iterable[int], event: str | None, now: float) -> list[Action[J]]:
-        """Record that workers have ended through no fault of their jobs, and return the actions that follow.
+        """Record that workers ended through no fault of their jobs; return the actions that follow.
 
         The time limits of the other workers' current jobs start anew, because they may have waited
         for lost rows.
@@ -376,7 +321,9 @@ class WorkerPool(Generic[J]):
         return [*told, *self._assign_again(jobs, now), *self.spawn_missing()]
 
     def all_ended(self, how: str, now: float) -> list[Action[J]]:
-        """Record that the process that makes workers has ended, with all workers, and return the actions that follow.
+        """Record that the process that makes workers has ended, and all workers with it.
+
+        Return the actions that follow.
 
         Args:
             how: end of a sentence that begins with "the process that makes the workers".
@@ -395,7 +342,7 @@ class WorkerPool(Generic[J]):
         gone = [self._forget(worker) for worker in workers]
         return sorted((job for worker in gone for job in worker.jobs), key=attrgetter("number"))
 
-    def _forget(self, worker: int) -> _Worker[J]:
+    def _forget(self, worker: int) -> PoolWorker[J]:
         """Remove a worker, and return what the pool knew about it.
 
         If fewer workers than wanted would then remain, one surplus worker that was about to be
@@ -425,7 +372,10 @@ class WorkerPool(Generic[J]):
         ]
 
     def late_at(self) -> float:
-        """Return the time at which the next job will exceed its timeout; infinity if no job runs or there is no timeout."""
+        """Return the time at which the next job will exceed its timeout.
+
+        It is infinity if no job runs or there is no timeout.
+        """
         began = [worker.began for worker in self._workers.values() if worker.jobs and worker.ready]
         return min(began, default=float("inf")) + (
             float("inf") if self._timeout is None else self._timeout

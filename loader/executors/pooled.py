@@ -1,7 +1,8 @@
-"""The executor whose workers are elsewhere: it connects a pool, which decides, with a transport, which acts.
+"""The executor whose workers are elsewhere: it connects a pool with a transport.
 
-In: tasks. Out: handles (results to come). It has no thread: events of the transport are passed to
-the pool, and the pool's actions to the transport, while the caller asks for a result.
+The pool decides, and the transport acts. In: tasks. Out: handles (results to come). It has no
+thread: events of the transport are passed to the pool, and the pool's actions to the transport,
+while the caller asks for a result.
 
 `pool` has the rules. If a task during which a worker ended is divided, its result is a block that
 has the smaller tasks, which are then run. So rows before the record at fault are delivered. A task
@@ -16,29 +17,31 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
-from typing import Any
 
 from ...errors import WorkerCrashedError
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.observer import Observer
+from ..work.divided import inputs_of, parts_of
 from ..work.explain import given_up, task_in_words
 from ..work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, SpanTask, Task, input_count
 from . import transport as messages
 from .batches_at_hand import BatchesAtHand, DoneHandle
-from .divided import inputs_of, parts_of
 from .hang_watch import log_hang, log_silence
+from .jobs import MAX_TRIES, PooledHandle, RowsWithTask
 from .pace import Budget, Pace, limits_of, tasks_ahead
-from .pool import MAX_TRIES, Job, WorkerPool
+from .pool import WorkerPool
 from .protocol import Executor, window_of
-from .transport import Action, Event, Message, StoredRows, Transport
+from .transport import Action, Event, Message, Transport
 
 LOGGER = logging.getLogger("headrace")
 
-_RESTORE = "Start Ray with a larger --object-store-memory, or use fewer workers, and restore the last checkpoint"
-_NO_WORKERS = "Look at the output above, and whether memory ran out; or pass worker_count=0, to work without workers"
+_NO_WORKERS = (
+    "Look at the output above, and whether memory ran out; "
+    "or pass worker_count=0, to work without workers"
+)
 
 # Chosen: about the time that it takes to start other workers.
 LONG_SECONDS = 1.0
@@ -46,84 +49,6 @@ LONG_SECONDS = 1.0
 
 Workers that need more are ended instead.
 """
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class PooledHandle(Job):
-    """A task that a worker runs, and its result (`block`), once it has arrived."""
-
-    executor: PooledExecutor
-    task: Task
-    blocks: (
-        Blocks  # with the rows to which the task refers; kept as long as the task may be run again
-    )
-    block: Block | None = None  # the result, once it has arrived
-    gave_up: str = ""  # why the task was given up; "" if it was not
-    suspects: Sequence[
-        PooledHandle
-    ] = ()  # its inputs, each run alone to find the one that ends workers
-
-    def ready(self) -> bool:
-        """Return True if the result has arrived, after handling all messages of the workers."""
-        if not self._has_come():
-            self.executor.handle_events(wait=False)
-        return self._has_come()
-
-    def result(self) -> Block:
-        while not self._has_come():
-            self.executor.handle_events(wait=True)
-        block, self.block = self.block, None
-        assert block is not None, "it has come"
-        return block
-
-    def _has_come(self) -> bool:
-        """Return True if the task's result is there; for a given-up task, the result of its first input that ends workers."""
-        if self.block is None and self.suspects:
-            self.block = next((one.block for one in self.suspects if one.gave_up), None)
-            if self.block is None and all(one.block is not None for one in self.suspects):
-                self.block = self.executor.block_given_up(self)  # none did
-        return self.block is not None
-
-
-@dataclass(slots=True, eq=False)
-class RowsWithTask:
-    """Rows that may be lost with a machine, and the handle of the task that can make them a second time."""
-
-    handle: PooledHandle
-    rows: StoredRows
-    again: PooledHandle | None = None  # the task, while it is run again
-
-    def are_lost(self) -> bool:
-        """Return True if the rows are lost.
-
-        If the task was run a second time, its new rows replace the old ones first.
-
-        Raises the error of the second run if it failed, or WorkerCrashedError if it made no rows.
-        """
-        if self.again is not None and (block := self.again.block) is not None:
-            self.again = None
-            if not isinstance(block.rows, RowsWithTask):
-                reason = None if block.failure is None else block.failure.error
-                raise reason or WorkerCrashedError(
-                    f"Ray lost rows, which could not be made again. {_RESTORE}."
-                )
-            self.rows = block.rows.rows
-        return self.rows.lost
-
-    def load(self) -> list[Any]:
-        losses = 0
-        while True:
-            while self.are_lost():
-                self.handle.executor.make_again(self)
-                self.handle.executor.handle_events(wait=True)
-            if (elements := self.rows.load()) is not None:
-                return elements
-            losses += self.rows.lost
-            if losses >= MAX_TRIES:
-                raise WorkerCrashedError(
-                    f"Ray lost the rows of a task {MAX_TRIES} times. {_RESTORE}."
-                )
-            self.handle.executor.handle_events(wait=False)
 
 
 class PooledExecutor(Executor):
@@ -147,20 +72,16 @@ class PooledExecutor(Executor):
         self._observer = observer
         self._transport = transport
         self._timeout = options.timeout
-        self._hang_seconds, self._hangs = (
-            options.hang_seconds,
-            dict[int, str](),
-        )  # by worker: what its long task is at
-        self._last_hang = (
-            ""  # what the worker was at that ended last; "" if its task did not take long
-        )
+        # by worker: what its long task is at
+        self._hang_seconds, self._hangs = options.hang_seconds, dict[int, str]()
+        # what the worker was at that ended last; "" if its task did not take long
+        self._last_hang = ""
         self._reading = options.reading
         self._buffer_size = options.worker_buffer_size
         self._worker_count = options.workers
         self._follows_room = False  # the transport says how many workers there are
-        self._pace = Pace(
-            limits_of(pipeline, several=options.timeout is None)
-        )  # which is for one batch
+        # which is for one batch
+        self._pace = Pace(limits_of(pipeline, several=options.timeout is None))
         self._budget: Budget | None = None
         on_leaves = [
             (stage.number, pipeline.leaves[stage.leaf])
@@ -197,13 +118,16 @@ class PooledExecutor(Executor):
         return self._pool.ready_count > 0
 
     def is_idle(self) -> bool:
-        """Return True if every submitted task is done, after handling all messages of the workers."""
+        """Return True if each submitted task is done, after handling all messages of workers."""
         self.send_gathered()
         self.handle_events(wait=False)
         return self._pool.is_idle
 
     def inputs(self, stage: int) -> int:
-        """Return the number of inputs of a stage's next task: more if tasks are quick and the rows fit in memory."""
+        """Return the number of inputs of a stage's next task.
+
+        It is larger if tasks are quick and the rows fit in memory.
+        """
         inputs = self._inputs.get(stage)
         if inputs is None:
             inputs = self._inputs[stage] = self._pace.inputs(stage)
@@ -218,7 +142,10 @@ class PooledExecutor(Executor):
         return sys.maxsize if self._budget is None else self._budget.most_rows()
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage to submit at a time: more if workers wait for records, fewer if rows are large."""
+        """Return how many tasks of a stage to submit at a time.
+
+        They are more if workers wait for records, and fewer if rows are large.
+        """
         known = self._windows.get(stage)
         if known is None or self._budget is not None or self._follows_room:
             known = self._windows[stage] = self._window(stage)
@@ -350,7 +277,7 @@ class PooledExecutor(Executor):
                 self._assign(handles)
 
     def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:
-        """Carry out actions of the pool in order, and then further actions that result from them."""
+        """Carry out actions of the pool in order, then further actions that result from them."""
         self._actions += actions
         if self._acting:
             return
@@ -386,7 +313,10 @@ class PooledExecutor(Executor):
                 raise WorkerCrashedError(f"{event} {_NO_WORKERS}.")
 
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
-        """Send the tasks of `handles` to a worker; if rows that they use are lost, first have these made a second time."""
+        """Send the tasks of `handles` to a worker.
+
+        If rows that they use are lost, first have these made a second time.
+        """
         blocks: dict[int, Block] = {
             number: block for handle in handles for number, block in handle.blocks.items()
         }
@@ -440,7 +370,10 @@ class PooledExecutor(Executor):
             self._assign([suspect])
 
     def _suspect(self, handle: PooledHandle, task: Task) -> PooledHandle:
-        """Return a handle for one input of a task that ended workers; if it ends one again, this input is at fault."""
+        """Return a handle for one input of a task that ended workers.
+
+        If it ends one again, this input is at fault.
+        """
         suspect = self._handle(task, handle.blocks, 1, False, handle.series)
         suspect.tries = MAX_TRIES - 1
         return suspect
@@ -462,9 +395,6 @@ class PooledExecutor(Executor):
 
     def close(self) -> None:
         self._transport.close()
-        self._stalled, self._gathered, self._actions = (
-            [],
-            [],
-            deque(),
-        )  # handles would be in a reference cycle with it
+        # handles would be in a reference cycle with it
+        self._stalled, self._gathered, self._actions = [], [], deque()
         self._pool = WorkerPool(self._transport.worker_count, self._timeout, self._transport.depth)

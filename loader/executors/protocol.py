@@ -1,4 +1,4 @@
-"""The interface of executors: an executor takes tasks and returns a handle (a result to come) for each.
+"""The interface of executors: they take tasks and return a handle (a result to come) for each.
 
 In: tasks, in the order in which their results will be needed. Out: blocks, i.e. the rows of each
 task.
@@ -43,27 +43,31 @@ class Executor(Protocol):
     """
 
     elsewhere: ClassVar[bool] = False
-    """True if tasks may run in other processes, which belong to the process that made this executor.
+    """True if tasks may run in other processes, which belong to the one that made this executor.
 
     Read by `stream.run_handle` once, in a forked child.
     """
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions or rows in a stage's next task: the inputs of one or several outputs.
+        """Return the number of positions or rows in a stage's next task.
+
+        These are the inputs of one or several outputs.
 
         The stream does not depend on this number. Called by modules of `stream` before they make a
         task. A stage is a group of operations that run together in one task.
         """
 
     def most_rows(self) -> int:
-        """Return the largest number of rows to put into one block (the rows of a task), where the stream allows any number.
+        """Return the largest number of rows for a block, where the stream allows any number.
+
+        A block has the rows of one task.
 
         Called by `stream.join` each time that it puts rows together. By default, there is no limit.
         """
         return sys.maxsize
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage should be submitted at a time; 1 if nothing is done in advance.
+        """Return how many tasks of a stage to submit at a time; 1 if nothing is done in advance.
 
         Called by modules of `stream` when a run begins, and then for each block (the rows of one
         task) that they need. A stage is a group of operations that run together in one task.
@@ -134,7 +138,7 @@ class Tuning:
 
 
 def window_of(workers: int, buffer_size: int, leaves: int) -> int:
-    """Return how many tasks of a stage (operations that run in one task) should be submitted at a time.
+    """Return how many tasks of a stage (operations that run in one task) to submit at a time.
 
     Args:
         workers: number of workers.

@@ -21,12 +21,12 @@ from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.times import TaskTimes
 from ..work.explain import describe_error, explained, keys_of_tags, maker_for, place, users_keys
+from ..work.row_origins import RowOrigins
 from ..work.stopwatch import stopwatches
-from ..work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, RowOrigins, SpanTask, Task
+from ..work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, SpanTask, Task
 from ..work.worker import Worker
-from .hang_watch import HangWatch, log_hang
+from .hang_watch import Hang, HangWatch, log_hang
 from .reading.read_ahead import ReadAhead
-from .transport import Hang
 from .worker_logs import levels_here, set_levels
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ _number: int | None = None  # of the worker that this process is
 
 
 def begin_worker(number: int) -> None:
-    """Prepare this process to be a worker: `breakpoint()` raises an error, and random generators get new seeds.
+    """Prepare to be a worker: `breakpoint()` raises an error, and random generators get new seeds.
 
     Called before anything is unpickled.
 
@@ -96,9 +96,8 @@ def _set_up(options: ExecutionOptions, levels: Mapping[str, int]) -> WorkerSetup
     set_levels(levels)
     if options.worker_init_fn is None or _number is None:
         return WorkerSetup(options, None)
-    number = (
-        _number % options.workers
-    )  # one that stands for another that crashed has a number in the same range
+    # one that stands for another that crashed has a number in the same range
+    number = _number % options.workers
     try:
         options.worker_init_fn(number, options.workers)
     except Exception as error:
@@ -143,9 +142,8 @@ class TaskRunner(Generic[T]):
             seeds_globals=options.seed_globals,
         )
         self._ahead = ReadAhead(pipeline, options.reading)
-        self._weighs_records = (
-            weighs_records and self._ahead.helps
-        )  # a task is shorter where its records are large, not only its rows
+        # a task is shorter where its records are large, not only its rows
+        self._weighs_records = weighs_records and self._ahead.helps
         self._hang_watch = HangWatch(_hang_seconds(options), self._ahead, tell_of_hang)
         self._hang_watch.add(self._worker)
         self.reads_ahead = self._ahead.helps
@@ -184,7 +182,9 @@ class TaskRunner(Generic[T]):
 
 
 def _hang_seconds(options: ExecutionOptions) -> float | None:
-    """Return the seconds after which a task is reported: `hang_seconds`, or 75 % of the timeout if that is less.
+    """Return the seconds after which a task is reported.
+
+    They are `hang_seconds`, or 75 % of the timeout if that is less.
 
     None: tasks are never reported.
     """
@@ -195,7 +195,7 @@ def _hang_seconds(options: ExecutionOptions) -> float | None:
 def _encoded(
     block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any], T]
 ) -> tuple[Block, T]:
-    """Return a block (the rows of one task) and its encoded rows, without rows that cannot be encoded.
+    """Return a block (rows of one task) and its encoded rows, without rows that cannot be encoded.
 
     If `on_error` skips the failure, all rows made of the same inputs are left out, and counted as
     skipped. Otherwise the block ends before these rows, with the failure as its `failure`, which
@@ -226,7 +226,10 @@ def _encoded(
 def _culprit(
     rows: list[Any], encode: Callable[[Any], Any], failure: Exception
 ) -> tuple[int, Exception]:
-    """Return the index of the first row that cannot be encoded, and its error; 0 and `failure` if each row can."""
+    """Return the index of the first row that cannot be encoded, and its error.
+
+    Return 0 and `failure` if each row can.
+    """
     for number, row in enumerate(rows):
         try:
             encode([row])
@@ -238,7 +241,9 @@ def _culprit(
 def _without_first(
     block: Block, task: Task, pipeline: Pipeline, row: int, error: Exception
 ) -> Block:
-    """Remove a row that cannot be encoded, and the rows that fail with it, from a block (the rows of one task).
+    """Remove a row that cannot be encoded from a block, and the rows that fail with it.
+
+    A block has the rows of one task.
 
     If `on_error` skips the failure, all rows made of the same inputs are removed. Else all
     later rows are removed, too, and the block ends with the failure.
@@ -253,8 +258,8 @@ def _without_first(
     stage = pipeline.stages[task.stage]
     where = _place(block, task, pipeline, row)
     why = (
-        "its result cannot be pickled, which is needed to send it to your process. Return something that "
-        'can be pickled, or pass worker_kind="thread"'
+        "its result cannot be pickled, which is needed to send it to your process. "
+        'Return something that can be pickled, or pass worker_kind="thread"'
     )
     reason = explained(
         error, f"{where}: {why}", maker_for(pipeline, stage.first + len(stage.operations))
@@ -281,7 +286,10 @@ def _without_first(
 
 
 def _keys(block: Block, task: Task, pipeline: Pipeline, row: int) -> list[Any]:
-    """Return the key of the first record from which a row was made, in a list; [] if it is unknown, after a join."""
+    """Return the key of the first record from which a row was made, in a list.
+
+    Return [] if it is unknown, after a join.
+    """
     stage = pipeline.stages[task.stage]
     if block.tags is None:
         assert isinstance(task, SpanTask), "rows of groups are tagged"

@@ -1,4 +1,4 @@
-"""A pool of threads that call functions. After it is closed, none of its threads exists.
+"""Pools of threads that call functions, and of coroutines. A closed pool has no threads.
 
 In: functions with arguments. Out: their results. An interrupt (Ctrl-C) during a wait does no harm,
 unlike with the locks of `concurrent.futures`.
@@ -10,10 +10,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import finalize
 
 from ..interrupts import Uninterrupted, wait_until
+
+if TYPE_CHECKING:
+    from ...sources.asynchronous.event_loop import Coroutines, MakeCoroutine
 
 T = TypeVar("T")
 
@@ -50,7 +53,7 @@ class Call(Generic[T]):
         del self
 
     def give_up(self) -> None:
-        """Mark the call as failed, because no thread will make it, and wake the thread that waits for it."""
+        """Mark the call as failed, as no thread will make it, and wake the thread that waits."""
         self._error = RuntimeError(
             "the iterator was closed while its work waited for a thread. Make a new one, "
             "iter(loader), and restore the state in it."
@@ -155,3 +158,23 @@ def _end(
         calls.put(None)
     others = [thread for thread in threads if thread is not threading.current_thread()]
     wait_until(lambda: not any(thread.is_alive() for thread in others), seconds)
+
+
+class CoroutinePool:
+    """Runs coroutines in an event loop, which is started with the first of them."""
+
+    def __init__(self) -> None:
+        self._coroutines: Coroutines | None = None
+
+    def begin(self, work: MakeCoroutine, count: int) -> None:
+        """Begin to run `count` coroutines, each of which `work` returns."""
+        if count:
+            # asyncio takes 50 ms of a worker's start
+            from ...sources.asynchronous.event_loop import Coroutines
+
+            self._coroutines = self._coroutines or Coroutines()
+            self._coroutines.begin(work, count)
+
+    def close(self) -> None:
+        if self._coroutines is not None:
+            self._coroutines.close()

@@ -1,4 +1,4 @@
-"""The interface of transports, which connect the executor's loop with workers; its events and actions.
+"""The interface of transports, which connect the executor's loop with workers; events and actions.
 
     pool (decides: events in, actions out)           worker: task → block (header and rows)
       ▲ event      │ action                              ▲ message        │
@@ -15,17 +15,18 @@ tasks and rows, but does not count tries, divide or blame tasks, or keep timeout
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from ..work.row_origins import RowOrigins
 from ..work.stacked_rows import StackedRows
-from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
+from ..work.tasks import Block, Blocks, GroupTask, Task
+
+if TYPE_CHECKING:
+    from .hang_watch import Hang
 
 
 class StoredRows(Protocol):
-    """Rows of one task, wherever the transport stores them.
-
-    They are kept as long as this object exists.
-    """
+    """Rows of one task, wherever the transport stores them, as long as this object exists."""
 
     @property
     def lost(self) -> bool:
@@ -37,15 +38,16 @@ class StoredRows(Protocol):
         """
 
     def load(self) -> list[Any] | None:
-        """Return the rows in the user's process as a list; None if they are lost, or did not arrive within a second.
+        """Return the rows in the user's process as a list.
 
-        Their memory may be shared with this object. Called on the thread that uses the iterator.
-        After None, the loop polls, reads `lost`, and calls it again, as often as needed. Never
-        raises an exception because rows are lost.
+        Return None if they are lost, or did not arrive within a second. Their memory may be shared
+        with this object. Called on the thread that uses the iterator. After None, the loop polls,
+        reads `lost`, and calls it again, as often as needed. Never raises an exception because rows
+        are lost.
         """
 
     def columns(self) -> StackedRows | None:
-        """Return the rows in the user's process as columns, without a copy; None if that is not possible.
+        """Return the rows in the user's process as columns, without a copy; None if impossible.
 
         Called on the thread that uses the iterator, any number of times. The memory then belongs to
         the caller; it exists as long as arrays refer to it.
@@ -53,7 +55,7 @@ class StoredRows(Protocol):
 
 
 class NamedRows(NamedTuple):
-    """Rows `[first, last)` of an earlier block (the rows of one task), to which the tasks of a message refer.
+    """Rows `[first, last)` of an earlier block (a task's rows), to which a message's tasks refer.
 
     Tasks count rows from `first`, so the other rows of the block need not be sent.
 
@@ -126,7 +128,7 @@ class Message(NamedTuple):
 
 
 def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Blocks:
-    """Return, in a worker, the blocks (the rows of one task each) to which a message refers, by their numbers.
+    """Return, in a worker, the blocks (rows of one task each) to which a message refers, by number.
 
     Args:
         named: rows of blocks, as in the message.
@@ -177,27 +179,6 @@ class Ended(NamedTuple):
     how: str
 
 
-class Hang(NamedTuple):
-    """Report of a task that takes long.
-
-    Attributes:
-        what: operation (or "reading"), and the line of the user's code that is running.
-        where: text about the record.
-        seconds: seconds since the task began.
-        text: everything together with the Python stack, for the log.
-    """
-
-    what: str
-    where: str
-    seconds: float
-    text: str
-
-    @property
-    def summary(self) -> str:
-        """The report as one line of text."""
-        return f"{self.what}, {self.where}, for {self.seconds:.1f} s"
-
-
 class Hanging(NamedTuple):
     """Event: the task of a worker takes long.
 
@@ -211,7 +192,7 @@ class Hanging(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """Event: no worker has sent anything for this number of seconds, while the executor waited for a result."""
+    """Event: no worker sent anything for so many seconds while the executor waited for a result."""
 
     seconds: float
 
@@ -219,17 +200,17 @@ class Silent(NamedTuple):
 class AllEnded(NamedTuple):
     """Event: the process that makes workers has ended, and all workers with it.
 
-    The loop then calls `restart` or `close`.
-
-    Attributes:
-        how: end of a sentence that begins with "the process that makes the workers".
+    The loop then calls `restart` or `close`. `how` is the end of a sentence that begins with "the
+    process that makes the workers".
     """
 
     how: str
 
 
 class Lost(NamedTuple):
-    """Event: workers have ended through no fault of a task: with their machine, or because rows that they needed were lost.
+    """Event: workers have ended through no fault of a task.
+
+    They ended with their machine, or because rows that they needed were lost.
 
     Attributes:
         workers: numbers of the workers.
@@ -248,9 +229,6 @@ class Room(NamedTuple):
 
     It comes at every check, also if it has not changed. If the number has changed, the loop starts
     workers, or kills surplus ones that have not started up.
-
-    Attributes:
-        workers: the number.
     """
 
     workers: int
@@ -345,9 +323,9 @@ Action: TypeAlias = (
 
 
 class Transport(Protocol):
-    """Starts workers, carries messages to them, and returns their events.
+    """Starts workers, carries messages to them, and returns their events, for one run.
 
-    One instance serves one run. Methods are called on the thread that uses the iterator at that
+    Methods are called on the thread that uses the iterator at that
     moment (the user's or a feeder's), by one thread at a time, and never from inside another
     method. Only `poll` may wait for a worker. Any method may raise `KeyboardInterrupt`; afterwards
     only `close` is called.
@@ -414,9 +392,7 @@ class Transport(Protocol):
     def close(self) -> None:
         """End all workers and free everything except rows that are still in use.
 
-        Only `close` may be called afterwards.
-
-        Called when the run ends for any reason, and again if that was interrupted. Waits until
-        worker processes are gone, but not for Ray's actors. A transport that is deleted without
-        `close` leaves nothing behind either.
+        Only `close` may be called afterwards. Called when the run ends for any reason, and again if
+        that was interrupted. Waits until worker processes are gone, but not for Ray's actors. A
+        transport that is deleted without `close` leaves nothing behind either.
         """

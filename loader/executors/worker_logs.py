@@ -13,7 +13,10 @@ from typing import Any
 
 
 def levels_here() -> dict[str, int]:
-    """Return the level of each logger for which this process has set one, by logger name; "" is the root logger."""
+    """Return the level of each logger for which this process has set one, by logger name.
+
+    The name "" is the root logger.
+    """
     named = {
         name: one.level
         for name, one in logging.root.manager.loggerDict.items()
@@ -27,7 +30,7 @@ def levels_here() -> dict[str, int]:
 
 
 def set_levels(levels: Mapping[str, int]) -> None:
-    """Set loggers, by name, to the levels of the user's process, so that unwanted log records are not made."""
+    """Set loggers, by name, to the levels of the user's process, to avoid unwanted log records."""
     for name, level in levels.items():
         logging.getLogger(name or None).setLevel(level)
 
@@ -54,12 +57,15 @@ class Forward(logging.Handler):
 
 
 def forward(send: Callable[[bytes], None]) -> None:
-    """Pass all log records of this process, pickled, to the function `send`, instead of to the process's own handlers."""
+    """Pass all log records of this process, pickled, to `send`, and not to its own handlers."""
     logging.root.handlers[:] = [Forward(send)]
 
 
 def _as_bytes(record: logging.LogRecord) -> bytes:
-    """Pickle a record with its text already formatted, because its arguments and exception may not be picklable."""
+    """Pickle a record with its text already formatted.
+
+    Its arguments and exception may not be picklable.
+    """
     fields = dict(vars(record))
     exception = record.exc_text or (
         logging.Formatter().formatException(record.exc_info) if record.exc_info else None
@@ -74,7 +80,10 @@ def _as_bytes(record: logging.LogRecord) -> bytes:
 
 
 def handle_here(data: bytes) -> None:
-    """Unpickle a worker's log record, and pass it to the logger of the same name here, if that logger logs its level."""
+    """Unpickle a worker's log record, and pass it to the logger of that name here.
+
+    It is passed only if that logger logs its level.
+    """
     fields: dict[str, Any] = pickle.loads(data)
     record = logging.makeLogRecord(fields)
     logger = logging.getLogger(record.name)

@@ -24,7 +24,7 @@ from ...operations.packing.pieces import Pieces
 from ...sources.provenance import TokenSpan
 from ..plan.cursor import Cursor
 from ..plan.stages import Stage
-from ..work.tasks import RowOrigins
+from ..work.row_origins import RowOrigins
 
 Ints: TypeAlias = NDArray[np.int64]
 

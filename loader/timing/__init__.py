@@ -1,1 +1,1 @@
-"""Counts and times of the work: when each task was done and by which worker, and the times of its operations."""
+"""Counts and times of the work: when and by which worker tasks were done; times of operations."""

@@ -12,13 +12,16 @@ from ...operations.protocol import Element, Step
 
 # Chosen: so many checks take less than a millisecond.
 LOOKS = 24
-"""Number of times that the states of the generators are compared, in a worker's first task of a stage."""
+"""Number of times that the generators' states are compared, in a worker's first task of a stage."""
 
 NAMES = ("Python's `random`", "`np.random`", "`torch`")
 
 
 class DrawWatch:
-    """Finds operations that draw from global random generators: it compares the generators' states before and after calls."""
+    """Finds operations that draw from global random generators.
+
+    It compares the generators' states before and after calls.
+    """
 
     def __init__(self) -> None:
         self._left = LOOKS
@@ -26,7 +29,7 @@ class DrawWatch:
         self._drew: dict[int, str] = {}
 
     def around(self, step: Step, place: int) -> Step:
-        """Return a function that calls `step`, and compares the generators' states before and after it.
+        """Return a function that calls `step` and compares generators' states before and after it.
 
         A change before the call is attributed to the operation before it, a change during the call
         to the operation itself.
@@ -60,7 +63,10 @@ class DrawWatch:
         self._before = now
 
     def take(self, operations: int) -> list[tuple[int, str]]:
-        """Return the operations that drew numbers, of the first `operations` operations: pairs (index, generator's name)."""
+        """Return, of the first `operations` operations, those that drew numbers.
+
+        Each is a pair (index, generator's name).
+        """
         drew, self._drew, self._left = self._drew, {}, 0
         return [(place, name) for place, name in sorted(drew.items()) if 0 <= place < operations]
 

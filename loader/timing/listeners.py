@@ -21,7 +21,7 @@ def begins(run: Any) -> None:
 
 @contextmanager
 def listening(tell: Callable[[Any], None]) -> Iterator[None]:
-    """Return a context in which a function is called with each iterator or feeder that begins to run.
+    """Return a context in which a function is called with each iterator or feeder that starts.
 
     The call is made on the thread that starts the iterator or feeder.
 

@@ -41,7 +41,7 @@ _COLUMNS = {
     **_TASK,
     **{name: "q" if kind is int else "d" for name, kind in _MEASURED if name != "look"},
 }
-"""Type of each column, as a letter of `struct`: a task, its `Moments`, and its `TaskTimes` without `look`."""
+"""Letter of `struct` for each column: a task, its `Moments`, and its `TaskTimes` without `look`."""
 
 _LOOK = TaskTimes._fields.index("look")
 _ROW = Struct("=" + "".join(_COLUMNS.values()))
@@ -71,7 +71,7 @@ class Waits:
         self.last: deque[float] = deque(maxlen=WINDOW)
 
     def end(self, now: float, elements: int = 1) -> None:
-        """End the current wait at time `now`, at which so many elements came; 0 if the stream has ended."""
+        """End the current wait at time `now`, when so many elements came; 0 if the stream ended."""
         began = now if self.began is None else self.began
         if began - self._until >= self._pauses[0]:
             self._since = self._since or began
@@ -99,7 +99,10 @@ class Waits:
 
     @property
     def paused(self) -> float:
-        """Sum of the two longest times between waits, in seconds, since the last call of `forget_pauses`."""
+        """Seconds of the two longest times between waits, since the last call of `forget_pauses`.
+
+        They are added up.
+        """
         return sum(
             self._pauses
             if self.began is None
@@ -149,7 +152,7 @@ class Ledger:
         self.count += 1
 
     def last_tasks(self) -> Iterator[tuple[tuple[int, ...], Moments, TaskTimes]]:
-        """Yield the last tasks: block, stage, start and stop; the moments; and the times, without `look`.
+        """Yield the last tasks: block, stage, start, stop; the moments; the times without `look`.
 
         The stage is the index of the group of operations that the task ran; the block is the number
         of its result.
@@ -160,19 +163,19 @@ class Ledger:
             yield task, moments, TaskTimes(*times)
 
     def since(self, number: int) -> Rows:
-        """Return a copy of the rows from index `number` on, oldest first; at most the last 2,000."""
+        """Return a copy of the rows from index `number`, oldest first; at most the last 2,000."""
         count = self.count
         return self._rows[np.arange(max(number, count - KEPT, 0), count) % KEPT]
 
 
 class SharedBytes:
-    """Bytes of memory shared with the workers of one executor: the current number, and the largest so far."""
+    """Bytes of memory shared with one executor's workers: the current number and the largest."""
 
     def __init__(self) -> None:
         self.now = self.most = 0
 
     def add(self, change: int) -> None:
-        """Add a change of the shared bytes, which may be negative, and update the largest number."""
+        """Add a change of the shared bytes, which may be negative; update the largest number."""
         self.now += change
         self.most = max(self.most, self.now)
 
@@ -199,7 +202,7 @@ class Observer:
         self._adding = threading.RLock()  # one that a signal's handler may take again
 
     def stage(self, number: int) -> StageSums:
-        """Return the sums of a stage (operations that run in one task), to which the receiver of the results adds."""
+        """Return the sums of a stage (operations), to which the receiver of the results adds."""
         return self._stages.setdefault(number, StageSums())
 
     def note(self, number: int, task: Any, block: Any) -> None:
@@ -227,12 +230,15 @@ class Observer:
         self._workers.append(WorkerEvent(perf_counter(), worker, "started"))
 
     def worker_ended(self, worker: int, how: str) -> None:
-        """Record that a worker has ended by itself or was killed; `how` is a text such as "by signal SIGKILL"."""
+        """Record that a worker has ended by itself or was killed.
+
+        `how` is a text such as "by signal SIGKILL".
+        """
         self.ended += 1
         self._workers.append(WorkerEvent(perf_counter(), worker, how))
 
     def after(self, former: Observer) -> Observer:
-        """Copy the number of workers and the shared memory from the counts of an earlier run; return this object."""
+        """Copy the number of workers and shared memory from an earlier run; return this object."""
         self.worker_count, self.slabs = former.worker_count, former.slabs
         return self
 
@@ -241,7 +247,7 @@ class Observer:
         return dict(self._stages)
 
     def last_tasks(self) -> tuple[TaskEvent, ...]:
-        """Return the last tasks that were timed and whose results were received, in that order; at most 2,000."""
+        """Return the last timed tasks whose results were received, in that order; at most 2,000."""
         made_of = dict(self._made_of)
         return tuple(
             TaskEvent(block, stage, start, stop, made_of.get(block, ()), *moments, times)
@@ -249,7 +255,7 @@ class Observer:
         )
 
     def snapshot(self, names: Sequence[StageNames], **more: Any) -> Snapshot:
-        """Return counts and times of all stages (operations that run in one task each) that have a timed task.
+        """Return counts and times of all stages (operations) that have a timed task.
 
         Args:
             names: names and facts of each stage.
@@ -271,7 +277,7 @@ class Observer:
         )
 
     def quantiles(self, names: Sequence[StageNames]) -> dict[str, Quantiles]:
-        """Return quantiles of the last times: "next" (waits), "hand-over", and the tasks of each stage, by its name.
+        """Return quantiles of the last times: "next" (waits), "hand-over", and tasks by stage name.
 
         A hand-over is the time from the end of a task, or from the moment at which its result was
         asked for if that is later, until the result was received. Of tasks, only those that were
@@ -297,7 +303,7 @@ class Observer:
         }
 
     def worker_stats(self) -> WorkerStats:
-        """Return statistics about the work of workers, over the last tasks that were timed (at most `KEPT`)."""
+        """Return statistics about workers, over the last timed tasks (at most `KEPT`)."""
         return worker_stats(
             self._ledger.since(0), self.started, self.ended, self.slabs.now, self.slabs.most
         )

@@ -13,8 +13,7 @@ _NOWHERE = nullcontext()
 
 
 def profiled(name: str) -> AbstractContextManager[object]:
-    """Return a context in which the work of this thread has the name "headrace: `name`" in profiles of `jax.profiler`."""
-    kind = getattr(
-        sys.modules.get("jax.profiler"), "TraceAnnotation", None
-    )  # None: nobody has imported it, or not wholly
+    """Return a context that names this thread's work "headrace: `name`" for `jax.profiler`."""
+    # None: nobody has imported it, or not wholly
+    kind = getattr(sys.modules.get("jax.profiler"), "TraceAnnotation", None)
     return _NOWHERE if kind is None else kind(f"headrace: {name}")

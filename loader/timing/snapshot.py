@@ -42,7 +42,7 @@ class OperationStats:
 
 @dataclass(frozen=True)
 class StageStats:
-    """The tasks of a stage (operations that run in one task) whose results your process has received.
+    """The tasks of a stage (operations that run in one task) whose results your process received.
 
     Seconds are summed over all workers, unless noted.
 
@@ -90,7 +90,9 @@ class StageStats:
 
 
 class StepTimes(NamedTuple):
-    """Seconds for which the user waited for a batch of a device feeder, divided by causes, which add up to `waited`.
+    """Seconds for which the user waited for a batch of a device feeder, divided by causes.
+
+    They add up to `waited`.
 
     Attributes:
         waited: seconds in `next`.
@@ -115,7 +117,9 @@ PARTS_OF_A_WAIT = ("waited", "reading", "transforming", "agreeing", "transfer", 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Counts and times of a loop since its start or the last `set_state`; from `snapshot()` of an iterator or a feeder.
+    """Counts and times of a loop since its start or the last `set_state`.
+
+    It comes from `snapshot()` of an iterator or a feeder.
 
     It costs less than `stats()`, which also has the times of single tasks. Records, bytes and
     stages are counted for tasks whose results your process has received. Some of their elements may
@@ -148,7 +152,9 @@ class Snapshot:
     feeding: StepTimes | None = None
 
     def since(self, before: Snapshot) -> Snapshot:
-        """Return the counts and times since an earlier snapshot; or this snapshot, if `set_state` has reset them in between.
+        """Return the counts and times since an earlier snapshot.
+
+        Return this snapshot if `set_state` has reset them in between.
 
         Numbers that are neither counts nor times of the loop are those of this snapshot:
         `worker_count`, `shared_bytes`, each stage's `cpu_share`, the slowest call of each
@@ -167,14 +173,8 @@ class Snapshot:
         return replace(self, **added, stages=tuple(stages), feeding=feeding)
 
 
-_COUNTED = (
-    "steps",
-    "elapsed",
-    "waited",
-    "records",
-    "skipped",
-    "nbytes",
-)  # the last one is estimated, and may shrink
+# the last one is estimated, and may shrink
+_COUNTED = ("steps", "elapsed", "waited", "records", "skipped", "nbytes")
 
 _STAGE_COUNTED = (
     *("tasks", "inputs", "rows", "nbytes"),
@@ -192,7 +192,7 @@ _STAGE_COUNTED = (
 def _stage_since(
     stage: StageStats, before: StageStats | None, now: Snapshot, then: Snapshot
 ) -> StageStats:
-    """Return the counts, times and means of a stage (operations that run in one task) between two snapshots.
+    """Return the counts, times and means of a stage (operations) between two snapshots.
 
     Args:
         stage: the stage in the later snapshot.
@@ -227,7 +227,7 @@ def _stage_since(
 def _operation_since(
     operation: OperationStats, before: OperationStats, inputs: int
 ) -> OperationStats:
-    """Return the times of an operation between two snapshots, in which `inputs` inputs entered its stage."""
+    """Return the times of an operation between two snapshots, with `inputs` inputs of its stage."""
     seconds = max(operation.seconds - before.seconds, 0.0)
     per_input = seconds / inputs if inputs else 0.0
     return replace(

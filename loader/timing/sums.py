@@ -95,7 +95,10 @@ class StageSums:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows of all tasks, estimated from the timed tasks: per input for batches, otherwise per row."""
+        """Bytes of the rows of all tasks, estimated from the timed tasks.
+
+        The estimate is per input for batches, otherwise per row.
+        """
         of_all, timed = (
             (self.inputs, self.timed_inputs) if self.batches else (self.rows, self.timed_rows)
         )
@@ -136,9 +139,8 @@ class StageSums:
             names: names of its operations, and facts about it.
             elapsed: seconds of the loop so far.
         """
-        whole = (
-            self.inputs / self.stood_for if self.stood_for else 1.0
-        )  # nothing stands for the last tasks yet
+        # nothing stands for the last tasks yet
+        whole = self.inputs / self.stood_for if self.stood_for else 1.0
         busy, reading, packing = whole * self.busy, whole * self.reading, whole * self.packing
         work = busy - reading - packing
         scale = work / self.looked if self.looked > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Times of a task as a worker measures them: plain numbers, which are sent together with the task's rows.
+"""Times of a task as a worker measures them: plain numbers, sent together with the task's rows.
 
 Times are seconds of `time.perf_counter`, which all processes of a machine share on Linux.
 """
@@ -88,7 +88,10 @@ class TaskTimes(NamedTuple):
     memory: int = 0
 
     def moved(self, seconds: float) -> TaskTimes:
-        """Return the times on a clock that is ahead by `seconds`, e.g. converted from a worker's machine to this one."""
+        """Return the times on a clock that is ahead by `seconds`.
+
+        This converts, for example, times of a worker's machine to times of this one.
+        """
         return self._replace(began=self.began + seconds, ended=self.ended + seconds)
 
 

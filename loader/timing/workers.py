@@ -45,7 +45,7 @@ class WorkerStats:
 def worker_stats(
     tasks: NDArray[Any], started: int, ended_early: int, slab_bytes: int, most_slab_bytes: int
 ) -> WorkerStats:
-    """Return statistics of the workers that did some tasks, over the time from the first to the last of these tasks.
+    """Return statistics of the workers that did some tasks, from the first to the last of these.
 
     Args:
         tasks: the tasks, as a structured array with named columns.

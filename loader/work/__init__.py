@@ -1,1 +1,1 @@
-"""Run one task: read records, apply the operations to them, and collect the resulting rows in a block."""
+"""Run one task: read records, apply the operations, and collect the resulting rows in a block."""

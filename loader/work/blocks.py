@@ -1,4 +1,4 @@
-"""Copy a block (the rows of one task) with another failure object, or remove rows that were delivered earlier."""
+"""Copy a block (a task's rows) with another failure object, or remove rows delivered earlier."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .tasks import Block, Failure, SpanTask
 
 
 def apart(block: Block, failure: Failure) -> Block:
-    """Return a copy of a block (the rows of one task) with a new object for its failure, without reference cycles.
+    """Copy a block (the rows of one task) with a new failure object, without reference cycles.
 
     The exception is moved to the copy. Its traceback refers to frames of the task, which refer to
     the old block; so nothing refers to the new one.
@@ -22,7 +22,9 @@ def apart(block: Block, failure: Failure) -> Block:
 
 
 def without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
-    """Remove the rows of a block (the rows of one task) that an earlier run, on another number of shards, has delivered.
+    """Remove the rows of a block that an earlier run, on another number of shards, has delivered.
+
+    A block has the rows of one task.
 
     A block without `tags` (the origins of its rows) is returned unchanged; any other block is
     changed in place and returned.

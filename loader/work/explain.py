@@ -22,7 +22,8 @@ from ...errors import StopIterationError, WorkerCrashedError
 from ...sources.facts import facts_of, used_records
 from ..failures import ends_stream
 from ..interrupts import raise_if_of_signal_handler
-from .tasks import Block, Blocks, Failure, RowOrigins, SpanTask, Task
+from .row_origins import RowOrigins
+from .tasks import Block, Blocks, Failure, SpanTask, Task
 
 if TYPE_CHECKING:
     from ..plan.leaf import Leaf
@@ -43,14 +44,17 @@ _FOLDERS = tuple(
 
 # A plain tuple, because it is made for every batch, in a fifth of the time of a named one.
 Busy: TypeAlias = tuple[float, Task, int]
-"""A task that is running: the time at which it began (`perf_counter` seconds), the task, the identifier of its thread."""
+"""A running task: when it began (`perf_counter` seconds), the task, its thread's identifier."""
 
 READING, SAMPLER = "reading", "the sampler"
 """Names used in error notes for failures outside operations: of the source, and of the sampler."""
 
 
 def name_of(pipeline: Pipeline, number: int | None) -> str:
-    """Return the name of an operation for error notes, from its index; "an operation" if the index is None (unknown)."""
+    """Return the name of an operation for error notes, from its index.
+
+    Return "an operation" if the index is None (unknown).
+    """
     return (
         "an operation"
         if number is None
@@ -59,7 +63,7 @@ def name_of(pipeline: Pipeline, number: int | None) -> str:
 
 
 def maker_for(pipeline: Pipeline, number: int | None) -> str:
-    """Return the name, for messages, of the operation or source that made the elements which an operation received.
+    """Return the name, for messages, of the maker of the elements that an operation received.
 
     That is the last operation before it that is not a filter, or the reading of the source if there
     is none.
@@ -75,18 +79,23 @@ def maker_for(pipeline: Pipeline, number: int | None) -> str:
 
 
 def place(leaf: Leaf, position: int) -> str:
-    """Return a text that says where a record is, for messages: its key, its position, and its file if known.
+    """Return the place of a record, for messages: its key, its position, and its file if known.
 
     Args:
         leaf: the source with its sampler.
         position: position of the record, counted over all shards.
     """
     name = f" of {leaf.name}" if leaf.name else ""
-    return f"on record key {_key_at(leaf, position)} at position {position}{name}{_file_at(leaf, position)}"
+    return (
+        f"on record key {_key_at(leaf, position)} at position {position}{name}"
+        f"{_file_at(leaf, position)}"
+    )
 
 
 def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
-    """Return a text that says where a batch began, if its first record is of another dataset than the one at fault; else "".
+    """Return a text that says where a batch began.
+
+    Return "" if its first record is of the same dataset as the record at fault.
 
     Args:
         at_fault: source (with its sampler) and position of the record that does not fit into the
@@ -101,7 +110,7 @@ def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
 
 
 def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
-    """Return a value that identifies the dataset of the record at a position, which is counted over all shards.
+    """Return a value that identifies the dataset of the record at a position (over all shards).
 
     It is `(name,)`, or `(name, part name)` for a mix.
     """
@@ -130,9 +139,8 @@ def explained(error: Exception, where: str, who: str) -> Exception:
     if note not in notes_of(error):
         error.add_note(note)
     error = error.with_traceback(_users_part(error.__traceback__))
-    stop = (
-        error.__cause__ if isinstance(error, RuntimeError) else error
-    )  # a generator's is wrapped by Python
+    # a generator's is wrapped by Python
+    stop = error.__cause__ if isinstance(error, RuntimeError) else error
     return _stopped(stop, who, where) if isinstance(stop, StopIteration) else error
 
 
@@ -148,7 +156,7 @@ def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
 
 
 def describe_error(error: Exception) -> str:
-    """Describe, in one line, a failure whose record is skipped: class, message and notes of the exception."""
+    """Describe a skipped record's failure in one line: the exception's class, message and notes."""
     notes = " ".join(notes_of(error))
     return f"{type(error).__name__}: {shorten(error)}{notes and f' ({notes})'}"
 
@@ -197,7 +205,7 @@ def keys_of_tags(tags: Iterable[int], pipeline: Pipeline) -> list[Any]:
 
 
 def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
-    """Return the keys of a source's records at positions (counted over all shards), as the user knows them.
+    """Return the keys of a source's records at positions (over all shards), as the user knows them.
 
     For a mix, a key is a pair of part name and key. The list is empty if the sampler fails.
     """
@@ -212,7 +220,7 @@ def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
 
 
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
-    """Return the result of a task that is not tried any more, because workers ended during it too often.
+    """Return the result of a task that is given up, because workers ended during it too often.
 
     The result is a block (the rows of one task) without rows. It has a WorkerCrashedError as its
     failure; or, if `on_error` skips the records, a text about them in its `skipped`.
@@ -227,8 +235,8 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
     late = reason.startswith("was stopped after timeout")
     longer, does = ("Pass a larger timeout=, correct", "hangs") if late else ("Correct", "ends it")
     error = WorkerCrashedError(
-        f"{records}: a worker {reason}. {longer} the operation or the source that {does}, or leave such records out "
-        'with on_error="skip".'
+        f"{records}: a worker {reason}. {longer} the operation or the source that {does}, "
+        'or leave such records out with on_error="skip".'
     )
     tags = None if pipeline.aligned else RowOrigins()
     ending = ends_stream(pipeline.skips_errors, error, lambda: keys_of(task, blocks, pipeline))
@@ -276,7 +284,7 @@ def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
 
 
 def _file_at(leaf: Leaf, position: int) -> str:
-    """Return the file of the record at a position, and the record's index in the file, as text for messages.
+    """Return the file of the record at a position, and the record's index in it, for messages.
 
     Returns "" if the source does not know the file, or if the record is made of several records.
     """
@@ -307,7 +315,10 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
 
 
 def _users_part(traceback: TracebackType | None) -> TracebackType | None:
-    """Return the traceback from the first frame on that is not of this package; None if there is no such frame."""
+    """Return the traceback from the first frame on that is not of this package.
+
+    Return None if there is no such frame.
+    """
     for entry in _frames(traceback):
         if not is_ours(entry.tb_frame):
             return entry
@@ -315,5 +326,8 @@ def _users_part(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return True if a frame runs code of this package that calls the user's code or a source; False for most sources."""
+    """Return True if a frame runs code of this package that calls the user's code or a source.
+
+    It is False for most sources.
+    """
     return frame.f_code.co_filename.startswith(_FOLDERS)

@@ -54,7 +54,10 @@ class Notices:
         self.tell(name, text, UserWarning)
 
     def take(self) -> Told:
-        """Return and remove the warnings added since the last call, including warnings of sources on reader threads."""
+        """Return and remove the warnings added since the last call.
+
+        They include warnings of sources on reader threads.
+        """
         for name, text in FROM_READERS.take():
             self.tell(name, text)
         if not self.new:
@@ -63,7 +66,7 @@ class Notices:
         return taken
 
     def warn(self, told: Told) -> None:
-        """Issue Python warnings, once per name: those of a worker, and those collected in this process.
+        """Issue Python warnings, once per name: those of a worker, and those collected here.
 
         Args:
             told: warnings of the worker, from its `take`.

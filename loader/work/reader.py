@@ -1,4 +1,4 @@
-"""Read the records of tasks from a source, or make whole batches from its columns; find records that fail.
+"""Read tasks' records from a source, or make whole batches from its columns; find failing records.
 
 In: spans, i.e. ranges of consecutive positions. Out: their records, in one call of the source; or
 their batches, with one `np.take` for each column and no work per record.
@@ -27,11 +27,11 @@ from .tasks import ReadRecords, SpanTask
 
 # Measured with a mix of 35 columns and two workers.
 ENOUGH = 8192
-"""For a task with this many positions or more, only the keys of these positions are computed, and no later ones."""
+"""For a task with so many positions or more, only their keys are computed, and no later ones."""
 
 
 class KeyBlocks:
-    """Cache of the record keys of consecutive positions, for tasks whose positions mostly follow one another.
+    """Cache of the record keys of consecutive positions, for tasks that mostly follow one another.
 
     Keys are computed in blocks far larger than a task. If the source has a function `announce`, it
     is called with the keys of the next block when the first key of the current block is used.
@@ -75,7 +75,7 @@ class KeyBlocks:
         return keys[start - first : stop - first]
 
     def _computed(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """Compute the keys of a block of positions that begins at `start` and reaches at least to `stop`.
+        """Compute the keys of a block of positions from `start` to at least `stop`.
 
         Returns `start` and the keys. If the sampler fails for a position from `stop` on, only the
         keys of `[start, stop)` are returned.
@@ -151,7 +151,9 @@ class Reader:
     def all_but_unread(
         self, span: SpanTask, read: ReadRecords
     ) -> tuple[Sequence[Any], Exception | None]:
-        """Complete records that were read in advance: read the missing ones, those that could not be read, a second time.
+        """Complete records that were read in advance: read the missing ones a second time.
+
+        Missing are those that could not be read.
 
         Args:
             span: task on consecutive positions.
@@ -264,7 +266,10 @@ class ColumnReader:
 
     @classmethod
     def of(cls, pipeline: Pipeline, allocate: Allocate) -> ColumnReader | None:
-        """Return a column reader for the pipeline; None if the pipeline's batches are not slices of columns."""
+        """Return a column reader for the pipeline.
+
+        Return None if the pipeline's batches are not slices of columns.
+        """
         return (
             None
             if pipeline.columns is None
@@ -298,7 +303,7 @@ class ColumnReader:
     def whole(
         self, reader: Reader, span: SpanTask, records: Sequence[Any], failure: Exception
     ) -> tuple[list[Element], Exception]:
-        """Return the complete batches that can be made of the records before a failure, and the failure.
+        """Return the complete batches made of the records before a failure, and the failure.
 
         Args:
             reader: reader of the keys.
@@ -307,9 +312,8 @@ class ColumnReader:
             failure: the exception.
         """
         count = len(records) - len(records) % self.batch_size
-        before = replaced(
-            span, stop=span.start + count
-        )  # the sampler may have no keys for what follows
+        # the sampler may have no keys for what follows
+        before = replaced(span, stop=span.start + count)
         return (self.batches(reader.keys(before)) if count else []), failure
 
     def _arrays(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
@@ -328,7 +332,9 @@ class ColumnReader:
 
 
 class _TextArray:
-    """Array of strings or bytes, one for each record, as a `TextColumn`: batches have them as objects, as batches of rows do.
+    """Array of strings or bytes, one for each record, as a `TextColumn`.
+
+    Batches have them as objects, as batches of rows do.
 
     Args:
         column: the array, or a `MixedColumn` of such arrays.

@@ -36,12 +36,11 @@ class SequentialReader:
             None  # at that position; another way to it, from a state of Grain's, is another place
         )
         self._ended = False
-        self._at_work = (
-            Lock()
-        )  # threads share it: a task whose result nobody wants any more may still be running
+        # threads share it: a task whose result nobody wants any more may still be running
+        self._at_work = Lock()
 
     def read(self, task: SpanTask) -> tuple[list[Any], Exception | None, SourceState]:
-        """Read the elements of a task; return them, the exception or None, and the source's state afterwards.
+        """Read a task's elements; return them, the exception or None, and the source's state then.
 
         There are fewer elements than positions if the source ends or fails. After an exception the
         state is "" and counts as the end.
@@ -121,7 +120,7 @@ class SequentialReader:
 
 
 def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
-    """Return a reader for each source without random access, by the index of the stage (operations) that reads it."""
+    """Return a reader for each source without random access, by the index of the reading stage."""
     leaves = {
         stage.number: pipeline.leaves[stage.leaf]
         for stage in pipeline.stages
@@ -132,7 +131,10 @@ def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
 
 @contextmanager
 def _here() -> Iterator[None]:
-    """Return a context in which a loader that the source iterates does its work in this thread, without own workers."""
+    """Return a context in which a loader that the source iterates works in this thread.
+
+    The loader has no own workers there.
+    """
     token = INSIDE_A_TASK.set(True)
     try:
         yield

@@ -14,8 +14,9 @@ from ...errors import BatchMemoryError
 from ...operations.protocol import Element
 from ..failures import ends_stream
 from ..plan.pipeline import Pipeline
+from .divided import single_rows
 from .explain import describe_error, forget, keys_of
-from .group_rows import single_rows
+from .row_origins import RowOrigins
 from .tasks import (
     NO_BLOCKS,
     Block,
@@ -23,7 +24,6 @@ from .tasks import (
     Failure,
     GroupTask,
     ReadRecords,
-    RowOrigins,
     SpanTask,
     Task,
     input_count,
@@ -33,7 +33,10 @@ RunPart = Callable[[Task], Block]
 """Function that runs one position, or one row, of the failed task, which is given as a task."""
 
 RunTask = Callable[[Task, Blocks, ReadRecords | None], Block]
-"""Function that runs a task on rows of blocks, or with records that were read in advance, up to its first failure."""
+"""Function that runs a task up to its first failure.
+
+It runs on rows of blocks, or with records that were read in advance.
+"""
 
 
 def may_skip(pipeline: Pipeline, failure: Failure) -> bool:
@@ -52,7 +55,7 @@ def without_failures(
     read: ReadRecords | None,
     run: RunTask,
 ) -> Block:
-    """Run each position or row of a failed task alone, and leave out the positions or rows that fail.
+    """Run each position or row of a failed task alone, and leave out those that fail.
 
     Args:
         pipeline: pipeline of the task.
@@ -110,7 +113,7 @@ def _run_part(
 def _one_by_one(
     pipeline: Pipeline, task: Task, failed: Block, run_part: RunPart
 ) -> Iterator[tuple[Task, Block]]:
-    """Run each position or row of a failed task alone; yield its task, and the block (rows) that results.
+    """Run each position or row of a failed task alone; yield its task, and the block (rows).
 
     If all rows of the task are the inputs of one output, the task cannot be divided: the task and
     the block in which it failed are yielded.

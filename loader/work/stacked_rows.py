@@ -1,4 +1,4 @@
-"""Rows stored as columns, one array for each field, so that sending them or making batches needs no work per row.
+"""Rows stored as columns, one array per field, so that sending or batching needs no work per row.
 
 In: rows that have the same structure. Out: one array for each leaf of their tree, with the rows
 along its first axis; and the same rows again, or a batch of some of them.
@@ -63,7 +63,7 @@ class StackedRows:
         return flatten(self.example, nodes=ROWS)[1].unflatten(self.columns)
 
     def is_like(self, other: Any) -> bool:
-        """Return True if `other` is `StackedRows` with the same structure, kinds, dtypes and shapes of rows."""
+        """Return True if `other` is `StackedRows` of equal structure, kinds, dtypes and shapes."""
         return (
             isinstance(other, StackedRows)
             and self.kinds == other.kinds
@@ -151,7 +151,9 @@ def _kind(leaf: Any) -> str | None:
 
 
 def side_by_side(rows: Sequence[Element]) -> StackedRows | None:
-    """Return rows as columns without a copy; None if their arrays are not evenly spaced in one piece of memory.
+    """Return rows as columns without a copy.
+
+    Return None if their arrays are not evenly spaced in one piece of memory.
 
     There must be at least two rows. The rows of one window of a `Pack` are evenly spaced.
     """
@@ -178,7 +180,9 @@ def _is_part_of_an_array(leaf: Any) -> bool:
 
 
 def _column(arrays: Sequence[Any]) -> NDArray[Any] | None:
-    """Combine several views of one array into a single array without a copy; None if they are not evenly spaced in it.
+    """Combine several views of one array into a single array without a copy.
+
+    Return None if they are not evenly spaced in it.
 
     The views must have the same dtype, shape and strides; else None.
     """

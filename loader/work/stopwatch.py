@@ -57,7 +57,7 @@ The other records are assumed to have the same size.
 
 # Measured with `mnist`: to time each of its batches, of 0.4 ms, took 2 %.
 TIMED_SECONDS, MOST_UNTIMED = 8e-3, 100
-"""Seconds from one timed task to the next, about, if tasks are short; largest number of untimed tasks between them."""
+"""Seconds between timed tasks, about, if short; largest number of untimed tasks between them."""
 
 
 class ReadSeconds(NamedTuple):
@@ -89,9 +89,8 @@ class Stopwatch:
         self._worker = worker
         self._began = self._ended = 0.0
         self._read_bytes = 0.0  # of the records of the task
-        self._allowed = (
-            -1.0
-        )  # seconds that looks may take; below 0 before the first task, which is like no other
+        # seconds that looks may take; below 0 before the first task, which is like no other
+        self._allowed = -1.0
         self.every = 1
 
     def begin(self) -> None:
@@ -106,7 +105,10 @@ class Stopwatch:
         self._read_bytes += sum(map(bytes_of, some)) / len(some) * len(records)
 
     def may_look(self, calls: int) -> bool:
-        """Return True if the time allowed for timing suffices for timing `calls` calls one by one; then deduct their cost."""
+        """Return True if the time allowed for timing suffices for timing `calls` calls one by one.
+
+        Deduct their cost then.
+        """
         cost = 2 * calls * CALL_SECONDS + LOOK_SECONDS
         if cost > self._allowed:
             return False
@@ -211,11 +213,8 @@ class OperationClock:
         self._single = single
         self._since = self._looked = self._cpu = 0.0
         self._inputs = 0
-        self._slowest = (
-            0.0,
-            0,
-            0,
-        )  # of what is pushed now: seconds, operation, and how many inputs were left then
+        # of what is pushed now: seconds, operation, and how many inputs were left then
+        self._slowest = (0.0, 0, 0)
         self._worst: SlowestCall | None = None
         self._left: Iterator[Any] = iter(())
 
@@ -275,7 +274,10 @@ class OperationClock:
         self._left = iter(())
 
     def take(self) -> OperationTimes | None:
-        """Return the times since the last call, without the cost of the timing; None if there were no inputs."""
+        """Return the times since the last call, without the cost of the timing.
+
+        Return None if there were no inputs.
+        """
         if not self._inputs:
             return None
         own = self.calls(self._inputs) * CALL_SECONDS / (self._single + 1)
@@ -320,7 +322,7 @@ def bytes_of_rows(rows: Any, batches: bool) -> int:
 
 
 def bytes_of(element: Element) -> int:
-    """Return the size of an element in bytes: of its arrays, byte strings, texts and numbers together.
+    """Return the size of an element in bytes: its arrays, byte strings, texts and numbers together.
 
     A Python int, float or bool counts 8 bytes; a text counts 1 byte for each character; an object
     of another type without `nbytes`, a Python complex too, counts 0.
@@ -349,12 +351,12 @@ def bytes_of(element: Element) -> int:
 
 
 def needed_seconds() -> float:
-    """Return the seconds, so far, in which this thread ran, or was ready to run but other threads had the processors."""
+    """Return the seconds, so far, in which this thread ran, or was ready but had no processor."""
     return thread_time() + kept_seconds()
 
 
 def most_memory() -> int:
-    """Return the largest memory of this process so far, in bytes; 0 where the system does not report it."""
+    """Return the largest memory of this process so far, in bytes; 0 where it is not reported."""
     if resource is None:
         return 0
     unit = 1 if sys.platform == "darwin" else 1024
@@ -362,14 +364,13 @@ def most_memory() -> int:
 
 
 def kept_seconds() -> float:
-    """Return the seconds, so far, in which this thread was ready to run but other threads had the processors.
+    """Return the seconds, so far, in which this thread was ready to run but had no processor.
 
     Returns 0 where the system does not report this, as on systems other than Linux.
     """
     try:
-        told = np.fromfile(
-            "/proc/thread-self/schedstat", np.int64, 3, sep=" "
-        )  # in C: no interrupt leaves the file open
+        # in C: no interrupt leaves the file open
+        told = np.fromfile("/proc/thread-self/schedstat", np.int64, 3, sep=" ")
     except OSError:  # it is not Linux, or its kernel does not count this
         return 0.0
     return float(told[1]) * 1e-9 if len(told) == 3 else 0.0

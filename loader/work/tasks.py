@@ -1,4 +1,4 @@
-"""Messages between the user's process and the executors: tasks, and the blocks that result from them.
+"""Messages between the user's process and the executors: tasks, and the resulting blocks.
 
 Tasks are plain numbers, so they can be sent to any worker and repeated. A block has the rows that
 one task returned, and the origin of each row.
@@ -7,18 +7,15 @@ one task returned, and the origin of each row.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..timing.times import Moments, TaskTimes
 from .notices import Told
+from .row_origins import RowOrigins
 
 if TYPE_CHECKING:
     from ..timing.sums import StageSums
@@ -66,7 +63,10 @@ class Units(ABC):
 
 
 class Failure:
-    """The exception that ended a task; if it comes from another process, it is kept as bytes until it is needed."""
+    """The exception that ended a task.
+
+    If it comes from another process, it is kept as bytes until it is needed.
+    """
 
     __slots__ = ("_encoded", "_error")
 
@@ -99,93 +99,6 @@ class Failure:
         from ...common.remote_errors import encode
 
         return Failure, (None, self._encoded if self._error is None else encode(self._error))
-
-
-Ints: TypeAlias = "array[int]"
-
-
-def _ints() -> Ints:
-    return array("q")
-
-
-@dataclass(slots=True)
-class RowOrigins:
-    """The origin of each row of a block (the rows of one task), stored by columns.
-
-    Attributes:
-        inputs: for each row, the index in the task of the position or row that it was made of; for
-            a batch, the index of one of the positions or rows in the batch.
-        positions: global position of that input, or its tag (a number that names a record) in a
-            pipeline with several sources; for joined streams, the index of the joined row.
-        rows: for each row, its index among all rows made of the same position.
-        packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its
-            window, and the row's index in the window; otherwise empty.
-        open: True if the inputs that made the last row failed after it, so that more rows of them
-            are missing.
-    """
-
-    inputs: Ints = field(default_factory=_ints)
-    positions: Ints = field(default_factory=_ints)
-    rows: list[int] = field(default_factory=list)
-    open: bool = False
-    packed_rows: list[Any] = field(default_factory=list)
-
-    def add(self, number: int, position: int, row: int) -> None:
-        self.inputs.append(number)
-        self.positions.append(position)
-        self.rows.append(row)
-
-    def extend_each(self, inputs: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
-        """Add one row for each index in `inputs`.
-
-        Args:
-            inputs: index, in the task, of the input of each row.
-            positions: positions of all inputs of the task, counted over all shards.
-        """
-        self.inputs.frombytes(inputs.tobytes())
-        self.positions.frombytes(positions[inputs].tobytes())
-        self.rows += [0] * len(inputs)
-
-    def extend(self, other: RowOrigins, first: int) -> None:
-        """Append the origins of another block (the rows of one task), whose first input gets the index `first`."""
-        self.open = other.open
-        self.inputs.frombytes((np.frombuffer(other.inputs, dtype=np.int64) + first).tobytes())
-        self.packed_rows += other.packed_rows
-        self.positions += other.positions
-        self.rows += other.rows
-
-    def part(self, start: int, stop: int) -> RowOrigins:
-        """Return the origins of rows `[start, stop)`, without `open` and `packed_rows`."""
-        return RowOrigins(
-            self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop]
-        )
-
-    def some(self, numbers: Sequence[int]) -> RowOrigins:
-        """Return the origins of the rows with these indices."""
-        return RowOrigins(
-            array("q", (self.inputs[number] for number in numbers)),
-            array("q", (self.positions[number] for number in numbers)),
-            [self.rows[number] for number in numbers],
-            self.open and bool(numbers) and numbers[-1] == len(self.inputs) - 1,
-            [self.packed_rows[number] for number in numbers] if self.packed_rows else [],
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        rows = self.rows if any(self.rows) else []
-        return _from_bytes, (self.inputs.tobytes(), self.positions.tobytes(), rows, self.open)
-
-    def cut(self, count: int) -> None:
-        """Keep only the origins of the first `count` rows."""
-        del self.inputs[count:], self.positions[count:], self.rows[count:], self.packed_rows[count:]
-
-
-def _from_bytes(inputs: bytes, positions: bytes, rows: list[int], is_open: bool) -> RowOrigins:
-    """Decode `RowOrigins` from `inputs` and `positions` as bytes.
-
-    If `rows` is empty, all row indices are 0.
-    """
-    numbers = array("q", inputs)
-    return RowOrigins(numbers, array("q", positions), rows or [0] * len(numbers), is_open)
 
 
 class SourceState(NamedTuple):
@@ -256,12 +169,15 @@ class Block:
         failure: Failure | None = None,
         skipped: Sequence[str] = (),
     ) -> Block:
-        """Return a block (the rows of one task) whose rows are `elements`; the other arguments are attributes of the block."""
+        """Return a block (the rows of one task) whose rows are `elements`.
+
+        The other arguments are attributes of the block.
+        """
         return cls(len(elements), tags, failure, skipped, here=elements)
 
     @property
     def header(self) -> tuple[Any, ...]:
-        """The fields before `rows` as a tuple to be sent; `Block(*header, rows)` makes the object from it."""
+        """The fields before `rows` as a tuple; `Block(*header, rows)` makes the object from it."""
         return _IN_HEADER(self)
 
     @property
@@ -289,7 +205,10 @@ class Block:
         return None if self.rows is None or self.kept else self.rows.columns()
 
     def look(self) -> Any:
-        """Return the rows without moving them into this object, so that later tasks can still refer to them."""
+        """Return the rows without moving them into this object.
+
+        Later tasks can then still refer to them.
+        """
         return self.here if self.rows is None else self.rows.load()
 
 
@@ -297,7 +216,7 @@ _IN_HEADER = attrgetter(*(one.name for one in fields(Block)[:10]))
 
 
 class SpanTask(NamedTuple):
-    """Task: read the records of a source at local positions `[start, stop)`, and apply the operations of a stage.
+    """Task: read a source's records at local positions `[start, stop)`, apply a stage's operations.
 
     A stage is a group of operations that run together in one task.
 
@@ -330,7 +249,7 @@ class SpanTask(NamedTuple):
 
 
 RowRange: TypeAlias = tuple[int, int, int]
-"""Number of a block (the rows that an earlier task returned), and a range `[start, stop)` of its rows."""
+"""Number of a block (the rows of an earlier task), and a range `[start, stop)` of its rows."""
 
 
 class GroupTask(NamedTuple):
@@ -376,7 +295,7 @@ Blocks: TypeAlias = Mapping[int, Any]
 NO_BLOCKS: Blocks = MappingProxyType({})
 
 Parts: TypeAlias = Sequence[tuple[Block, int, int]]
-"""Blocks (the rows of one task each), each with a range `[start, stop)` of its rows: together, the rows of a group."""
+"""Rows of a group: blocks (the rows of a task), each with a range `[start, stop)` of rows."""
 
 
 def input_count(task: Task) -> int:
@@ -419,7 +338,10 @@ class ReadRecords(NamedTuple):
     failure: Exception | None = None
 
     def at(self, place: int) -> ReadRecords | None:
-        """Return the record at index `place` alone, or no record if there are fewer; None if it could not be read."""
+        """Return the record at index `place` alone, or no record if there are fewer.
+
+        Return None if it could not be read.
+        """
         if any(some.start <= place < some.stop for some in self.unread):
             return None
         return ReadRecords(self.records[place : place + 1])

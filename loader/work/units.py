@@ -2,23 +2,36 @@
 
 Used in the calling thread.
 
-In: a task of several batches. Out: its batches, one by one. So the
-cost of a task is shared by its batches. Each batch is made in the memory that the batch before it
-released, from records that are still in the caches.
+In: a task of several batches. Out: its batches, one by one. So the cost of a task is shared by its
+batches. Each batch is made in the memory that the batch before it released, from records that are
+still in the caches.
+
+If batches are copied straight from columns, and then go only through functions, a batch takes
+microseconds. So hardly anything is done beside copying it and calling the functions. A batch that
+is timed or watched is made by the worker, as a task of its own.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from operator import length_hint
+from threading import get_ident
 from time import perf_counter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from ..interrupts import raise_if_of_signal_handler
 from ..plan.pipeline import Pipeline
 from .tasks import Block, Failure, RecordsAhead, SpanTask, Units
 
+if TYPE_CHECKING:
+    from .reader import Gathering
+    from .steps.chain import StepChain
+    from .worker import Worker
+
 
 class MakesUnits(Protocol):
-    """Interface of an executor that makes the elements of a task one by one, each when the caller asks for it."""
+    """Interface of an executor that makes a task's elements one by one, when the caller asks."""
 
     def begin(self, task: SpanTask) -> RecordsAhead | None:
         """Begin to read a task's records.
@@ -27,7 +40,10 @@ class MakesUnits(Protocol):
         """
 
     def reads_in_place(self, task: SpanTask) -> bool:
-        """Return True if the calling thread should read a task's records itself: it is very quick, or never ahead."""
+        """Return True if the calling thread should read a task's records itself.
+
+        This is so if reads are very quick, or never ahead.
+        """
 
     def column_units(self, task: SpanTask) -> Units | None:
         """Return the elements of a task if they are made from columns; else None."""
@@ -46,7 +62,10 @@ class MakesUnits(Protocol):
         """
 
     def note_units(self, units: int, seconds: float) -> None:
-        """Record that a task of `units` elements took `seconds` seconds, which decides the length of the next tasks."""
+        """Record that a task of `units` elements took `seconds` seconds.
+
+        This decides the length of the next tasks.
+        """
 
 
 class InlineUnits(Units):
@@ -107,7 +126,7 @@ class InlineUnits(Units):
 
 
 def has_units(pipeline: Pipeline) -> bool:
-    """Return True if a task of this pipeline may make several batches one by one, each when the caller asks for it.
+    """Return True if a task of this pipeline may make several batches one by one, when asked for.
 
     The batches must be made of consecutive positions whose order is known from the beginning. False
     for batches of columns without further operations, because making several of these at once is
@@ -117,3 +136,89 @@ def has_units(pipeline: Pipeline) -> bool:
     if not pipeline.aligned or not pipeline.stages[0].groups or only_columns:
         return False
     return not pipeline.leaf.in_order and pipeline.leaf.growth is None
+
+
+class ColumnUnits(Units):
+    """The elements of a task, each made from a batch of columns.
+
+    Args:
+        worker: worker that makes those batches that are timed or watched.
+        chain: the operations of the task's stage, connected.
+        task: the task.
+        gathering: makes each batch that is neither timed nor watched, and knows where each batch
+            begins.
+        note_units: function that is called after the last element, with the number of batches and
+            an estimate of the seconds that they took: as if each took as long as the last one.
+
+    Attributes:
+        starts: index of the first row of each batch, counted from the beginning of the task.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        chain: StepChain,
+        task: SpanTask,
+        gathering: Gathering,
+        note_units: Callable[[int, float], None],
+    ) -> None:
+        super().__init__()
+        self._worker, self._chain, self._task, self._note_units = worker, chain, task, note_units
+        self.starts, self._batch_at = gathering
+        self._inputs, self._functions = chain.inputs_of_span(task, self.starts), chain.functions
+        self._left = self._inputs.elements
+        self._untimed = worker.count_untimed(task.stage, len(self.starts))
+
+    def make(self) -> Failure | None:
+        start, began = next(self._left), perf_counter()
+        failure = (
+            self._make_untimed(start, began) if self._untimed else self._make_alone(start, began)
+        )
+        if start == self.starts[-1]:
+            self._note_units(len(self.starts), len(self.starts) * (perf_counter() - began))
+        return failure
+
+    def _make_untimed(self, start: int, began: float) -> Failure | None:
+        self._untimed -= 1
+        worker, called = self._worker, -1  # functions that were called; -1: there is no batch yet
+        worker.busy = began, self._task, get_ident()
+        worker.units = self
+        try:
+            element = self._batch_at(start)
+            called = 0
+            for function in self._functions:
+                element = function(element)
+                called += 1
+            self.made.append(element)
+        except Exception as error:
+            raise_if_of_signal_handler(error)
+            failed = self._chain.failed_at(called, error, self._inputs)
+            return self._noted(start, worker.failed_unit(self._task.stage, failed))
+        finally:
+            worker.busy = worker.units = None
+        self._sums.count(min(self.starts.step, self.starts.stop - start), 1)
+        return None
+
+    def _make_alone(self, start: int, began: float) -> Failure | None:
+        block = self._worker.run(self._part(start))
+        block.moments = began, began, perf_counter()
+        self.made += block.elements
+        block.here = ()
+        self._untimed = self._worker.count_untimed(self._task.stage, length_hint(self._left))
+        return self._noted(start, block)
+
+    def _noted(self, start: int, block: Block) -> Failure | None:
+        self._note(self._part(start), block)
+        return block.failure
+
+    def _part(self, start: int) -> SpanTask:
+        """Return a task for only the batch that begins at row `start` of the task."""
+        stage, first, stop, leaf, *_ = self._task
+        return SpanTask(stage, first + start, min(first + start + self.starts.step, stop), leaf)
+
+    def place_now(self) -> str:
+        """Return, for messages, the place of the first record of the batch that is being made.
+
+        Other threads may call this.
+        """
+        return self._chain.place_in(self._inputs)

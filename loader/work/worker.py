@@ -24,6 +24,7 @@ from .blocks import apart, without_delivered
 from .explain import Busy, explained, name_of
 from .notices import Notices
 from .reader import ColumnReader, Gathering, readers_of
+from .row_origins import RowOrigins
 from .sequential import SequentialReader, run_throughs_of
 from .skipping import may_skip, without_failures
 from .slabs import SlabPool
@@ -39,7 +40,6 @@ from .tasks import (
     Located,
     ReadRecords,
     RecordsAhead,
-    RowOrigins,
     SpanTask,
     Task,
     input_count,
@@ -142,7 +142,10 @@ class Worker:
             self.busy = None
 
     def gathering(self, task: SpanTask) -> tuple[StepChain, Gathering] | None:
-        """Return the operations of a task, and the object that makes its batches from columns; None if that is impossible."""
+        """Return the operations of a task, and the object that makes its batches from columns.
+
+        Return None if that is impossible.
+        """
         chain = self._chains[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
             return None
@@ -153,7 +156,7 @@ class Worker:
             return None  # units that are read on their own find out which of them fails
 
     def count_untimed(self, stage: int, most: int) -> int:
-        """Return how many of the next tasks of a stage (operations that run in one task) the caller may make itself.
+        """Return how many of the next tasks of a stage (operations) the caller may make itself.
 
         These tasks are neither timed nor watched for draws from global random generators. They
         count as made: a second call returns only later tasks. The result is 0 if the next task is
@@ -171,7 +174,7 @@ class Worker:
         return untimed
 
     def failed_unit(self, stage: int, failed: Block) -> Block:
-        """Return a block (the rows of one task) with the failure of an element that the caller, not this worker, tried to make.
+        """Return a block (rows) with the failure of an element that the caller tried to make.
 
         `failed` is a block with the failure.
         """
@@ -230,7 +233,10 @@ class Worker:
         return block if block.failure is None else apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
-        """Repeat a task that has imported torch, now with torch seeded; return its result `block` if seeding is not allowed."""
+        """Repeat a task that has imported torch, now with torch seeded.
+
+        Return its result `block` if seeding is not allowed.
+        """
         self._unwatched |= self._to_watch
         if not (self._owns_globals or self._seeds_globals):
             return block
@@ -289,7 +295,7 @@ class Worker:
         return block
 
     def close(self) -> None:
-        """Close sources that have workers of their own, and release the elements that chains hold."""
+        """Close sources that have workers of their own, and release elements that chains hold."""
         for source in self._run_throughs.values():
             source.close()
         for chain in (*self._chains, *(chain for chain, _ in self._timed.values())):
@@ -310,7 +316,7 @@ class Worker:
         return self._with_notices(block)
 
     def _run_whole(self, task: Task, blocks: Blocks, read: ReadRecords | None) -> Block:
-        """Run a task, on rows of `blocks` or with records that were read in advance (`read`), up to its first failure."""
+        """Run a task up to its first failure, on rows of `blocks` or with records `read` before."""
         failed = True
         try:
             if isinstance(task, GroupTask):
@@ -377,7 +383,10 @@ class Worker:
         return chain
 
     def _tell_of_draws(self, stage: int, watch: DrawWatch, chain: StepChain) -> None:
-        """Close a chain, and collect warnings about its operations that `watch` saw draw from a global generator."""
+        """Close a chain, and collect warnings about draws of its operations.
+
+        These are draws from global generators, seen by `watch`.
+        """
         self._watch = None
         chain.close()
         operations = self._pipeline.stages[stage].operations
@@ -386,7 +395,10 @@ class Worker:
             self._notices.tell_of_draws(name, generator)
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
-        """Run a long task in steps of consecutive positions, so that records are still in the caches when they are used."""
+        """Run a long task in steps of consecutive positions.
+
+        Records are then still in the caches when they are used.
+        """
         whole = Block.of([], None if self._pipeline.aligned else RowOrigins())
         self._readers[task.leaf].expect(task)
         stacks = self._stacks_rows[task.stage]
@@ -423,7 +435,9 @@ class Worker:
     def _records(
         self, task: SpanTask, read: ReadRecords | None
     ) -> tuple[Sequence[Any], Exception | None]:
-        """Return the records (or column batches) of a task, and None; if reading fails, the records before, and the error.
+        """Return the records (or column batches) of a task, and None.
+
+        If reading fails, return the records before, and the error.
 
         `read` has records that were read in advance; None if none were.
         """

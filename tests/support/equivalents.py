@@ -58,7 +58,7 @@ EQUIVALENT = {
     ): "arrays of a page share memory with others",
     ("loader/work/units.py", "return False", "(True)"): "nobody asks, as the result is at hand",
     ("sources/tokens/files.py", "found.close()", "pass"): "an archive without a reference closes itself",
-    ("loader/executors/processes/zygote.py", "KEPT_FREE = 1 << 30", "(2)"): "more memory is kept for reuse",
+    ("common/system.py", "KEPT_FREE = 1 << 30", "(2)"): "more memory is kept for reuse",
     ("loader/executors/processes/zygote.py", "wakeup.recv(4096)", "(4097)"): "one wake-up has a byte",
     ("conversion/prepare.py", "_BEGIN = 60", "(61)"): "one more character is kept, whose value does not matter",
     ("conversion/processes.py", "worker.channel.close()", "pass"): "the channel is closed with its last reference",

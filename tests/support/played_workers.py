@@ -15,7 +15,8 @@ from headrace.loader.executors.processes.channel import Channel, Done, Encoded, 
 from headrace.loader.executors.processes.slabs import decode
 from headrace.loader.executors.processes.spawner import Spawner
 from headrace.loader.executors.transport import Ready
-from headrace.loader.work.tasks import Block, RowOrigins, SpanTask
+from headrace.loader.work.row_origins import RowOrigins
+from headrace.loader.work.tasks import Block, SpanTask
 
 
 class FakeChannel(Channel):

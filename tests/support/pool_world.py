@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import random
 
-from headrace.loader.executors.pool import (
-    MAX_TRIES,
-    Divide,
-    Fail,
-    Give,
-    GiveUp,
-    Job,
-    Kill,
-    Spawn,
-    WorkerPool,
-)
+from headrace.loader.executors.jobs import MAX_TRIES, Job
+from headrace.loader.executors.pool import Divide, Fail, Give, GiveUp, Kill, Spawn, WorkerPool
 
 
 class PoolWorld:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.loader.executors.pool import (
-    Job,
-    WorkerPool,
-)
+from headrace.loader.executors.jobs import Job
+from headrace.loader.executors.pool import WorkerPool
 
 
 def new_pool(workers=1, timeout=None):

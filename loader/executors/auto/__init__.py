@@ -1,1 +1,1 @@
-"""Find the fastest number of workers: `tuner` decides, `executor` measures and changes the number."""
+"""Find the fastest number of workers: `tuner` decides, `executor` measures and changes it."""

@@ -1,4 +1,4 @@
-"""The executor that finds the best number of workers by measuring the speed of the stream with several numbers.
+"""The executor that finds the best number of workers by measuring the stream's speed with several.
 
 In: tasks. Out: handles (results to come) of the executor that currently runs tasks. The search
 begins in the calling thread; or with one worker if only workers can run the tasks (see
@@ -50,7 +50,10 @@ MEASUREMENT_SECONDS = 1.0
 """Seconds for which the speed of a setting is measured."""
 
 LEAST_TASKS, LONGEST_SECONDS = 8, 4.0
-"""After `MEASUREMENT_SECONDS`, a measurement lasts until this number of tasks is done, or these seconds are over."""
+"""Number of tasks, and number of seconds, either of which ends a measurement.
+
+It lasts at least `MEASUREMENT_SECONDS`.
+"""
 
 POLL_SECONDS = 0.05
 """Seconds between two checks of something that is not ready yet."""
@@ -88,7 +91,10 @@ class Team(Executor, Protocol):
         """Return True if a worker is ready to work."""
 
     def is_idle(self) -> bool:
-        """Return True if every submitted task is done, or at least begun by a thread that `close` waits for."""
+        """Return True if every submitted task is done.
+
+        A task also counts as done if it was begun by a thread that `close` waits for.
+        """
 
 
 class AutoExecutor(Executor):
@@ -137,7 +143,7 @@ class AutoExecutor(Executor):
         return self._working.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage (operations that run in one task) should be submitted at a time.
+        """Return how many tasks of a stage (operations that run in one task) to submit at a time.
 
         It is at least 2 if `worker_count="auto"`, where workers may take over from the calling
         thread.
@@ -227,7 +233,7 @@ class AutoExecutor(Executor):
         return now, inputs, tasks, self._observer.waits.until(now)
 
     def _measured(self, now: float) -> Counts:
-        """Return the counts of the current measurement, without times in which the user's program paused.
+        """Return the counts of the current measurement, without pauses of the user's program.
 
         A pause is, for example, the compilation by JAX in the first two steps, an evaluation, or a
         checkpoint.
@@ -287,9 +293,8 @@ def _tuner(pipeline: Pipeline, options: ExecutionOptions, here: bool) -> Tuner:
     count, buffer = options.worker_count, options.worker_buffer_size
     if not isinstance(count, Auto):
         return HereOrWorkers(options.workers, buffer, pipeline.stages[0].unit)
-    in_order = all(
-        leaf.in_order for leaf in pipeline.leaves
-    )  # where one task follows from the other
+    # where one task follows from the other
+    in_order = all(leaf.in_order for leaf in pipeline.leaves)
     return Tuner(0 if here else 1, 1 if in_order else count.most, count.most_bytes, buffer)
 
 

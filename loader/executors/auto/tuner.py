@@ -140,9 +140,8 @@ class Tuner:
         workers, failed = max(2 * self._best.workers, 2), self._most + 1
         while workers <= self._most:
             yield Setting(workers, self._best.buffer)
-            if (
-                self._best.workers != workers
-            ):  # or something else slowed it down: one after the other, once more
+            # or something else slowed it down: one after the other, once more
+            if self._best.workers != workers:
                 yield self._best
                 yield Setting(workers, self._best.buffer)
             if self._best.workers != workers:
@@ -215,5 +214,5 @@ class HereOrWorkers(Tuner):
 
 
 def _ahead(setting: Setting) -> int:
-    """Return the number of batches that may be in memory at a time with a setting of workers and their buffers."""
+    """Return how many batches may be in memory at a time with a setting of workers and buffers."""
     return setting.workers * (1 + setting.buffer)

@@ -1,4 +1,6 @@
-"""The messages between the user's process, the zygote (the process that makes workers) and workers; and their channel.
+"""The messages, and their channel, between the user's process, the zygote and workers.
+
+The zygote is the process that makes workers.
 
 In: messages, with file descriptors. Out: the same messages in the other process. A message is one
 packet; if it is too large, it travels in anonymous memory whose descriptor is sent. On systems
@@ -49,11 +51,11 @@ MORE_DESCRIPTORS = (
 )
 
 SlabName = tuple[int, int]
-"""Name of a slab (a piece of shared memory): the number of the worker that made it, and its number there."""
+"""Name of a slab (a piece of shared memory): its worker's number, and its own number there."""
 
 
 ArrayPlace = tuple[SlabName, int, tuple[int, ...], str, tuple[int, ...] | None, bool]
-"""Place of an array: slab, offset in bytes, shape, dtype string, strides (or None), whether it is writeable.
+"""Place of an array: slab, byte offset, shape, dtype string, strides (or None), whether writeable.
 
 The strides are None if the array is C-contiguous (rows one after the other).
 
@@ -129,7 +131,7 @@ class RunTasks(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """Message to a worker: it may use slabs (pieces of its shared memory) again, given by their numbers.
+    """Message to a worker: it may use slabs (pieces of its shared memory) again, by their numbers.
 
     It may arrive while the worker runs a task.
     """
@@ -162,7 +164,7 @@ class Logged(NamedTuple):
 
 
 class Hangs(NamedTuple):
-    """Message from a worker: its task takes long. It has the fields of `transport.Hang`.
+    """Message from a worker: its task takes long. It has the fields of `hang_watch.Hang`.
 
     Attributes:
         what: operation (or "reading"), and the line of the user's code that is running.
@@ -178,7 +180,7 @@ class Hangs(NamedTuple):
 
 
 class LastWords(NamedTuple):
-    """Message from a worker that is about to end, because an operation called `sys.exit` with this text."""
+    """Message from a worker that will end because an operation called `sys.exit` with this text."""
 
     text: str
 
@@ -227,7 +229,7 @@ class Channel:
 
     @staticmethod
     def pair() -> tuple[Channel, socket.socket]:
-        """Return a channel for this process, and the socket of its other end, to be sent to another process."""
+        """Return a channel for this process, and the other end's socket, for another process."""
         if not is_portable():
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             return Channel(ours), theirs
@@ -278,7 +280,7 @@ class Channel:
             self.socket.sendall(data[sent:])
 
     def send_if_room(self, message: Any, descriptors: Sequence[int] = ()) -> bool:
-        """Send a message and file descriptors (which stay open in this process), if there is room for it.
+        """Send a message and file descriptors (which stay open here), if there is room for it.
 
         Returns:
             True if it was sent, False if there is no room.
@@ -292,7 +294,9 @@ class Channel:
         return True
 
     def receive(self) -> tuple[Any, list[int]] | None:
-        """Return the next message and its file descriptors, which the caller must close; None if the other end is gone.
+        """Return the next message and its file descriptors, which the caller must close.
+
+        Return None if the other end is gone.
 
         Raises:
             OSError: this process cannot open that many descriptors.

@@ -1,4 +1,4 @@
-"""Send rows between processes in shared memory: arrays on slabs (pieces of memory), everything else as bytes.
+"""Send rows between processes in shared memory: arrays on slabs (pieces of it), the rest as bytes.
 
 In a worker, `ExportedSlabs` makes slabs and lends them, and `Encoder` puts rows on them. In the
 user's process, `WorkerSlabs` maps each slab once, and `SlabRows` are rows on slabs. A slab is a
@@ -15,86 +15,24 @@ from __future__ import annotations
 
 import io
 import itertools
-import mmap
 import os
 import pickle
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....common.pickled import Pickler
-from ....common.system import anonymous_file
-from ....files.mmap_files import map_to
 from ....operations.protocol import ArraySpec
 from ....operations.trees import ROWS, flatten
-from ...work.slabs import Lease, Slab, SlabPool, lease_of, rounded
+from ...work.slabs import Lease, Slab, SlabPool, attach_shared, create_shared, lease_of, rounded
 from ...work.stacked_rows import RowStack, StackedRows, side_by_side
 from .channel import ArrayPlace, Done, Encoded, SlabName
 
 # Chosen.
 TINY = 512
-"""Bytes below which an array is pickled instead of being put on a slab (a reusable piece of memory)."""
-
-# The first access to 77 MB takes 5 ms on large pages, and 60 ms on small ones.
-LARGE_PAGE = 2 << 20
-"""Bytes of a large memory page, and of the smallest memory that is put on large pages."""
-
-_MADV_COLLAPSE = 25
-"""Number of an `madvise` flag, since Linux 6.1: make large pages now, whatever `shmem_enabled` says."""
-
-
-def create_shared(size: int) -> int:
-    """Return a descriptor of `size` bytes of fresh shared memory.
-
-    Raises:
-        OSError: there is no memory or no descriptor left.
-    """
-    try:
-        return anonymous_file("headrace-slab", size)
-    except OSError as error:
-        raise _no_memory(size, error) from error
-
-
-def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]:
-    """Map `size` bytes of shared memory, given by a descriptor, and return them as a writable array.
-
-    The memory stays mapped as long as the array exists; the descriptor may be closed. `fresh` is
-    True if nothing was written yet. If the memory is large, its pages are then made now, as large
-    pages if the system has them. Raises OSError if no memory is left.
-    """
-    try:
-        return _attach(descriptor, size, fresh)
-    except OSError as error:
-        raise _no_memory(size, error) from error
-
-
-def _attach(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
-    # To be put on large pages, memory has to begin at a multiple of their size.
-    large = size >= LARGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE")
-    reserved = mmap.mmap(-1, size + LARGE_PAGE if large else size, mmap.MAP_PRIVATE)
-    whole = np.frombuffer(reserved, np.uint8)
-    start = -whole.ctypes.data % LARGE_PAGE if large else 0
-    map_to(whole.ctypes.data + start, size, mmap.PROT_READ | mmap.PROT_WRITE, descriptor)
-    memory = whole[start : start + size]
-    if large:
-        with suppress(OSError):  # a kernel without large pages, or none is to be had: small ones do
-            reserved.madvise(mmap.MADV_HUGEPAGE, start, size)
-            if fresh:
-                memory[::LARGE_PAGE] = 0  # pages that are there can be made one, a hole cannot
-                reserved.madvise(_MADV_COLLAPSE, start, size)
-    return memory
-
-
-def _no_memory(size: int, error: OSError) -> OSError:
-    return OSError(
-        error.errno,
-        f"no shared memory for a batch of {size:,} bytes ({error.strerror}); keep fewer batches, "
-        "use smaller ones or fewer workers, or raise the limit (ulimit -n for descriptors, ulimit "
-        "-v or the container's memory for bytes).",
-    )
+"""Bytes below which an array is pickled, and not put on a slab (a reusable piece of memory)."""
 
 
 class ExportedSlabs:
@@ -147,15 +85,18 @@ class ExportedSlabs:
                 del self._lent[number]
 
     def take_introduced(self) -> list[int]:
-        """Return the numbers of lent slabs (pieces of memory) whose descriptors the other process does not have yet.
+        """Return the numbers of lent slabs whose descriptors the other process does not have yet.
 
-        Each number is returned once.
+        Each number is returned once. A slab is a piece of memory.
         """
         introduced, self._introduced = self._introduced, []
         return introduced
 
     def take_dropped(self) -> list[int]:
-        """Return, only once, the numbers of slabs (pieces of memory) that are never used again, for others to unmap."""
+        """Return the numbers of slabs (pieces of memory) never used again, for others to unmap.
+
+        Each number is returned once.
+        """
         dropped, self._dropped = self._dropped, []
         return dropped
 
@@ -195,7 +136,10 @@ class MappedSlab(Slab):
 
 
 Leases = dict[SlabName, tuple[MappedSlab, NDArray[np.uint8]]]
-"""Slabs (pieces of memory), by name, each with its memory as an array; a slab is not reused while the array exists."""
+"""Slabs (pieces of memory), by name, each with its memory as an array.
+
+A slab is not reused while the array exists.
+"""
 
 
 class SlabRows:
@@ -219,7 +163,7 @@ class SlabRows:
         return rows if isinstance(rows, list) else list(rows.elements(0, len(rows)))
 
     def columns(self) -> StackedRows | None:
-        """Return the rows as columns, one array for each field, if the worker has stacked them; else None."""
+        """Return the rows as columns, an array per field, if the worker stacked them; else None."""
         if self._decoded is None:
             self._decoded = self._decode()
         return None if isinstance(self._decoded, list) else self._decoded
@@ -257,9 +201,10 @@ class WorkerSlabs:
         self._forgotten: list[SlabName] = []
 
     def take(self, done: Done, descriptors: Sequence[int]) -> list[SlabRows]:
-        """Return the rows of each answer in the message `done`, with leases (rights to use) of their slabs (pieces of memory).
+        """Return the rows of each answer in the message `done`, with leases of their slabs.
 
-        Slabs that this process does not know yet are mapped from `descriptors`.
+        Slabs are pieces of memory; leases are rights to use them. Slabs that this process does not
+        know yet are mapped from `descriptors`.
         """
         sizes = (
             {number: size for _, _, lent in done.answers for number, size in lent}
@@ -297,14 +242,20 @@ class WorkerSlabs:
         return names
 
     def take_released(self) -> list[int]:
-        """Return the numbers of the slabs (pieces of memory) whose use in this process has ended since the last call."""
+        """Return the numbers of slabs whose use in this process has ended since the last call.
+
+        A slab is a piece of memory.
+        """
         count = len(self.released)
         taken = [slab.number for slab in self.released[:count]]
         del self.released[:count]
         return taken
 
     def show(self, rows: Iterable[Any]) -> dict[SlabName, MappedSlab]:
-        """Return, by name, the slabs (pieces of memory) of rows that the worker will read and has not been sent yet."""
+        """Return, by name, the slabs of rows that the worker will read and has not been sent yet.
+
+        A slab is a piece of memory.
+        """
         slabs = {
             name: slab
             for some in rows
@@ -315,9 +266,9 @@ class WorkerSlabs:
         return slabs
 
     def take_forgotten(self) -> list[SlabName]:
-        """Return the names of other workers' slabs (pieces of memory) that this worker knows, and that were freed since.
+        """Return the names of other workers' slabs known to this worker that were freed since.
 
-        Each name is returned once.
+        Each name is returned once. A slab is a piece of memory.
         """
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
@@ -340,9 +291,10 @@ class Encoder:
         self._pool = pool
 
     def encode(self, elements: list[Any] | StackedRows) -> tuple[Encoded, list[Lease]]:
-        """Encode elements; return them with the leases (rights to use) of the slabs (pieces of memory) that have their arrays.
+        """Encode elements; return them with the leases of the slabs that have their arrays.
 
-        The slabs must not be written to until the user's process has released them.
+        A slab is a piece of memory, and a lease is the right to use it. The slabs must not be
+        written to until the user's process has released them.
         """
         file = io.BytesIO()
         pickler = _Pickler(file, protocol=5)
@@ -395,7 +347,7 @@ def _worth_a_place(leaf: Any) -> bool:
 
 
 class _Pickler(Pickler):
-    """Pickler that writes a number in place of each array that is on a slab (a piece of shared memory)."""
+    """Pickler that writes a number in place of each array on a slab (a piece of shared memory)."""
 
     worker: int
     places: list[ArrayPlace]
@@ -422,7 +374,7 @@ class _Pickler(Pickler):
 def decode(
     rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]]
 ) -> list[Any] | StackedRows:
-    """Decode a result of `Encoder.encode` to a list of elements, or to columns if they were stacked.
+    """Decode a result of `Encoder.encode` to a list of elements, or columns if they were stacked.
 
     The arrays are views of shared memory. `memory_of` returns the memory of a slab (a piece of
     memory), by its name.

@@ -1,4 +1,6 @@
-"""The user's side of the zygote (the process that makes workers): start it, send it the pipeline and requests, end it.
+"""The user's side of the zygote: start it, send it the pipeline and requests, end it.
+
+The zygote is the process that makes workers.
 
 In: requests. Out: the channels of the zygote and its workers, and a description of how they ended.
 
@@ -99,7 +101,9 @@ class Payload:
 
 
 def unpack(descriptor: int) -> Any:
-    """Unpickle the value in the memory of a `Payload`, given by its descriptor, which may be closed afterwards.
+    """Unpickle the value in the memory of a `Payload`, given by its descriptor.
+
+    The descriptor may be closed afterwards.
 
     Raises whatever unpickling raises.
     """
@@ -121,7 +125,7 @@ def _aligned(offset: int) -> int:
 
 
 class Spawner:
-    """A zygote (the process that makes workers), and the channels to it (`channel`) and to its workers.
+    """A zygote (process that makes workers), and the channels to it (`channel`) and to its workers.
 
     After `close`, `begin` may be called to start a new one.
     """
@@ -139,16 +143,15 @@ class Spawner:
         ] = {}  # the other ends, of workers that have not said a word yet
 
     def begin(self) -> None:
-        """Start the interpreter of the zygote (the process that makes workers), without waiting until it runs.
+        """Start the interpreter of the zygote (process that makes workers), without waiting for it.
 
         Raises:
             OSError: the system cannot start it.
         """
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         environment = {**os.environ, "PYTHONPATH": paths, **_NO_THREADS}
-        dies_with_us = (
-            threading.current_thread() is threading.main_thread()
-        )  # the kernel goes by the thread
+        # the kernel goes by the thread
+        dies_with_us = threading.current_thread() is threading.main_thread()
         with Uninterrupted():
             self.channel, theirs = Channel.pair()
             end = theirs.fileno()
@@ -177,22 +180,23 @@ class Spawner:
             self.channel.send(Start(list(sys.path), environment, each_unpacks), [payload])
 
     def spawn(self, worker: int) -> Channel:
-        """Ask the zygote (the process that makes workers) for a worker with this number, and return the channel to it.
+        """Ask the zygote for a worker with this number, and return the channel to it.
+
+        The zygote is the process that makes workers.
 
         If the zygote has ended, this call does not fail; reading `self.channel` shows it.
         """
         with Uninterrupted():
             self._channels[worker], self._in_transit[worker] = Channel.pair()
-            with contextlib.suppress(
-                OSError
-            ):  # it is gone; its channel says so, and everything starts anew
+            # it is gone; its channel says so, and everything starts anew
+            with contextlib.suppress(OSError):
                 self.channel.send(Spawn(worker), [self._in_transit[worker].fileno()])
             if not is_portable():
                 self.arrived(worker)
         return self._channels[worker]
 
     def arrived(self, worker: int) -> None:
-        """Close this process's copy of a worker's end of its channel, because the worker has received it."""
+        """Close this process's copy of the end of a channel that its worker has received."""
         with Uninterrupted():
             if worker in self._in_transit:
                 self._in_transit.pop(worker).close()
@@ -207,7 +211,7 @@ class Spawner:
         self._channels.pop(worker).close()
 
     def kill_if_stopped(self) -> None:
-        """Kill the zygote (the process that makes workers) if a signal has stopped it, because it can then make no workers.
+        """Kill the zygote if a signal has stopped it, because it can then make no workers.
 
         Does nothing on systems without `os.waitid`, where a stopped process is not noticed.
         """
@@ -219,7 +223,9 @@ class Spawner:
             os.kill(self._process, signal.SIGKILL)
 
     def end(self) -> None:
-        """End the zygote (the process that makes workers), which ends all workers; wait until the zygote has ended.
+        """End the zygote, which ends all workers, and wait until the zygote has ended.
+
+        The zygote is the process that makes workers.
 
         In a forked copy of the process that began it, only close the copy of the channel. May be
         called twice.
@@ -237,10 +243,16 @@ class Spawner:
 
     @property
     def last_end(self) -> str:
-        """Text that says how the last process that makes workers ended: the rest of a sentence that begins with its name."""
+        """Text that says how the last process that makes workers ended.
+
+        It is the rest of a sentence that begins with the name of the process.
+        """
         if self._was_stopped:
             return "was stopped by a signal, and killed as it could make none"
-        return f"was terminated unexpectedly {'' if self._status is None else description(self._status)}".rstrip()
+        return (
+            "was terminated unexpectedly "
+            f"{'' if self._status is None else description(self._status)}"
+        ).rstrip()
 
     def _reaped(self, flags: int) -> bool:
         """Return True if the zygote (the process that makes workers) has ended.
@@ -266,7 +278,7 @@ class Spawner:
 
 
 def description(status: int) -> str:
-    """Describe how a process ended, from its `os.waitpid` status: "by signal SIGKILL", "with exit code 1".
+    """Describe how a process ended, from its `os.waitpid` status, e.g. "by signal SIGKILL".
 
     >>> description(3 << 8)
     'with exit code 3'
@@ -280,7 +292,9 @@ def description(status: int) -> str:
 def start_interpreter(
     arguments: Sequence[object], descriptors: Sequence[int], environment: Mapping[str, str]
 ) -> int:
-    """Start a Python interpreter for a zygote (the process that makes workers) or a worker, and return its process id.
+    """Start a Python interpreter for a zygote or a worker, and return its process id.
+
+    A zygote is a process that makes workers.
 
     The caller has to wait for its end. The working directory is on its module path only if
     `environment` names it in PYTHONPATH. SIGINT is blocked until `main` ignores it, because Ctrl-C

@@ -1,4 +1,4 @@
-"""The transport (sender of messages) to worker processes, each of which has a channel to the user's process.
+"""The transport (message sender) to worker processes, each with a channel to the user's process.
 
 A further process, the zygote, makes the workers.
 
@@ -21,13 +21,13 @@ from ...interrupts import Uninterrupted
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.tasks import Block
+from ..hang_watch import Hang
 from ..task_runner import OptionsFirst
 from ..transport import (
     AllEnded,
     Answered,
     Ended,
     Event,
-    Hang,
     Hanging,
     Message,
     Ready,
@@ -66,15 +66,14 @@ Used if there is a timeout.
 
 
 class _Remote:
-    """What the user's process knows about a worker process: its channel, its shared memory, and messages not sent yet."""
+    """A worker process, for the user's process: channel, shared memory, messages not sent yet."""
 
     def __init__(self, number: int, channel: Channel, slabs: WorkerSlabs) -> None:
         self.number = number
         self.channel = channel
         self.slabs = slabs
-        self.outbox: deque[tuple[Any, Sequence[int]]] = (
-            deque()
-        )  # what there was no room for, with descriptors
+        # what there was no room for, with descriptors
+        self.outbox: deque[tuple[Any, Sequence[int]]] = deque()
         self.ended = False
         self.last_words = ""  # with which an operation asked Python to exit
 
@@ -277,7 +276,7 @@ class ProcessTransport(Transport):
         self._forget(worker.slabs.drop())
 
     def _forget(self, slabs: Sequence[SlabName]) -> None:
-        """Record, for all workers that know these slabs (pieces of shared memory), that they no longer exist."""
+        """Record, for workers that know these slabs (shared memory), that they no longer exist."""
         for worker in self._workers.values():
             worker.slabs.forget(slabs)
 

@@ -8,20 +8,17 @@ The zygote has one thread, so that forking is safe. If unpickling the pipeline s
 threads, or the system does not report threads, each worker is a fresh interpreter instead. When the
 user's process ends, the channel ends or the zygote's parent changes; the zygote then ends all
 workers and itself. If the zygote itself is killed, the kernel kills its workers, or a thread in
-each worker does (`_die_with`).
+each worker does (`common.system.die_with`).
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import selectors
 import signal
 import socket
 import sys
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....common import remote_errors as errors
-from ....common.system import can_fork, is_portable
+from ....common.system import can_fork, die_with, keep_freed_memory
 from ....operations.protocol import ArraySpec
 from ...options import INSIDE_A_TASK
 from ...plan.pipeline import Pipeline
-from ...work.slabs import Lease
+from ...work.slabs import Lease, attach_shared
 from ...work.tasks import NO_BLOCKS, Blocks, RecordsAhead
 from ..task_runner import TaskRunner, WorkerSetup, begin_worker
 from ..transport import Kill, Ready, Spawn, named_blocks
@@ -53,23 +50,19 @@ from .channel import (
     SlabName,
     Start,
 )
-from .slabs import Encoder, ExportedSlabs, attach_shared, decode
+from .slabs import Encoder, ExportedSlabs, decode
 from .spawner import start_interpreter, unpack
 
 # Chosen.
 CHECK_PARENT_SECONDS = 0.5
-"""Seconds between two checks whether the user's process still exists, in case the channel does not show its end."""
+"""Seconds between two checks whether the user's process still exists.
 
-# Getting new pages for an array of 600 KB takes five times as long as a simple operation on it.
-KEPT_FREE = 1 << 30
-"""Bytes of freed memory that the C library keeps for reuse."""
-
-_PR_SET_PDEATHSIG = 1
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+They are needed if the channel does not show its end.
+"""
 
 
 class Zygote:
-    """The zygote (the process that makes workers): its channel, its workers, and the unpickled pipeline.
+    """The zygote (process that makes workers): its channel, its workers and the unpickled pipeline.
 
     Args:
         channel: channel to the user's process.
@@ -101,13 +94,13 @@ class Zygote:
             self._work = _unpacked(self._payload, self._channel)
             if self._work is None:
                 return False
-        _keep_freed_memory()
+        keep_freed_memory()
         gc.freeze()
         gc.enable()
         return True
 
     def serve(self) -> None:
-        """Start and kill workers on request, and report their ends, until the user's process is gone."""
+        """Start and kill workers on request; report their ends until the user's process ends."""
         wakeup, signalled = socket.socketpair()
         signalled.setblocking(False)
         wakeup.setblocking(False)
@@ -160,7 +153,7 @@ class Zygote:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
         self._channel.close()
-        _die_with(zygote)
+        die_with(zygote)
         run_worker(worker, descriptor, self._payload, self._work)
 
     def _spawn_fresh(self, worker: int, descriptor: int) -> int:
@@ -225,36 +218,6 @@ def _unpacked(payload: int, channel: Channel) -> Any:
         return None
 
 
-def _die_with(parent: int) -> None:
-    """Make this process end when its parent (a process id) ends: by the kernel, or else by a thread that watches the parent."""
-    if is_portable():
-        threading.Thread(target=_watch, args=(parent,), name="headrace-parent", daemon=True).start()
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(0)
-
-
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(CHECK_PARENT_SECONDS)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _keep_freed_memory() -> None:
-    """Tell the C library to keep freed memory for reuse.
-
-    Results of operations are large and short-lived. Mapping their pages again for each record would
-    take longer than most operations.
-    """
-    try:
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, KEPT_FREE)
-        library.mallopt(_M_TRIM_THRESHOLD, KEPT_FREE)
-    except (OSError, AttributeError):
-        return
-
-
 class WorkerProcess:
     """A worker process: its channel, its shared memory, and the tasks that it was sent.
 
@@ -303,7 +266,10 @@ class WorkerProcess:
                 raise self._trouble
 
     def _allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-        """Allocate the memory of a batch, after receiving messages, which may release slabs (pieces of memory) for it."""
+        """Allocate the memory of a batch, after receiving messages.
+
+        Messages may release slabs (pieces of memory) for it.
+        """
         if self._trouble is None:
             try:
                 self._take_messages()
@@ -364,7 +330,9 @@ class WorkerProcess:
 
 
 def run_and_exit(work: Callable[[], None]) -> None:
-    """Run `work`, then end this process without Python's clean-up, which only the process that forked it may do.
+    """Run `work`, then end this process without Python's clean-up.
+
+    Only the process that forked it may do the clean-up.
 
     The exit status is 0 if `work` returned or the user's process is gone, the status of a
     `SystemExit`, or 1 after another exception, whose traceback is printed.
@@ -390,18 +358,21 @@ def run_and_exit(work: Callable[[], None]) -> None:
 
 
 def main() -> None:
-    """Run this process as the zygote, which makes workers; or, if the first argument is "worker", as a worker."""
+    """Run this process as the zygote, which makes workers.
+
+    If the first argument is "worker", run it as a worker instead.
+    """
     what, arguments = sys.argv[1], map(int, sys.argv[2:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the user's process, which ends us
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     if what == "worker":
         worker, descriptor, payload, zygote_pid = arguments
-        _die_with(zygote_pid)
-        _keep_freed_memory()
+        die_with(zygote_pid)
+        keep_freed_memory()
         run_and_exit(lambda: run_worker(worker, descriptor, payload))
     descriptor, parent, dies_with_parent = arguments
     if dies_with_parent:
-        _die_with(parent)
+        die_with(parent)
     zygote = Zygote(Channel(socket.socket(fileno=descriptor)), parent)
     try:
         if zygote.start():

@@ -1,4 +1,6 @@
-"""Check that all nodes of a Ray cluster would make the same stream: their code and unpickled pipelines must be equal.
+"""Check that all nodes of a Ray cluster would make the same stream.
+
+Their code and unpickled pipelines must be equal.
 
 In: the first answers of workers. Out: a `ClusterMismatchError` or a warning.
 """
@@ -43,7 +45,7 @@ class Release(NamedTuple):
 
 @cache
 def release_here() -> Release:
-    """Return the code that this process runs: versions of headrace and NumPy, and a digest of headrace's files.
+    """Return this process's code: versions of headrace and NumPy, and a digest of headrace's files.
 
     It is computed once.
     """
@@ -53,7 +55,9 @@ def release_here() -> Release:
 
 
 def source_digest(folder: Path) -> str:
-    """Return a digest of the Python files of the package in a folder, and of its subpackages; "" if there are none.
+    """Return a digest of the Python files of the package in a folder, and of its subpackages.
+
+    Return "" if there are no files.
 
     Line endings make no difference.
     """
@@ -74,16 +78,24 @@ def _sources(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 
 
 def mismatch(here: Release, there: Release) -> str | None:
-    """Describe how another process's headrace (`there`) differs from this process's (`here`); None if it does not."""
+    """Describe how another process's headrace (`there`) differs from this process's (`here`).
+
+    Return None if it does not.
+    """
     if here.version != there.version:
         return f"it runs {there.version} of headrace, and this process {here.version}"
     if here.source and there.source and here.source != there.source:
-        return f"it runs other files of headrace {here.version} ({there.source}) than this process ({here.source})"
+        return (
+            f"it runs other files of headrace {here.version} ({there.source}) "
+            f"than this process ({here.source})"
+        )
     return None
 
 
 def numpy_mismatch(here: Release, there: Release) -> str | None:
-    """Describe how NumPy's feature release in another process (`there`) differs from that `here`; None if it does not.
+    """Describe how NumPy's feature release in another process (`there`) differs from that `here`.
+
+    Return None if it does not.
 
     In another feature release, NumPy's generators may return other numbers.
     """
@@ -97,7 +109,10 @@ def _feature_release(version: str) -> list[str]:
 
 
 def identity_of(pipeline: Pipeline) -> str:
-    """Return a JSON text that identifies a pipeline's source and operations; "" if it cannot be computed."""
+    """Return a JSON text that identifies a pipeline's source and operations.
+
+    Return "" if it cannot be computed.
+    """
     try:
         now = IdentitySnapshot.of([leaf.source for leaf in pipeline.leaves], pipeline.operations)
         return json.dumps([now.sources, now.operations], sort_keys=True)
@@ -176,7 +191,7 @@ class Checked:
             )
 
     def _differing(self, begun: Begun) -> str:
-        """Name the first part of a worker's pipeline that differs from this one, as text for a message.
+        """Name the first part of a worker's pipeline that differs from this one, for a message.
 
         It is "the source", "the number of operations", or the first differing operation.
         """

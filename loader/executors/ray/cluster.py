@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 import threading
 import time
@@ -21,32 +20,25 @@ from typing import Any, NoReturn
 import ray
 from ray._private import ray_constants
 from ray.autoscaler.sdk import request_resources
+from ray.exceptions import RayError
 
 from ....common.messages import short_repr, shorten
+from ....common.pings import Pings, answers, reachable
 from ....errors import ClusterLostError, ClusterNotFoundError
 from ...interrupts import Uninterrupted
-
-# Chosen.
-CONNECT_SECONDS = 1.0
-"""Seconds that a machine may take to connect, and then as many to answer."""
 
 # Chosen: a node answers in 1 ms (measured), and a mistake costs only the repetition of its work.
 SILENT_SECONDS = 5.0
 """Seconds after which a node that does not answer counts as lost."""
 
-HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""First bytes of a gRPC client (RFC 9113, section 3.4).
-
-A server answers with settings or, with TLS, an alert.
-"""
 
 # Chosen; a check takes 0.1 ms on one machine (measured).
 LOOK_SECONDS = 1.0
-"""Seconds between two checks of the nodes of the cluster, and of its head (the node that manages it)."""
+"""Seconds between two checks of the cluster's nodes, and of its head (the node that manages it)."""
 
 # Chosen: the run then ends. Ray itself waits for 60 s.
 HEAD_SILENT_SECONDS = 20.0
-"""Seconds after which the head, or Ray's process on this machine, counts as lost if it does not answer."""
+"""Seconds after which the head, or Ray's process here, counts as lost if it does not answer."""
 
 # Chosen: 5 s if the head is gone (measured), for ever if it does not answer.
 LEAVE_SECONDS = 8.0
@@ -109,15 +101,15 @@ def _join(given: str | None, workers: int) -> None:
 
 
 def _described(address: str, is_argument: bool) -> tuple[str, str]:
-    """Return, for messages, the address and where it comes from; and what to do if there is no cluster."""
+    """Return, for messages, the address and its origin; and what to do if there is no cluster."""
     if is_argument:
         return f"address={short_repr(address)}", (
-            "Pass the address that `ray start --head` printed. To start a cluster on this machine, leave address= out, "
-            "and unset the environment variable RAY_ADDRESS."
+            "Pass the address that `ray start --head` printed. To start a cluster on this "
+            "machine, leave address= out, and unset the environment variable RAY_ADDRESS."
         )
     return f"RAY_ADDRESS={short_repr(address)}", (
-        "Set this environment variable to the address that `ray start --head` printed. To start a cluster on this "
-        "machine, unset it."
+        "Set this environment variable to the address that `ray start --head` printed. "
+        "To start a cluster on this machine, unset it."
     )
 
 
@@ -132,9 +124,8 @@ def start(**options: Any) -> None:
         False  # under `uv run`, it copies the folder and installs all packages anew
     )
     try:
-        with (
-            warnings.catch_warnings()
-        ):  # JAX's: a fork is no danger where another program begins in it at once
+        # JAX's: a fork is no danger where another program begins in it at once
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
             ray.init(address="local", include_dashboard=False, logging_level=WARNING, **options)
     finally:
@@ -173,110 +164,11 @@ def _lasting(begin: Callable[[], None]) -> None:
         raise failures[0]
 
 
-def reachable(address: str) -> bool:
-    """Return True if a connection to "host:port" can be made within a second."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def answers(address: str) -> bool:
-    """Return True if a server at "host:port" can be reached within a second, and answers within another one."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS) as connection:
-            connection.sendall(HELLO)
-            connection.recv(1)
-    except ConnectionResetError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-class Pings:
-    """Checks whether servers at several addresses answer, without waiting for the answers, which are read at the next call.
-
-    An address that has not answered for `seconds` is silent.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._asked: dict[str, _Ping] = {}
-
-    def silent(self, addresses: Iterable[str], now: float) -> list[str]:
-        """Return the addresses that have not answered for too long at the time `now`.
-
-        Others are no longer asked.
-        """
-        wanted = set(addresses)
-        for address in self._asked.keys() - wanted:
-            self._asked.pop(address).close()
-        for address in wanted:
-            ping = self._asked.get(address)
-            if ping is None or ping.is_answered(now):
-                self._asked[address] = _Ping(address, now)
-        return [address for address in wanted if now - self._asked[address].since > self._seconds]
-
-    def close(self) -> None:
-        self.silent((), 0.0)
-
-
-class _Ping:
-    """A request to one address, and whether it was answered.
-
-    `since` is the time from which the caller counts the silence of the address. Until a request is
-    sent, it is the time at which the first connection was begun; then it is the time at which the
-    request was sent. So if this process pauses before it sends the request, the pause does not
-    count as silence of the address.
-    """
-
-    def __init__(self, address: str, now: float) -> None:
-        self._address = address
-        self.since = now
-        self._connect()
-
-    def _connect(self) -> None:
-        self._said = False
-        host, _, port = self._address.rpartition(":")
-        family, kind, protocol, _, where = socket.getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_STREAM
-        )[0]
-        self._socket = socket.socket(family, kind, protocol)
-        self._socket.setblocking(False)
-        self._socket.connect_ex(where)
-
-    def is_answered(self, now: float) -> bool:
-        """Return True if the address has answered.
-
-        Sends the request, if it was not sent and the connection is ready now. If the connection is
-        refused, a new one is begun.
-        """
-        try:
-            if not self._said:
-                self._socket.sendall(HELLO)  # cannot be done while it connects
-                self._said, self.since = True, now
-            self._socket.recv(1)
-        except (BlockingIOError, InterruptedError):
-            return False
-        except ConnectionResetError:
-            pass
-        except OSError:
-            self.close()
-            self._connect()
-            return False
-        self.close()
-        return True
-
-    def close(self) -> None:
-        self._socket.close()
-
-
 class Cluster:
-    """The Ray cluster that this process has joined: checks that it answers, counts the workers that fit, asks for more room."""
+    """The Ray cluster that this process has joined.
+
+    It checks that the cluster answers, counts the workers that fit, and asks for more room.
+    """
 
     def __init__(self) -> None:
         context = ray.get_runtime_context()
@@ -292,7 +184,7 @@ class Cluster:
         self._asked = 0
 
     def look(self) -> None:
-        """Check, at most once a second, or twice while it cannot be reached, that the cluster exists.
+        """Check, at most once a second, twice while it cannot be reached, that the cluster exists.
 
         Raises ClusterLostError if the head (the node that manages the cluster), or Ray's process on
         this machine, is gone.
@@ -396,7 +288,10 @@ class Cluster:
         return self._address_of(node).rpartition(":")[0] or node
 
     def ask_for(self, workers: int, needs: Mapping[str, float]) -> None:
-        """Ask the cluster's autoscaler, if it has one, for room for workers that need these resources each; 0 takes it back."""
+        """Ask the cluster's autoscaler, if any, for room for workers that have these needs each.
+
+        The number 0 takes the request back.
+        """
         if workers != self._asked and answers(self._head):
             request_resources(bundles=[dict(needs)] * workers)
             self._asked = workers
@@ -409,7 +304,7 @@ class Cluster:
         return max(sum(_room(one["Resources"], needs) for one in self._nodes()), 1)
 
     def stores(self) -> dict[str, float]:
-        """Return the capacity of each node's object store in bytes, by node id; 0 if Ray does not know it.
+        """Return the capacity of each node's object store in bytes, by node id; 0 if unknown.
 
         Waits until the head node answers. Raises ClusterLostError if it is gone.
         """
@@ -418,7 +313,10 @@ class Cluster:
         }
 
     def _nodes(self) -> list[dict[str, Any]]:
-        """Return Ray's descriptions of the living nodes, once the head node answers; raise ClusterLostError if it is gone."""
+        """Return Ray's descriptions of the living nodes, once the head node answers.
+
+        Raise ClusterLostError if it is gone.
+        """
         self.wait_for_head()
         return [one for one in ray.nodes() if one["Alive"]]
 
@@ -435,7 +333,7 @@ def _address(node: Mapping[str, Any]) -> str:
 
 
 def needs_of(ray_options: Mapping[str, Any]) -> dict[str, float]:
-    """Return the resources that a worker needs, from options of a Ray actor, by the names that nodes use for them.
+    """Return the resources that a worker needs, by their names on nodes, from Ray actor options.
 
     >>> needs_of({"num_cpus": 2, "resources": {"decoder": 1}})
     {'CPU': 2, 'decoder': 1}
@@ -443,3 +341,39 @@ def needs_of(ray_options: Mapping[str, Any]) -> dict[str, float]:
     names = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
     needs = {names[name]: ray_options[name] for name in names if ray_options.get(name)}
     return {**needs, **ray_options.get("resources", {})}
+
+
+def factory_of(
+    worker: type, ray_options: Mapping[str, Any], concurrency: int
+) -> tuple[Any, dict[str, float]]:
+    """Return the factory of the actors, and the resources that each actor needs.
+
+    Ray checks most options here, before a cluster is joined or started.
+
+    Args:
+        worker: class of the actors.
+        ray_options: the user's options for actors.
+        concurrency: largest number of concurrent calls of an actor.
+
+    Raises:
+        ValueError: Ray does not know an option, or refuses its value.
+    """
+    try:
+        return ray.remote(worker).options(**ray_options, max_concurrency=concurrency), needs_of(
+            ray_options
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"ray_options={short_repr(dict(ray_options))} are not accepted by Ray "
+            f"({shorten(error, 150)}). Pass arguments of its `.options()`, such as num_cpus, "
+            "num_gpus, memory or resources."
+        ) from error
+
+
+def described_end(error: RayError) -> str:
+    """Return, in parentheses, what Ray's error says about the end of a worker."""
+    text = str(error)
+    _, found, detail = text.partition("Worker exit detail: ")
+    return (
+        f"(Ray says: {shorten(detail.partition(' Some common causes')[0] if found else text, 200)})"
+    )

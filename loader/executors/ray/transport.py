@@ -1,9 +1,7 @@
 """The transport (sender of messages) to workers that are Ray actors.
 
-It finds lost rows and notices the cluster's end.
-
-In: messages of tasks. Out: events. Rows are in Ray's object store until they are needed in this
-process.
+It finds lost rows and notices the cluster's end. In: messages of tasks. Out: events. Rows are in
+Ray's object store until they are needed in this process.
 
 Each worker is an actor that Ray does not restart. Its answers come in the order of its messages, so
 only its oldest message is waited for. When a node is lost, the rows on it are lost, too.
@@ -17,7 +15,7 @@ import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any, NamedTuple
@@ -27,7 +25,6 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayE
 
 from ....common import remote_errors as errors
 from ....common.fields import replaced
-from ....common.messages import short_repr, shorten
 from ....common.pickled import pickled
 from ...interrupts import Uninterrupted
 from ...options import ExecutionOptions
@@ -37,7 +34,7 @@ from ..pace import limits_of, tasks_ahead
 from ..task_runner import OptionsFirst
 from ..transport import Answered, Ended, Event, Lost, Message, Ready, Room, Store, Transport
 from .agreement import Begun, Checked
-from .cluster import LOOK_SECONDS, Cluster, join, needs_of
+from .cluster import LOOK_SECONDS, Cluster, described_end, factory_of, join
 from .worker import LOST, OF_THIS_PROCESS, RayRows, as_list, loaded, memory_of
 
 LOGGER = logging.getLogger("headrace")
@@ -71,12 +68,7 @@ class _Sent(NamedTuple):
 
 
 class _Remote:
-    """What the user's process knows about an actor: its node, and its unanswered messages.
-
-    Args:
-        number: number of the worker.
-        actor: Ray's handle of the actor.
-    """
+    """What the user's process knows about an actor: its node, and its unanswered messages."""
 
     def __init__(self, number: int, actor: Any) -> None:
         self.number = number
@@ -107,7 +99,7 @@ class RayTransport(Transport):
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions, worker: type) -> None:
         self.depth = 1 + options.worker_buffer_size
         ray_options = {"num_cpus": 1, **(options.ray_options or {})}
-        self._actors, self._needs = _described(
+        self._actors, self._needs = factory_of(
             worker, ray_options, max(self.depth, _calls(pipeline, options))
         )
         join(options.address, options.workers)
@@ -120,14 +112,12 @@ class RayTransport(Transport):
         if self._grows:
             self._events.append(Room(self.worker_count))
         self._remotes: dict[int, _Remote] = {}
-        self._killed: set[int] = (
-            set()
-        )  # workers that were at work then, and whose end is not known yet
+        # workers that were at work then, and whose end is not known yet
+        self._killed: set[int] = set()
         self._gone = {LOST}  # nodes, by their ids
         self._begun = self._resized = time.monotonic()
-        self._waited = (
-            False  # somebody, for an answer, since it was last asked how large the cluster is
-        )
+        # somebody, for an answer, since it was last asked how large the cluster is
+        self._waited = False
         with Uninterrupted():
             self._finalizer = weakref.finalize(
                 self, _close, self._remotes, self._cluster, os.getpid()
@@ -151,9 +141,8 @@ class RayTransport(Transport):
         remote = self._remotes.get(worker)
         if remote is None:
             return
-        if (
-            remote.node == LOST or not remote.messages
-        ):  # nothing that it answers would tell of its end
+        # nothing that it answers would tell of its end
+        if remote.node == LOST or not remote.messages:
             self._drop(remote)
         else:
             self._killed.add(worker)
@@ -261,7 +250,7 @@ class RayTransport(Transport):
             self._lose(node or remote.node, remote)
             return
         self._drop(remote)
-        self._events.append(Ended(remote.number, _description(error)))
+        self._events.append(Ended(remote.number, described_end(error)))
 
     def _lose(self, node: str, *remotes: _Remote) -> None:
         """Remove a lost node and its workers.
@@ -269,9 +258,7 @@ class RayTransport(Transport):
         Workers that wait for rows on that node are removed, too; and workers that are being killed
         for a timeout, because they may have waited for such rows.
 
-        Args:
-            node: id of the node.
-            *remotes: further workers to remove.
+        `node` is its id; `*remotes` are further workers to remove.
         """
         is_news = node not in self._gone
         self._gone.add(node)
@@ -295,7 +282,7 @@ class RayTransport(Transport):
         self._events.append(Lost([remote.number for remote in doomed], event, is_news))
 
     def _lose_rows(self, remote: _Remote, sent: _Sent, error: RayTaskError) -> None:
-        """Record that rows to which a message refers are lost, and remove the worker, which waits for them.
+        """Record that a message's rows are lost, and remove the worker, which waits for them.
 
         Args:
             remote: the worker.
@@ -323,7 +310,7 @@ class RayTransport(Transport):
     # Looks from time to time
 
     def _look_after_all(self, also: str = LOST) -> None:
-        """Check the cluster, its size, and the nodes in use, each if some time has passed since its last check.
+        """Check the cluster, its size, and the nodes in use, each some time after its last check.
 
         Args:
             also: id of one more node to check, because its rows are needed now.
@@ -343,7 +330,7 @@ class RayTransport(Transport):
                 self._tell_of_no_room()
 
     def _nodes(self) -> set[str]:
-        """Return the ids of the nodes that have workers, or rows to which unanswered messages refer."""
+        """Return the ids of nodes that have workers, or rows to which unanswered messages refer."""
         rows = (
             some
             for remote in self._remotes.values()
@@ -386,57 +373,17 @@ class RayTransport(Transport):
 
 
 def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
-    """Return the number of concurrent calls of an actor: one works, and the others read records in advance."""
+    """Return the number of concurrent calls of an actor: one works, and the others read ahead."""
     limits = limits_of(pipeline, several=True)
     ahead = [tasks_ahead(pipeline, options.reading, stage, limits[stage].least) for stage in limits]
     return min(1 + max(ahead), MAX_CALLS)
 
 
-def _described(
-    worker: type, ray_options: Mapping[str, Any], concurrency: int
-) -> tuple[Any, dict[str, float]]:
-    """Return the factory of the actors, and the resources that each actor needs.
-
-    Ray checks most options here, before a cluster is joined or started.
-
-    Args:
-        worker: class of the actors.
-        ray_options: the user's options for actors.
-        concurrency: largest number of concurrent calls of an actor.
-
-    Raises:
-        ValueError: Ray does not know an option, or refuses its value.
-    """
-    try:
-        return ray.remote(worker).options(**ray_options, max_concurrency=concurrency), needs_of(
-            ray_options
-        )
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"ray_options={short_repr(dict(ray_options))} are not accepted by Ray "
-            f"({shorten(error, 150)}). Pass arguments of its `.options()`, such as num_cpus, "
-            "num_gpus, memory or resources."
-        ) from error
-
-
-def _description(error: RayError) -> str:
-    """Return, in parentheses, what Ray's error says about the end of a worker."""
-    text = str(error)
-    _, found, detail = text.partition("Worker exit detail: ")
-    return (
-        f"(Ray says: {shorten(detail.partition(' Some common causes')[0] if found else text, 200)})"
-    )
-
-
 def _close(remotes: dict[int, _Remote], cluster: Cluster, owner: int) -> None:
     """End all actors, and withdraw the request for more room in the cluster.
 
-    An error of Ray ends the rest, silently. Nothing is done in a forked child.
-
-    Args:
-        remotes: the actors, by number of the worker.
-        cluster: the cluster.
-        owner: id of the process that started the actors.
+    An error of Ray ends the rest, silently. Nothing is done in a forked child: `owner` is the id of
+    the process that started the actors. `remotes` are the actors, by number of the worker.
     """
     if os.getpid() != owner:
         return

@@ -1,4 +1,4 @@
-"""The Ray actor, which unpickles the pipeline once and runs the tasks that it is sent; and rows in Ray's object store.
+"""The Ray actor, which unpickles the pipeline and runs tasks; and rows in Ray's object store.
 
 In: tasks, and the rows to which they refer, which Ray provides. Out: for each task a header, and
 its rows in the form for the store: a pickle, and the memory of large arrays. Arrays of loaded rows
@@ -73,7 +73,10 @@ _VIEWS: WeakSet[View] = WeakSet()
 
 
 class Held:
-    """Keeps objects of Ray's store alive in a forked child, which shares the parent's connection and must not release them."""
+    """Keeps objects of Ray's store alive in a forked child, which must not release them.
+
+    The child shares the parent's connection.
+    """
 
     _held: tuple[Any, ...] = ()
 
@@ -101,7 +104,7 @@ os.register_at_fork(before=Held.hold, after_in_parent=Held.let_go)
 
 
 def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
-    """Convert elements to the form for the object store; return them, and the number of their bytes.
+    """Convert elements to the form for the object store; return them, and their number of bytes.
 
     Raises whatever pickling them raises.
 
@@ -124,7 +127,9 @@ def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
 
 
 def _stacked(elements: Any, pool: SlabPool) -> Any:
-    """Return rows as columns: small rows are copied; large rows become columns only if they lie side by side in memory.
+    """Return rows as columns; large rows only if they lie side by side in memory.
+
+    Small rows are copied.
 
     A single row, and rows whose forms differ, are returned unchanged.
     """
@@ -138,7 +143,7 @@ def _stacked(elements: Any, pool: SlabPool) -> Any:
 
 
 def loaded(rows: StoredRows) -> list[Any] | StackedRows:
-    """Convert rows from the object store (results of `stored`) to elements, or to columns if they were stacked.
+    """Convert rows from the object store (results of `stored`) to elements, or columns if stacked.
 
     Arrays are views of the store's memory.
     """
@@ -147,7 +152,10 @@ def loaded(rows: StoredRows) -> list[Any] | StackedRows:
 
 
 def to_write_to(rows: list[Any] | StackedRows) -> list[Any] | StackedRows:
-    """Return rows in which read-only arrays are replaced by copies, for operations that may write to their inputs."""
+    """Return rows in which read-only arrays are replaced by copies.
+
+    Operations may then write to their inputs.
+    """
     if isinstance(rows, StackedRows):
         return StackedRows([column.copy() for column in rows.columns], rows.kinds, rows.example)
     leaves, structure = flatten(rows, nodes=ROWS)
@@ -164,7 +172,7 @@ def as_list(rows: list[Any] | StackedRows) -> list[Any]:
 
 
 def memory_of(buffers: Sequence[Any]) -> list[Any]:
-    """Wrap the buffers that pickle gave out of band in `PickleBuffer` objects, which Ray stores without a copy."""
+    """Wrap pickle's out-of-band buffers in `PickleBuffer` objects, which Ray does not copy."""
     return [pickle.PickleBuffer(buffer) for buffer in buffers]
 
 
@@ -173,7 +181,10 @@ LOST = ""
 
 
 Fetch: TypeAlias = "Callable[[RayRows], list[Any] | None]"
-"""Function that loads rows into this process; it returns None if they are lost, or do not arrive within a second."""
+"""Function that loads rows into this process.
+
+It returns None if they are lost, or do not arrive within a second.
+"""
 
 
 class RayRows:
@@ -261,9 +272,8 @@ class RayWorker:
         reading = self._runner.begin(tasks)
         with self._turns.wait_for(turn):
             INSIDE_A_TASK.set(True)
-            kept = self._stages[
-                tasks[0].stage
-            ].groups  # a batch is made of the rows, which stay as they are
+            # a batch is made of the rows, which stay as they are
+            kept = self._stages[tasks[0].stage].groups
             came = [replaced(one, rows=some) for one, some in zip(named, rows)]
             blocks = named_blocks(came, loaded if kept else lambda some: to_write_to(loaded(some)))
             try:
@@ -292,7 +302,7 @@ class _Turns:
 
     @contextmanager
     def wait_for(self, turn: int) -> Iterator[None]:
-        """Return a context that begins when it is the turn of call number `turn` (from 0), and ends that turn."""
+        """Return a context that begins at the turn of call `turn` (from 0), and ends that turn."""
         self._of(turn).wait()
         try:
             yield

@@ -1,12 +1,10 @@
-"""Read records before they are needed: on threads, or in an event loop if the source is asynchronous.
+"""Read records before they are needed: on threads, or in an event loop for asynchronous sources.
 
 In: the keys of spans (consecutive positions), in the order in which they will be needed. Out:
-pieces of spans for the readers; the records of whole spans for workers.
-
-Readers are threads or coroutines. A span is cut into pieces, and each free reader takes the next
-piece of any span. How long a piece is depends on the source, see `ReadPace`: from one record to
-several spans. If a source is quick, the worker reads the records itself when it needs them
-(`read_pace`).
+pieces of spans for the readers; the records of whole spans for workers. Readers are threads or
+coroutines. A span is cut into pieces, and each free reader takes the next piece of any span. How
+long a piece is depends on the source, see `ReadPace`: from one record to several spans. If a source
+is quick, the worker reads the records itself when it needs them (`read_pace`).
 
 Records are not in a reference cycle: a piece refers to its span, and a span never to its pieces
 (`spans`).
@@ -22,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from ...interrupts import raise_if_of_signal_handler
 from ...options import ReadOptions
@@ -30,34 +28,20 @@ from ...plan.pipeline import Pipeline
 from ...work.reader import readers_of
 from ...work.tasks import RecordsAhead, SpanTask
 from ..pace import keys_ahead, reads_under_way
-from ..thread_pool import Pool
+from ..thread_pool import CoroutinePool, Pool
 from .read_pace import pace_of
-from .spans import InPlace, Keys, Piece, ReadCall, Reading, bytes_of_records
-
-if TYPE_CHECKING:
-    from ....sources.asynchronous.event_loop import Coroutines
+from .spans import InPlace, OngoingRead, Piece, ReadCall, Reading, bytes_of_records
 
 # Chosen: records of 8 MB fill the default bound.
 MOST_UNKNOWN = 32
-"""Largest number of pieces (the records of one read call) that are read at a time before the size of a record is known."""
+"""Largest number of pieces read at a time before the size of a record is known.
 
-
-class OngoingRead(NamedTuple):
-    """A read of records that a thread is making now.
-
-    Attributes:
-        began: start time (`perf_counter` seconds).
-        thread: identifier of the thread.
-        keys: keys of the records.
-    """
-
-    began: float
-    thread: int
-    keys: Keys
+A piece is the records of one read call.
+"""
 
 
 class Reads:
-    """Queue of the spans (ranges of consecutive positions) whose records are to be read, in the order of reading.
+    """Queue of the spans (consecutive positions) whose records are to be read, in order of reading.
 
     Args:
         readers: largest number of concurrent readers.
@@ -94,10 +78,9 @@ class Reads:
         return reading
 
     def ask(self, reading: Reading) -> bool:
-        """Move a span (consecutive positions) to the front of the queue, because a worker waits for its records.
+        """Move a span (consecutive positions), for which a worker waits, to the front of the queue.
 
-        Return True if the calling thread should read the records itself, by `work_here`; it then
-        counts as a reader.
+        Return True if the calling thread, which then counts as a reader, should call `work_here`.
         """
         with self._lock:
             reading.asked = True
@@ -115,7 +98,10 @@ class Reads:
         return False
 
     def work_here(self, reading: Reading) -> None:
-        """Read a span's records in the calling thread, which counts as a reader, until the reading of all has begun."""
+        """Read a span's records in the calling thread, until the reading of all has begun.
+
+        The thread counts as a reader meanwhile.
+        """
         reads = True
         try:
             while reading.begun < reading.count:
@@ -128,7 +114,7 @@ class Reads:
                 self.leave()
 
     def enter(self) -> bool:
-        """Return True if the calling thread may read, because fewer readers are at work than allowed.
+        """Return True if the calling thread may read: fewer readers are at work than allowed.
 
         The thread counts as a reader until it calls `leave`.
         """
@@ -139,10 +125,7 @@ class Reads:
             return True
 
     def leave(self) -> None:
-        """Stop counting the calling thread as a reader.
-
-        Start other readers if records wait to be read.
-        """
+        """Stop counting the calling thread as a reader; start others if records wait."""
         with self._lock:
             self._at_work -= 1
             more = self._readers_wanted() if self._spans else 0
@@ -150,7 +133,7 @@ class Reads:
             self._begin(self, more)
 
     def _readers_wanted(self) -> int:
-        """Return how many more readers would have something to read, and count them as working already."""
+        """Return how many more readers would have something to read, and count them as working."""
         if not self._spans or self.closed:
             return 0
         first = self._spans[0]
@@ -163,17 +146,14 @@ class Reads:
         return more
 
     def _may_begin(self, first: Reading) -> int:
-        """Return how many records a reader may begin to read now.
-
-        `first` is the first span of the queue.
-        """
+        """Return how many records a reader may begin to read; `first` is the first span."""
         room, capacity = self._room(first)
         if first.asked:
             return room + first.count - first.begun
         return room if first.pace.is_worth_a_call(room, capacity) else 0
 
     def _room(self, first: Reading) -> tuple[int, int]:
-        """Return how many records may begin to be read although no worker waits for them, and the limit of this number.
+        """Return how many more records may be read in advance now, and the limit of this number.
 
         The limit is the largest number that may be read in advance at a time.
         """
@@ -190,10 +170,7 @@ class Reads:
         return (min(room, max(int(left / each), 1)) if left > 0 else 0), capacity
 
     def take(self) -> ReadCall | None:
-        """Return the next read call for a reader; None if there is nothing to read.
-
-        After None, the reader counts as ended.
-        """
+        """Return the next read call for a reader; None, which ends the reader, if there is none."""
         with self._lock:
             first = self._spans[0] if self._spans else None
             if self.closed or first is None or not self._may_begin(first):
@@ -208,14 +185,13 @@ class Reads:
                 and (span := self._spans[0]).pace is first.pace
                 and 0 < span.count <= 2 * left
             ):
-                pieces.append(
-                    self._begun(span, span.count)
-                )  # whole, where there is room for half of it
+                # whole, where there is room for half of it
+                pieces.append(self._begun(span, span.count))
                 left -= span.count
             return ReadCall(pieces)
 
     def _begun(self, reading: Reading, most: int) -> Piece:
-        """Cut a piece of at most `most` records from `reading`, the first span of the queue, and return it."""
+        """Return a piece of at most `most` records, cut from `reading`, the queue's first span."""
         start = reading.begun
         stop = reading.begun = min(start + most, reading.count)
         if stop == reading.count:
@@ -299,7 +275,7 @@ class Reads:
         return min(list(self._pieces.values()), default=None, key=attrgetter("began"))
 
     def close(self) -> None:
-        """Begin no more reads, and wake workers that wait for records whose reading has not begun."""
+        """Begin no more reads; wake workers that wait for records whose reading has not begun."""
         with self._lock:
             self.closed = True
             for reading in self._spans:
@@ -324,9 +300,8 @@ class ReadAhead:
         self._readers = readers_of(pipeline)
         leaves = {number: pipeline.every_leaf[number] for number in self._readers}
         calls = {number: reads_under_way(leaf, options) for number, leaf in leaves.items()}
-        facts = {
-            number: leaf.source_facts for number, leaf in leaves.items() if calls[number]
-        }  # of sources read ahead
+        # of sources read ahead
+        facts = {number: leaf.source_facts for number, leaf in leaves.items() if calls[number]}
         self._paces = {number: pace_of(each, calls[number]) for number, each in facts.items()}
         self._by_coroutines = {
             number: each.read_in_loop
@@ -342,11 +317,13 @@ class ReadAhead:
         most_bytes = (
             sys.maxsize if options.prefetch_buffer_bytes is None else options.prefetch_buffer_bytes
         )
-        self._coroutines = _CoroutineReaders()
+        self._coroutines = CoroutinePool()
         # The queues must not refer to this object: in a reference cycle, sources would stay open
         # after a run.
         self._on_threads = Reads(threads, ahead, most_bytes, partial(_begin_threads, self._pool))
-        self._in_loop = Reads(coroutines, ahead, most_bytes, self._coroutines.begin)
+        self._in_loop = Reads(
+            coroutines, ahead, most_bytes, partial(_begin_coroutines, self._coroutines)
+        )
 
     @property
     def helps(self) -> bool:
@@ -380,7 +357,7 @@ class ReadAhead:
         return InPlace(reads, read, keys[:here], pace, rest).records if here else rest.records
 
     def reads_in_place(self, leaf: int, count: int) -> bool:
-        """Return True if the worker itself reads `count` consecutive records of a source, when it needs them.
+        """Return True if the worker itself reads `count` consecutive records of a source on demand.
 
         Args:
             leaf: index of the source.
@@ -395,7 +372,7 @@ class ReadAhead:
         )
 
     def bytes_of(self, task: Any) -> float:
-        """Return an estimate of the bytes of a task's records; 0 if unknown, or if they are not read in advance."""
+        """Return an estimate of the bytes of a task's records; 0 if unknown or not read ahead."""
         pace = self._paces.get(task.leaf) if isinstance(task, SpanTask) else None
         return (
             0.0 if pace is None or pace.nbytes is None else pace.nbytes * (task.stop - task.start)
@@ -417,21 +394,5 @@ def _begin_threads(pool: Pool, reads: Reads, count: int) -> None:
         pool.submit(reads.work)
 
 
-class _CoroutineReaders:
-    """Starts coroutines that read. The event loop is started with the first of them."""
-
-    def __init__(self) -> None:
-        self._coroutines: Coroutines | None = None
-
-    def begin(self, reads: Reads, count: int) -> None:
-        if count:
-            from ....sources.asynchronous.event_loop import (
-                Coroutines,
-            )  # asyncio takes 50 ms of a worker's start
-
-            self._coroutines = self._coroutines or Coroutines()
-            self._coroutines.begin(reads.work_in_loop, count)
-
-    def close(self) -> None:
-        if self._coroutines is not None:
-            self._coroutines.close()
+def _begin_coroutines(pool: CoroutinePool, reads: Reads, count: int) -> None:
+    pool.begin(reads.work_in_loop, count)

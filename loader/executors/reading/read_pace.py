@@ -1,4 +1,4 @@
-"""Decide, from measured reads, on which thread the records of a source are read, and how many in one call.
+"""Decide, from measured reads, on which thread a source's records are read, and how many per call.
 
 In: time, processor time and bytes of reads. Out: whether the thread that needs records reads them
 itself; how many records to read in one call (a piece).
@@ -18,7 +18,10 @@ from ....sources.facts import SourceFacts
 
 # Chosen: a hundred times as long as handing records over to another thread.
 PIECE_SECONDS = 1e-3
-"""Seconds that a reader should take for a piece (the records it reads in one go), if records are read one by one."""
+"""Seconds that a reader should take for a piece, if records are read one by one.
+
+A piece is the records that it reads in one go.
+"""
 
 # Chosen: far more than a call costs, far less than a step.
 JOINED_SECONDS = 10e-3
@@ -30,27 +33,33 @@ QUICK_CALL_SECONDS = 50e-6
 
 # Measured with `mnist`.
 QUICK_RECORD_SECONDS = 2e-6
-"""If a record takes fewer processor seconds than this, reading on another thread does not pay, whatever a call takes."""
+"""Processor seconds of a record below which reading on another thread does not pay.
+
+This holds whatever a call takes.
+"""
 
 # Chosen: more than the errors of the two clocks.
 WAITING_SECONDS, WAITING_SHARE = 5e-6, 0.25
-"""A read waits if its time minus its processor time is more than these seconds per record, and than this share."""
+"""A read waits if time minus processor time exceeds these seconds per record, and this share."""
 
 # Measured with ArrayRecord.
 USED_SHARE = 1 / 2
-"""Reading on other threads pays if using records takes at least this share of the time that reading them takes."""
+"""Reading on other threads pays if using records takes at least this share of the reading time."""
 
 # Another program may cause a single short wait.
 LONG_WAIT_SECONDS = 1e-3
-"""After one wait of this number of seconds per record, threads read ahead; a shorter wait has to occur twice."""
+"""After one wait of this number of seconds per record, threads read ahead.
+
+A shorter wait has to occur twice.
+"""
 
 # Chosen.
 TRIAL_SHARE = 0.01
-"""While threads read a source, the share of time that trial reads in the worker's own thread may take."""
+"""Share of time, while threads read a source, for trial reads in the worker's own thread."""
 
 # After this number of slow records, threads read the others.
 CAREFUL_STEP = 16
-"""Number of records that the worker's thread reads at a time, after reads of the source once were quick and then waited."""
+"""Number of records that the worker's thread reads at a time, once quick reads have waited."""
 
 # The first read opens files, so its time should soon lose its weight.
 NEWEST = 1 / 4
@@ -91,7 +100,7 @@ class ReadPace:
         self.nbytes: float | None = None
 
     def in_place(self, count: int) -> int:
-        """Return how many of the next `count` records the thread that needs them should read itself.
+        """Return how many of the next `count` records the thread that needs them reads itself.
 
         All of them if the source is quick, else none; sometimes one piece (the records of one
         read), as a trial.
@@ -107,11 +116,11 @@ class ReadPace:
         return piece
 
     def is_in_place(self, count: int) -> bool:
-        """Return True if the thread that needs the next `count` records should read all of them itself."""
+        """Return True if the thread that needs the next `count` records should read all itself."""
         return self.is_quick and self._seconds is not None and self._is_cheap(count)
 
     def step(self, count: int) -> int:
-        """Return how many of `count` records this thread should read before it checks `is_quick` another time."""
+        """Return how many of `count` records this thread reads before checking `is_quick` again."""
         return min(CAREFUL_STEP, count) if self._changes and self._calls is None else count
 
     def _is_cheap(self, count: int) -> bool:
@@ -175,7 +184,7 @@ class ReadPace:
         )
 
     def note_asked(self) -> None:
-        """Record that a worker needs the next records now, so that it has finished using the last ones."""
+        """Record that a worker needs the next records now, so it has used the last ones."""
         if self._given is not None:
             used = (perf_counter() - self._given[0]) / self._given[1]
             self._used = used if self._used is None else self._used + (used - self._used) * NEWEST
@@ -185,7 +194,7 @@ class ReadPace:
         self._given = perf_counter(), count
 
     def note_bytes(self, count: int, nbytes: float) -> None:
-        """Record, for the mean size of a record, that `count` records have `nbytes` bytes together."""
+        """Record, for a record's mean size, that `count` records have `nbytes` bytes together."""
         each = nbytes / count
         self.nbytes = each if self.nbytes is None else self.nbytes + (each - self.nbytes) * NEWEST
 
@@ -233,7 +242,7 @@ class ReadPace:
 
 
 def pace_of(facts: SourceFacts, calls: int) -> ReadPace:
-    """Return a `ReadPace` for a source, from the facts about it; at most `calls` calls run at a time."""
+    """Return a `ReadPace` for a source, from its facts; at most `calls` calls run at a time."""
     if facts.reads_singly:
         return ReadPace(None)
     return ReadPace(1) if facts.reads_ahead is True else ReadPace(calls, joins=True)

@@ -26,8 +26,22 @@ SAMPLES = 4
 Keys = NDArray[np.int64]
 
 
+class OngoingRead(NamedTuple):
+    """A read of records that a thread is making now.
+
+    Attributes:
+        began: start time (`perf_counter` seconds).
+        thread: identifier of the thread.
+        keys: keys of the records.
+    """
+
+    began: float
+    thread: int
+    keys: Keys
+
+
 class ReadQueue(Protocol):
-    """Interface of the queue of spans (ranges of consecutive positions) whose records are to be read.
+    """Interface of the queue of spans (consecutive positions) whose records are to be read.
 
     Attributes:
         closed: True once no more records are read.
@@ -36,10 +50,10 @@ class ReadQueue(Protocol):
     closed: bool
 
     def add(self, reading: Reading) -> Reading:
-        """Add the records of a span (consecutive positions) to the end of the queue, and return `reading`."""
+        """Append the records of a span (consecutive positions) to the queue; return `reading`."""
 
     def ask(self, reading: Reading) -> bool:
-        """Move a span (consecutive positions) to the front of the queue, because a worker waits for its records.
+        """Move a span (consecutive positions), for which a worker waits, to the front of the queue.
 
         Return True if the calling thread now counts as a reader and must call `work_here`.
         """
@@ -48,7 +62,7 @@ class ReadQueue(Protocol):
         """Read a span's records in the calling thread until the reading of all has begun."""
 
     def enter(self) -> bool:
-        """Return True if the calling thread may read, because fewer readers are at work than allowed.
+        """Return True if the calling thread may read: fewer readers are at work than allowed.
 
         The thread counts as a reader until it calls `leave`.
         """
@@ -139,7 +153,9 @@ class Reading:
 
 
 class InPlace(NamedTuple):
-    """A span (consecutive positions) whose first records the worker reads itself; readers read the others in advance.
+    """A span (consecutive positions) whose first records the worker reads itself.
+
+    Readers read the others in advance.
 
     The worker counts as a reader meanwhile. If as many readers as allowed are busy already, the
     readers read the first records, too.
@@ -159,7 +175,9 @@ class InPlace(NamedTuple):
     rest: Reading | None = None
 
     def records(self) -> ReadRecords | None:
-        """Return the records of the span; None if they could not be read, so that the worker reads them itself.
+        """Return the records of the span.
+
+        Return None if they could not be read, so that the worker reads them itself.
 
         May be called only once.
         """
@@ -258,7 +276,7 @@ class Piece(NamedTuple):
 
 
 class ReadCall:
-    """One read call of a source, for pieces of one or several spans (ranges of consecutive positions).
+    """One read call of a source, for pieces of one or several spans (consecutive positions).
 
     Args:
         pieces: the pieces. All are of the same source: they have the same function `read` and the
@@ -275,7 +293,10 @@ class ReadCall:
         )
 
     def divide(self, records: Sequence[Any] | None) -> Iterator[tuple[Piece, Sequence[Any] | None]]:
-        """Yield each piece of the call with its records, taken from all records of the call; with None if the call failed."""
+        """Yield each piece of the call with its records, taken from all records of the call.
+
+        Yield it with None if the call failed.
+        """
         start = 0
         for piece in self._pieces:
             whole = records is None or piece.length == self.count

@@ -1,4 +1,4 @@
-"""A chain: the operations of one stage (run in one task), connected so that each passes its results to the next.
+"""A chain: the operations of one stage (run in one task); each passes its results to the next.
 
 In: the records of a span (consecutive positions of a source), or the rows of a group. Out: a block,
 i.e. the rows that result, with their origins. To push an element means to call the first operation
@@ -23,18 +23,19 @@ from ...plan.pipeline import Pipeline
 from ...plan.stages import Stage
 from ...timing.draws import DrawWatch
 from ..explain import describe_error, forget
-from ..group_rows import elements_of, tags_of
+from ..row_origins import RowOrigins
 from ..stacked_rows import StackedRows, batch_of
 from ..stopwatch import OperationClock
-from ..tasks import Block, Failure, GroupTask, Parts, RowOrigins, SpanTask
+from ..tasks import Block, Failure, GroupTask, Parts, SpanTask
 from .faults import FaultFinder
 from .fused import FusedMapFilter, fused_at_front, plain_at_front
+from .group_rows import elements_of, tags_of
 from .inputs import Inputs
 from .seeded import seeded
 
 
 class StepChain:
-    """The connected operations of one stage (operations that run in one task), which process the inputs of tasks.
+    """The connected operations of one stage (run in one task), which process the inputs of tasks.
 
     Inputs are passed to the first operation one by one, each with its position; or, if the
     operations allow that (`_may_push_all`), all in one call ("in bulk"). Two arguments prevent
@@ -55,9 +56,8 @@ class StepChain:
         self._pipeline = pipeline
         self._stage = stage
         self._leaf = leaf = pipeline.leaf_of(stage)
-        self._read = pipeline.leaf_number(
-            stage
-        )  # number, among every leaf, of that which is being read
+        # number, among every leaf, of that which is being read
+        self._read = pipeline.leaf_number(stage)
         self._context = Context(seed=leaf.sampler.seed or 0, allocate=allocate, notify=tell)
         self._clock = clock
         self._steps: list[Step] = [
@@ -85,9 +85,8 @@ class StepChain:
         self.functions: list[
             Callable[[Element], Any]
         ] = []  # that are called with a batch of columns
-        in_place = (
-            stage.leaf is not None
-        )  # inputs are records, of which the plan knows the positions
+        # inputs are records, of which the plan knows the positions
+        in_place = stage.leaf is not None
         self._fused = fused_at_front(
             stage.operations, stage.first, self._context if in_place else None
         )
@@ -95,7 +94,10 @@ class StepChain:
         self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
 
     def close(self) -> None:
-        """Release the elements that a failed task left inside the chain; otherwise, reference cycles would keep them."""
+        """Release the elements that a failed task left inside the chain.
+
+        Otherwise, reference cycles would keep them.
+        """
         vars(self).clear()
 
     def _may_push_all(self) -> bool:
@@ -108,9 +110,8 @@ class StepChain:
         others = self._stage.operations[len(self._fused) :]
         if not others:
             return self._tags_rows
-        one_place = (
-            self._stage.leaf is None or not self._tags_rows
-        )  # a group makes one unit, which stands where it begins
+        # a group makes one unit, which stands where it begins
+        one_place = self._stage.leaf is None or not self._tags_rows
         return (
             self._take_all is not None
             and one_place
@@ -118,7 +119,10 @@ class StepChain:
         )
 
     def enter_after_batch(self, batch_size: int) -> None:
-        """From now on, take whole batches of `batch_size` records as inputs, and skip the first operation, which makes them."""
+        """Take whole batches of `batch_size` records as inputs from now on.
+
+        The first operation, which makes batches, is skipped.
+        """
         self._place, self._positions_per_input = 1, batch_size
         self._inputs_per_unit //= batch_size
         self._faults = FaultFinder(self._pipeline, self._stage, self._context, batch_size)
@@ -127,7 +131,7 @@ class StepChain:
     def run_span(
         self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None
     ) -> Block:
-        """Process the records of a task; return a block (rows) with the results, or with the results before a failure.
+        """Process the records of a task; return a block (rows) with the results, up to a failure.
 
         Args:
             span: the task, on consecutive positions.
@@ -176,7 +180,7 @@ class StepChain:
         return self._inputs_per_unit == 1 and alone and not self._tracks and self._clock is None
 
     def failed_at(self, called: int, error: Exception, inputs: Inputs) -> Block:
-        """Return a block (the rows of one task) that ends with a failure at the last input that was taken.
+        """Return a block (a task's rows) that ends with a failure at the last input that was taken.
 
         Args:
             called: number of `functions` that had returned; -1 if the batch itself could not be
@@ -210,9 +214,8 @@ class StepChain:
         self._read = int(tags[0]) % len(self._pipeline.every_leaf)
         if self._batches_columns(parts):
             columns = [(block.elements, start, stop) for block, start, stop in parts]
-            batch = map(
-                batch_of, [columns], [self._context.allocate], [order]
-            )  # made when it is asked for: that may fail
+            # made when it is asked for: that may fail
+            batch = map(batch_of, [columns], [self._context.allocate], [order])
             return self._run(
                 Inputs(batch, 1, len(tags), lambda: positions[:1], lambda: tags[:1], rows, 1)
             )
@@ -225,11 +228,17 @@ class StepChain:
         )
 
     def _name_of(self, inputs: Inputs, number: int) -> int:
-        """Return the tag (number that names the record) of an input; -1 if its record is unknown, after a join."""
+        """Return the tag (number that names the record) of an input.
+
+        It is -1 if its record is unknown, after a join.
+        """
         return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
-        """Return the position of each row of a task, counted over all shards; for joined streams, the row's index there."""
+        """Return the position of each row of a task, counted over all shards.
+
+        For joined streams, it is the row's index there.
+        """
         if self._stage.on_join:
             shard = self._pipeline.shard_of(task.former)
             return (
@@ -246,7 +255,7 @@ class StepChain:
         return self._pipeline.tags_of(self._read, positions)
 
     def _around_each(self, step: Step) -> Step:
-        """Return a function that calls `step` for an element, and skips the element if `step` raises an exception.
+        """Return a function that calls `step` for an element, and skips the element if that raises.
 
         The rows made of a skipped element are removed,
         and the exception is recorded. The exception is raised if `on_error` does not skip it.
@@ -294,21 +303,18 @@ class StepChain:
             if read_failure is not None:
                 self._look_at_waiting()
                 return self._failed(read_failure, inputs.count // self._inputs_per_unit)
-            for finish in reversed(
-                self._hooks.at_end
-            ):  # connected from the back, to be ended from the front
+            # connected from the back, to be ended from the front
+            for finish in reversed(self._hooks.at_end):
                 finish()
             if self._clock is not None:
                 self._clock.end(
                     inputs.made_of, lambda left: self._name_of(inputs, inputs.count - left - 1)
                 )
         except Exception as last:
-            raise_if_of_signal_handler(
-                last
-            )  # it came at any line, so rows and their origins need not match
-            return self._failed_at_last(
-                last, inputs
-            )  # no variable of this frame, which its traceback holds, keeps the error
+            # it came at any line, so rows and their origins need not match
+            raise_if_of_signal_handler(last)
+            # no variable of this frame, which its traceback holds, keeps the error
+            return self._failed_at_last(last, inputs)
         return None
 
     def _failed_at_last(self, last: Exception, inputs: Inputs) -> Block:
@@ -374,12 +380,12 @@ class StepChain:
             push(element)
 
     def _places_of(self, inputs: Inputs) -> tuple[NDArray[np.int64], NDArray[np.uint64] | None]:
-        """Return the positions of the inputs, and their seeds (None if all have the seed of the context)."""
+        """Return the inputs' positions, and their seeds (None if all have the context's seed)."""
         positions = inputs.positions()
         return positions, None if self._below_join else self._leaf.sampler.seeds(positions)
 
     def _push_all(self, inputs: Inputs) -> None:
-        """Process all inputs in one call; put the results into the memory of batches, or into the list of rows.
+        """Process all inputs at once; put the results into batches' memory, or the list of rows.
 
         An operation's error is raised.
         """
@@ -413,7 +419,7 @@ class StepChain:
             )
 
     def _batches_columns(self, parts: Parts) -> bool:
-        """Return True if the stage's first operation is a plain `Batch` of a whole unit, and all rows are stacked columns.
+        """Return True if a plain `Batch` of a whole unit comes first, and all rows are columns.
 
         A unit is the rows that must be processed together.
         """
@@ -447,7 +453,9 @@ class StepChain:
         return block
 
     def _failed(self, error: Exception, unit: int) -> Block:
-        """Return a block (rows of the task) with a failure, and all rows made before it, also by the failing inputs.
+        """Return a block (rows of the task) with a failure and all rows made before it.
+
+        Rows that the failing inputs made are included.
 
         Args:
             error: the failure.

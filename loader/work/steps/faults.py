@@ -39,7 +39,10 @@ class FaultFinder:
     positions_per_input: int = 1
 
     def keys(self, inputs: Inputs | None) -> list[Any]:
-        """Return the keys of the records that fail together (a batch, or a single record); [] if they are unknown."""
+        """Return the keys of the records that fail together (a batch, or a single record).
+
+        Return [] if they are unknown.
+        """
         if inputs is None or self._has_joined_rows():
             return []
         first, index = self._at_fault(inputs)
@@ -49,7 +52,10 @@ class FaultFinder:
         return keys_of_tags(inputs.tags()[index if alone else first : stop].tolist(), self.pipeline)
 
     def explained(self, error: Exception, inputs: Inputs | None) -> Exception:
-        """Return the exception with a note that names the operation and the record, from the user's first frame on."""
+        """Return the exception with a note that names the operation and the record.
+
+        Its traceback begins at the user's first frame.
+        """
         assert inputs is not None, "what fails was pushed"
         (first, tag), fault = inputs.tags()[[*self._at_fault(inputs)]].tolist(), self.context.fault
         number = None if fault is None else fault.number
@@ -76,7 +82,7 @@ class FaultFinder:
         )
 
     def _at_fault(self, inputs: Inputs) -> tuple[int, int]:
-        """Return the indices of two inputs: the first input of the failing batch, and the input that does not fit.
+        """Return the indices of the failing batch's first input and of the one that does not fit.
 
         The failing batch may come before the batch of the current input, because elements wait to
         be copied together. Without a batch, both indices are the same.
@@ -95,11 +101,14 @@ class FaultFinder:
         return max(self.stage.inputs_of(number) // self.positions_per_input, 1)
 
     def _has_joined_rows(self) -> bool:
-        """Return True if the inputs were made, by other operations, of rows of joined streams, so their records are unknown."""
+        """Return True if other operations made the inputs of rows of joined streams.
+
+        The records of the inputs are then unknown.
+        """
         return self.pipeline.is_below_join(self.stage) and not self.stage.on_join
 
     def _row_of_join(self, tag: int) -> str:
-        """Return a text, for messages, that names a joined row by its tag (number) and by the joined datasets."""
+        """Name a joined row, for messages, by its tag (number) and the joined datasets."""
         join = self.pipeline.join_below(self.stage)
         return (
             f"at row {tag} of the joined streams {first_few(join.names or range(len(join.inputs)))}"

@@ -1,4 +1,4 @@
-"""Run records through maps and filters inside iterators written in C, without a Python call of this package per record.
+"""Run records through maps and filters in C iterators, without a call of this package per record.
 
 In: records. Out: the results, and the index of the input from which each of them comes. After
 a failure: the operation that failed.
@@ -18,10 +18,10 @@ from ....operations import Operation
 from ....operations.protocol import Context, Element, Generators
 
 Plain: TypeAlias = tuple[Callable[..., Any], bool, Generators | None]
-"""Function of a map or a filter; True if it is a filter's; and the random generators of a random map (else None)."""
+"""Function of a map or filter; True if a filter's; the generators of a random map (else None)."""
 
 Places: TypeAlias = Callable[[], tuple[NDArray[np.int64], NDArray[np.uint64] | None]]
-"""Function that returns the position of each record, and the seed of each, or None if all have the same seed."""
+"""Function that returns the records' positions, and their seeds or None if all are the same."""
 
 
 class FusedMapFilter:
@@ -68,19 +68,18 @@ class FusedMapFilter:
         if filters:
             self._lefts = lefts = list[int]()
             passed = filter(function, self.elements)
-            noted = map(
-                lefts.append, map(length_hint, repeat(self._inputs))
-            )  # gives None each time
+            # gives None each time
+            noted = map(lefts.append, map(length_hint, repeat(self._inputs)))
             self.elements = compress(passed, map(not_, noted))
         else:
             self.elements = map(function, self.elements, *drawn)
 
     def numbers(self, count: int) -> NDArray[np.int64]:
-        """Return, for each of the first `count` results, the index of the input from which it comes."""
+        """Return, for each of the first `count` results, the index of the input it comes from."""
         return self._count - 1 - np.array(self._lefts[:count], dtype=np.int64)
 
     def at_fault(self) -> int:
-        """Return the index of the operation that failed: the last one that the last record reached."""
+        """Return the index of the operation that failed: the last that the last record reached."""
         left = length_hint(self._inputs)
         came = [(self._count - length_hint(counter), lefts) for counter, lefts in self._came]
         return max(
@@ -100,7 +99,7 @@ def _noted(ended: list[bool]) -> Iterator[Any]:
 
 
 def plain_at_front(operations: Sequence[Operation]) -> list[Callable[[Element], Any]]:
-    """Return the functions of the maps and filters at the start of a list of operations, up to the first other operation."""
+    """Return the functions of the maps and filters before the first other operation of a list."""
     functions = (operation.plain_function for operation in operations)
     return [*takewhile(lambda function: function is not None, functions)]  # type: ignore[list-item]
 
@@ -108,7 +107,7 @@ def plain_at_front(operations: Sequence[Operation]) -> list[Callable[[Element], 
 def fused_at_front(
     operations: Sequence[Operation], first: int, context: Context | None
 ) -> list[Plain]:
-    """Return the maps and filters at the start of a list of operations, up to the first that cannot run in C iterators.
+    """Return the first maps and filters of a list, up to the first that cannot run in C iterators.
 
     Random maps can if no filter comes before, because the position of each record is then known.
 

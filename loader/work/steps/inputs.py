@@ -1,4 +1,4 @@
-"""The inputs of a stage (operations that run in one task), with the positions and tags of their records.
+"""The inputs of a stage (operations that run in one task), with their records' positions and tags.
 
 A tag is a number that names a record.
 """

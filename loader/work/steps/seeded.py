@@ -11,7 +11,7 @@ from ....operations.protocol import Context, Element, Step
 
 
 def seeded(step: Step, context: Context, number: int, held: Sequence[Any]) -> Step:
-    """Return a function that seeds random generators, and then processes an element with an operation.
+    """Return a function that seeds random generators, then processes an element with an operation.
 
     Args:
         step: function that processes an element with the operation.

@@ -7,19 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.pools import new_pool, pool_jobs
 
-from headrace.loader.executors.pool import (
-    MAX_TRIES,
-    Divide,
-    Fail,
-    Give,
-    GiveUp,
-    Job,
-    Kill,
-    Restart,
-    Spawn,
-    Warn,
-    WorkerPool,
-)
+from headrace.loader.executors.jobs import MAX_TRIES, Job
+from headrace.loader.executors.pool import Divide, Fail, Give, GiveUp, Kill, Restart, Spawn, Warn, WorkerPool
 
 STOPPED = Warn("a worker was stopped after timeout=5 s; its work is done again")
 CRASHED = Warn("a worker was terminated unexpectedly by a bug; its work is done again")

@@ -7,7 +7,8 @@ import random
 import pytest
 from support.pool_world import PoolWorld
 
-from headrace.loader.executors.pool import Give, Job, Kill, Spawn, Warn, WorkerPool
+from headrace.loader.executors.jobs import Job
+from headrace.loader.executors.pool import Give, Kill, Spawn, Warn, WorkerPool
 
 
 def _play(seed: int) -> None:

@@ -7,7 +7,8 @@ from headrace.loader.executors.pooled import PooledExecutor
 from headrace.loader.executors.transport import Answered, Message, Ready
 from headrace.loader.options import ExecutionOptions, ReadOptions
 from headrace.loader.timing.observer import Observer
-from headrace.loader.work.tasks import Block, GroupTask, RowOrigins, SpanTask
+from headrace.loader.work.row_origins import RowOrigins
+from headrace.loader.work.tasks import Block, GroupTask, SpanTask
 
 
 class PlayedRows:

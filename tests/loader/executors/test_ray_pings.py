@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from headrace.loader.executors.ray.cluster import HELLO, SILENT_SECONDS, Pings, answers
+from headrace.common.pings import HELLO, Pings, answers
+from headrace.loader.executors.ray.cluster import SILENT_SECONDS
 
 
 @pytest.fixture

@@ -27,12 +27,12 @@ from headrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, load
 from headrace.errors import PicklingError, TooManyErrorsError, WorkerCrashedError
 from headrace.loader.executors.processes import slabs
 from headrace.loader.executors.processes.channel import Channel, Returned, RunTasks
-from headrace.loader.executors.processes.slabs import attach_shared, create_shared
 from headrace.loader.executors.processes.zygote import WorkerProcess
 from headrace.loader.executors.task_runner import WorkerSetup
 from headrace.loader.executors.transport import Ready
 from headrace.loader.interrupts import wait_until
 from headrace.loader.options import ExecutionOptions
+from headrace.loader.work.slabs import attach_shared, create_shared
 from headrace.loader.work.tasks import SpanTask
 
 

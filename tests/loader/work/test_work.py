@@ -12,8 +12,9 @@ from headrace import Filter, load
 from headrace.errors import WorkerCrashedError
 from headrace.loader.plan.stages import spans
 from headrace.loader.work.explain import given_up
+from headrace.loader.work.row_origins import RowOrigins
 from headrace.loader.work.stacked_rows import RowStack, StackedRows, side_by_side
-from headrace.loader.work.tasks import RowOrigins, SpanTask
+from headrace.loader.work.tasks import SpanTask
 from headrace.loader.work.worker import Worker
 from headrace.operations.protocol import allocate_plainly
 

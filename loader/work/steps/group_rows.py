@@ -1,4 +1,4 @@
-"""Collect the rows of a group (rows that one task processes together) from blocks (the rows of one task each).
+"""Collect the rows of a group (rows that one task processes together) from blocks (a task's rows).
 
 In: ranges of rows of blocks. Out: the rows, and for each of them the tag (a number that names its
 record).
@@ -11,14 +11,13 @@ from array import array
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.fields import replaced
-from ...operations.protocol import Element
-from .stacked_rows import StackedRows
-from .tasks import GroupTask, Parts
+from ....operations.protocol import Element
+from ..stacked_rows import StackedRows
+from ..tasks import Parts
 
 
 def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
-    """Return, for each row of a group, the tag of its record and the row's index among all rows of this record.
+    """Return, for each row of a group, the tag of its record and its index among the record's rows.
 
     A tag is a number that names a record: `int64[rows]`.
 
@@ -51,17 +50,3 @@ def elements_of(parts: Parts) -> list[Element]:
             rows.elements(start, stop) if isinstance(rows, StackedRows) else rows[start:stop]
         )
     return elements
-
-
-def single_rows(task: GroupTask) -> list[GroupTask]:
-    """Split a task about rows into one task for each row, in order."""
-    rows = [(block, row, row + 1) for block, start, stop in task.rows for row in range(start, stop)]
-    order = (
-        range(len(rows))
-        if task.order is None
-        else np.frombuffer(task.order, dtype=np.int32).tolist()
-    )
-    return [
-        replaced(task, rows=(rows[row],), order=None, first=task.first + number)
-        for number, row in enumerate(order)
-    ]

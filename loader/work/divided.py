@@ -1,4 +1,4 @@
-"""Divide a task that made its worker crash, to find the record at fault.
+"""Divide a task into smaller tasks, to find the record at fault.
 
 In: a task. Out: smaller tasks that together do the same.
 """
@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ...common.fields import replaced
 from ..plan import stages as plan
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Span
-from ..work.group_rows import single_rows
-from ..work.tasks import GroupTask, SpanTask, Task, input_count
+from .tasks import GroupTask, SpanTask, Task, input_count
 
 
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
-    """Divide a task into smaller tasks, which are run one by one; return [task] if it cannot be divided.
+    """Divide a task into smaller tasks to run one by one; return [task] if it cannot be divided.
 
     The smaller tasks:
 
@@ -46,3 +47,17 @@ def inputs_of(task: Task) -> Sequence[Task]:
     if isinstance(task, GroupTask):
         return single_rows(task)
     return [replaced(task, start=start, stop=start + 1) for start in range(task.start, task.stop)]
+
+
+def single_rows(task: GroupTask) -> list[GroupTask]:
+    """Split a task about rows into one task for each row, in order."""
+    rows = [(block, row, row + 1) for block, start, stop in task.rows for row in range(start, stop)]
+    order = (
+        range(len(rows))
+        if task.order is None
+        else np.frombuffer(task.order, dtype=np.int32).tolist()
+    )
+    return [
+        replaced(task, rows=(rows[row],), order=None, first=task.first + number)
+        for number, row in enumerate(order)
+    ]
