@@ -2,7 +2,7 @@
 
     TARGET/train-0.array_record …      shards, when they are complete
     TARGET/manifest.json               appears last: the conversion is done
-    TARGET/.conversion/                only during it: plan.json, receipts of shards, unfinished files
+    TARGET/.conversion/                during it: plan.json, receipts of shards, unfinished files
 
 The files of a shard are renamed before its receipt is written. If the process is killed in between,
 the shard is converted again, to the same bytes. A shard may be converted twice at the same time, as
