@@ -109,8 +109,12 @@ class Message(NamedTuple):
                 ranges[block] = min(first, start), max(last, stop)
         named = [
             NamedRows(
-                number, first, last, blocks[number].tags.part(first, last), rows_of(blocks[number])
-            )  # type: ignore[union-attr]
+                number,
+                first,
+                last,
+                blocks[number].tags.part(first, last),  # type: ignore[union-attr]
+                rows_of(blocks[number]),
+            )
             for number, (first, last) in ranges.items()
         ]
         moved = [
@@ -260,10 +264,7 @@ class Spawn(NamedTuple):
 
 
 class Give(NamedTuple, Generic[J]):
-    """Action: send `jobs` to a worker, in one message.
-
-    If the worker has ended, do nothing, because `Ended` follows.
-    """
+    """Action: send `jobs` to a worker, in one message; do nothing if it has ended."""
 
     worker: int
     jobs: Sequence[J]
@@ -325,10 +326,9 @@ Action: TypeAlias = (
 class Transport(Protocol):
     """Starts workers, carries messages to them, and returns their events, for one run.
 
-    Methods are called on the thread that uses the iterator at that
-    moment (the user's or a feeder's), by one thread at a time, and never from inside another
-    method. Only `poll` may wait for a worker. Any method may raise `KeyboardInterrupt`; afterwards
-    only `close` is called.
+    Methods are called on the thread that uses the iterator at that moment (the user's or a
+    feeder's), by one thread at a time, and never from inside another method. Only `poll` may wait
+    for a worker. Any method may raise `KeyboardInterrupt`; afterwards only `close` is called.
 
     Attributes:
         worker_count: number of workers to start at the beginning, at least 1.

@@ -19,7 +19,6 @@ from ...operations.protocol import FROM_READERS, Allocate, Element
 from ..interrupts import raise_if_of_signal_handler
 from ..plan.pipeline import Pipeline
 from ..plan.stages import spans
-from ..timing.draws import DrawWatch
 from .blocks import apart, without_delivered
 from .explain import Busy, explained, name_of
 from .notices import Notices
@@ -30,7 +29,8 @@ from .skipping import may_skip, without_failures
 from .slabs import SlabPool
 from .stacked_rows import RowStack
 from .steps.chain import StepChain
-from .stopwatch import OperationClock, ReadSeconds, Stopwatch
+from .steps.stage_chains import StageChains
+from .stopwatch import ReadSeconds, Stopwatch
 from .tasks import (
     NO_BLOCKS,
     Block,
@@ -89,7 +89,6 @@ class Worker:
             stacks_rows and stage.makes_rows(pipeline.regrouped) for stage in pipeline.stages
         ]
         self._readers = readers_of(pipeline)
-        self._used: StepChain | None = None  # by the current task
         self._run_throughs = run_throughs_of(pipeline) if run_throughs is None else run_throughs
         self._allocate = allocate or SlabPool().allocate
         self._columns = ColumnReader.of(pipeline, self._allocate)
@@ -100,32 +99,17 @@ class Worker:
         self._seeds_globals = seeds_globals
         self._held = generators_by_operation(pipeline.operations) if seeds_globals else {}
         self._owns_globals, self._torch = owns_globals, LateTorch()
-        self._to_watch = (
-            set(range(len(pipeline.stages)))
-            if watches_globals and not seeds_globals
-            else set[int]()
+        self._chains = StageChains(
+            pipeline,
+            self._allocate,
+            None if self._columns is None else self._columns.batch_size,
+            self._notices,
+            self._stopwatches,
+            watches_globals and not seeds_globals,
+            self._held if seeds_globals else None,
         )
-        self._unwatched = set(self._to_watch)
-        self._watch: tuple[int, DrawWatch, StepChain] | None = None  # of the current task
-        self._chains = [self._chain(number) for number in range(len(pipeline.stages))]
-        self._timed: dict[int, tuple[StepChain, OperationClock]] = {}  # by the index of the stage
         self.busy: Busy | None = None
         self.units: Located | None = None  # elements of the current task that are made from columns
-
-    def _chain(self, stage: int, clock: OperationClock | DrawWatch | None = None) -> StepChain:
-        tell, seeds = self._notices.tell, self._seeds_globals
-        chain = StepChain(
-            self._pipeline,
-            self._pipeline.stages[stage],
-            self._allocate,
-            tell,
-            clock,
-            seeds,
-            self._held,
-        )
-        if stage == 0 and self._columns is not None:
-            chain.enter_after_batch(self._columns.batch_size)
-        return chain
 
     def run(
         self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: RecordsAhead | None = None
@@ -146,7 +130,7 @@ class Worker:
 
         Return None if that is impossible.
         """
-        chain = self._chains[task.stage]
+        chain = self._chains.plain[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
             return None
         try:
@@ -167,7 +151,7 @@ class Worker:
             most: largest result.
         """
         torch_is_new = not self._torch.seen and "torch" in sys.modules
-        if stage in self._unwatched or self._seeds_globals or torch_is_new:
+        if stage in self._chains.unwatched or self._seeds_globals or torch_is_new:
             return 0
         untimed = min(self._until_timed[stage] - 1, most)
         self._until_timed[stage] -= untimed
@@ -179,7 +163,7 @@ class Worker:
         `failed` is a block with the failure.
         """
         assert failed.failure is not None, "it failed"
-        self._end(stage, True)
+        self._chains.end(stage, True)
         return apart(self._with_notices(failed), failed.failure)
 
     def run_unit(
@@ -209,12 +193,12 @@ class Worker:
         read, failed = None if read_ahead is None else read_ahead(), True
         try:
             records, failure = self._records(task, read)
-            self._used = chain = self._chains[task.stage]
+            self._chains.used = chain = self._chains.plain[task.stage]
             block = chain.run_unit(task, records, failure, made)
             del failure  # its traceback leads to this frame
             failed = block is not None
         finally:
-            self._end(task.stage, failed)
+            self._chains.end(task.stage, failed)
         return block
 
     def place_now(self) -> str:
@@ -222,7 +206,7 @@ class Worker:
 
         Other threads may call this.
         """
-        used = self.units or self._used
+        used = self.units or self._chains.used
         return "" if used is None else used.place_now()
 
     def _run_task(self, task: Task, blocks: Blocks, read_ahead: RecordsAhead | None) -> Block:
@@ -237,7 +221,7 @@ class Worker:
 
         Return its result `block` if seeding is not allowed.
         """
-        self._unwatched |= self._to_watch
+        self._chains.watch_again()
         if not (self._owns_globals or self._seeds_globals):
             return block
         if self._owns_globals:
@@ -264,7 +248,7 @@ class Worker:
         self._inputs, self._timing = input_count(task), True
         block = self._do(task, blocks, read_ahead)
         self._timing = False
-        look = self._timed[stage][1].take() if stage in self._timed else None
+        look = self._chains.take_times(stage)
         batches = self._pipeline.stages[stage].groups
         reading = ReadSeconds(self._reading, self._reading + self._ahead)
         block.times = stopwatch.end(block, self._inputs, batches, reading, look)
@@ -288,8 +272,7 @@ class Worker:
 
     def _with_notices(self, block: Block) -> Block:
         """Add the warnings collected so far to a block (the rows of one task) and return it."""
-        if self._watch is not None:
-            self._tell_of_draws(*self._watch)
+        self._chains.tell_of_draws()
         if self._notices.new or FROM_READERS.texts:
             block.notices = self._notices.take()
         return block
@@ -298,8 +281,7 @@ class Worker:
         """Close sources that have workers of their own, and release elements that chains hold."""
         for source in self._run_throughs.values():
             source.close()
-        for chain in (*self._chains, *(chain for chain, _ in self._timed.values())):
-            chain.close()
+        self._chains.close()
 
     def _run_through(self, task: SpanTask) -> Block:
         reader = self._run_throughs[task.stage]
@@ -321,78 +303,17 @@ class Worker:
         try:
             if isinstance(task, GroupTask):
                 parts = [(blocks[block], start, stop) for block, start, stop in task.rows]
-                block = self._chain_for(task.stage, input_count(task)).run_group(task, parts)
+                block = self._chains.for_task(
+                    task.stage, input_count(task), self._timing
+                ).run_group(task, parts)
             elif read is None and task.stop - task.start > self._span(task):
                 block = self._run_one_by_one(task)
             else:
                 block = self._run(task, read)
             failed = block.failure is not None
         finally:
-            self._end(task.stage, failed)
+            self._chains.end(task.stage, failed)
         return block
-
-    def _end(self, stage: int, failed: bool) -> None:
-        if failed:  # the chain is in the middle of something: the next task gets a new one
-            timed = self._timed.pop(stage, (None, None))[0]
-            for chain in (self._used, self._chains[stage], timed):
-                if chain is not None:
-                    chain.close()
-            self._chains[stage] = self._chain(stage)
-        self._used = None
-
-    def _chain_for(self, stage: int, inputs: int) -> StepChain:
-        """Return a stage's connected operations for a task.
-
-        For some tasks, they also measure the time of each operation.
-        """
-        self._used = chain = self._chosen_chain(stage, inputs)
-        return chain
-
-    def _chosen_chain(self, stage: int, inputs: int) -> StepChain:
-        if not self._timing:
-            return self._untimed(stage)
-        if stage not in self._timed:
-            operations = self._pipeline.stages[stage].operations
-            single = next(
-                (n for n, one in enumerate(operations) if one.takes is not None), len(operations)
-            )
-            clock = OperationClock(
-                len(operations),
-                single,
-                self._columns.batch_size if self._columns and not stage else 1,
-            )
-            self._timed[stage] = self._chain(stage, clock), clock
-        timed, clock = self._timed[stage]
-        return (
-            timed
-            if self._stopwatches[stage].may_look(clock.calls(inputs))
-            else self._untimed(stage)
-        )
-
-    def _untimed(self, stage: int) -> StepChain:
-        """Return a stage's connected operations, untimed.
-
-        The first ones for a stage detect draws from global generators.
-        """
-        if stage not in self._unwatched:
-            return self._chains[stage]
-        self._unwatched.discard(stage)
-        watch = DrawWatch()
-        chain = self._chain(stage, watch)
-        self._watch = stage, watch, chain
-        return chain
-
-    def _tell_of_draws(self, stage: int, watch: DrawWatch, chain: StepChain) -> None:
-        """Close a chain, and collect warnings about draws of its operations.
-
-        These are draws from global generators, seen by `watch`.
-        """
-        self._watch = None
-        chain.close()
-        operations = self._pipeline.stages[stage].operations
-        for place, generator in watch.take(len(operations)):
-            name = name_of(self._pipeline, self._pipeline.stages[stage].first + place)
-            self._notices.tell_of_draws(name, generator)
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
         """Run a long task in steps of consecutive positions.
@@ -427,7 +348,9 @@ class Worker:
             self._stopwatches[task.stage].add_records(records)
         if self._only_columns and failure is None:
             return Block.of(records)
-        block = self._chain_for(task.stage, len(records)).run_span(task, records, failure)
+        block = self._chains.for_task(task.stage, len(records), self._timing).run_span(
+            task, records, failure
+        )
         del failure  # its traceback leads to this frame
         leaf = self._pipeline.every_leaf[task.leaf]
         return without_delivered(leaf, task, block) if leaf.lineage.skips else block

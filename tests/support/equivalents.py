@@ -24,7 +24,7 @@ EQUIVALENT = {
         "(fault.number >= window)",
     ): "a window shuffle never fails itself",
     (
-        "loader/work/steps/chain.py",
+        "loader/work/steps/collected.py",
         "if self._pipeline.traced and self._context.packed is not None:",
         "(self._pipeline.traced or self._context.packed is not None)",
     ): "what is kept without a trace is never read",

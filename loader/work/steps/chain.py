@@ -7,31 +7,30 @@ with it. One thread uses a chain. After a task fails, the chain is thrown away.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....operations.protocol import Allocate, Context, Element, Notify, Step
-from ...failures import ends_stream
 from ...interrupts import raise_if_of_signal_handler
-from ...plan.pipeline import Pipeline
-from ...plan.stages import Stage
 from ...timing.draws import DrawWatch
-from ..explain import describe_error, forget
-from ..row_origins import RowOrigins
 from ..stacked_rows import StackedRows, batch_of
 from ..stopwatch import OperationClock
-from ..tasks import Block, Failure, GroupTask, Parts, SpanTask
+from ..tasks import Block, GroupTask, Parts, SpanTask
+from .collected import CollectedRows
 from .faults import FaultFinder
 from .fused import FusedMapFilter, fused_at_front, plain_at_front
 from .group_rows import elements_of, tags_of
 from .inputs import Inputs
 from .seeded import seeded
+
+if TYPE_CHECKING:
+    from ...plan.pipeline import Pipeline
+    from ...plan.stages import Stage
 
 
 class StepChain:
@@ -60,12 +59,15 @@ class StepChain:
         self._read = pipeline.leaf_number(stage)
         self._context = Context(seed=leaf.sampler.seed or 0, allocate=allocate, notify=tell)
         self._clock = clock
+        self._rows = CollectedRows(pipeline, self._context)
         self._steps: list[Step] = [
-            self._keep if clock is None else clock.around(self._keep, len(stage.operations))
+            self._rows.keep
+            if clock is None
+            else clock.around(self._rows.keep, len(stage.operations))
         ]
         for number, operation in reversed(list(enumerate(stage.operations, stage.first))):
             if pipeline.skips_errors and operation.takes is not None:
-                self._steps[0] = self._around_each(self._steps[0])
+                self._steps[0] = self._rows.around_each(self._steps[0], self._now)
             step = operation.connect(self._steps[0], self._context, number)
             if seeds_globals and not operation.only_stacks:
                 step = seeded(step, self._context, number, held.get(number, ()))
@@ -77,14 +79,10 @@ class StepChain:
         self._below_join = pipeline.is_below_join(stage)
         self._tags_rows = not pipeline.aligned
         self._tracks = stage.reads_position or self._tags_rows or seeds_globals
-        self._elements: list[Element] = []
-        self._tags = RowOrigins() if self._tags_rows else None
-        self._skipped: list[str] = []
         self._inputs: Inputs | None = None  # of the task that is being done
         self._place, self._inputs_per_unit, self._positions_per_input = 0, stage.unit, 1
-        self.functions: list[
-            Callable[[Element], Any]
-        ] = []  # that are called with a batch of columns
+        # that are called with a batch of columns
+        self.functions: list[Callable[[Element], Any]] = []
         # inputs are records, of which the plan knows the positions
         in_place = stage.leaf is not None
         self._fused = fused_at_front(
@@ -161,8 +159,8 @@ class StepChain:
         """
         failed = self._push(self.inputs_of_span(span, inputs), read_failure)
         if failed is None:
-            made += self._elements
-            self._elements.clear()
+            made += self._rows.elements
+            self._rows.elements.clear()
             self._inputs = None
         return failed
 
@@ -254,38 +252,8 @@ class StepChain:
             return positions
         return self._pipeline.tags_of(self._read, positions)
 
-    def _around_each(self, step: Step) -> Step:
-        """Return a function that calls `step` for an element, and skips the element if that raises.
-
-        The rows made of a skipped element are removed,
-        and the exception is recorded. The exception is raised if `on_error` does not skip it.
-        """
-
-        def guarded(element: Element) -> None:
-            assert self._tags is not None, "what may be skipped is tagged"
-            count = len(self._elements)
-            try:
-                step(element)
-            except Exception as error:
-                ending = ends_stream(
-                    self._pipeline.skips_errors, error, lambda: self._faults.keys(self._inputs)
-                )
-                if ending is error:
-                    raise
-                if ending is not None:
-                    raise ending  # noqa: B904 - it is the user's own
-                del self._elements[count:]
-                self._tags.cut(count)
-                self._skipped.append(
-                    describe_error(failed := self._faults.explained(error, self._inputs))
-                )
-                forget(failed)
-                self._context.fault = None
-
-        return guarded
-
     def _run(self, inputs: Inputs, read_failure: Exception | None = None) -> Block:
-        return self._push(inputs, read_failure) or self._block()
+        return self._push(inputs, read_failure) or self._ended(self._rows.block(self._tags_of))
 
     def _push(self, inputs: Inputs, read_failure: Exception | None) -> Block | None:
         """Process inputs with all operations.
@@ -335,10 +303,7 @@ class StepChain:
         return self._faults.place_of_last(inputs)
 
     def _look_at_waiting(self) -> None:
-        """Check the elements that wait to be copied into a batch.
-
-        Raise the error of the first one that does not fit.
-        """
+        """Raise the error of the first element that waits for a batch and does not fit into it."""
         for look in self._hooks.at_failure:
             look()
 
@@ -369,7 +334,7 @@ class StepChain:
                 push(element)
             return
         positions, seeds = self._places_of(inputs)
-        if self._tags is None and seeds is None:
+        if not self._tags_rows and seeds is None:
             for context.position, element in zip(positions.tolist(), inputs.elements):
                 push(element)
             return
@@ -394,7 +359,7 @@ class StepChain:
         )
         try:
             if self._take_all is None:
-                self._keep_all(passage, inputs)
+                self._rows.keep_all(passage, inputs)
             else:
                 self._stand_at_first(inputs)
                 self._take_all(passage.elements)
@@ -404,19 +369,10 @@ class StepChain:
             self._context.blame(self._stage.first + passage.at_fault())
             raise
 
-    def _keep_all(self, passage: FusedMapFilter, inputs: Inputs) -> None:
-        assert self._tags is not None, "what nobody asks about is pushed one by one"
-        try:
-            self._elements.extend(passage.elements)
-        finally:
-            self._tags.extend_each(passage.numbers(len(self._elements)), inputs.positions())
-
     def _stand_at_first(self, inputs: Inputs) -> None:
-        if self._tags is not None:
-            self._context.position, self._context.row = (
-                int(inputs.positions()[0]),
-                next(iter(inputs.rows)),
-            )
+        if self._tags_rows:
+            self._context.position = int(inputs.positions()[0])
+            self._context.row = next(iter(inputs.rows))
 
     def _batches_columns(self, parts: Parts) -> bool:
         """Return True if a plain `Batch` of a whole unit comes first, and all rows are columns.
@@ -431,38 +387,12 @@ class StepChain:
             and all(first.is_like(block.elements) for block, _, _ in parts)
         )
 
-    def _keep(self, element: Element) -> None:
-        self._elements.append(element)
-        if self._tags is not None:
-            self._tags.add(self._context.input, self._context.position, self._context.row)
-            if self._pipeline.traced and self._context.packed is not None:
-                self._tags.packed_rows.append(self._context.packed)
-
-    def _block(self, failure: Failure | None = None) -> Block:
-        if self._tags is not None and len(self._pipeline.every_leaf) > 1:
-            self._tags.positions = array(
-                "q", self._tags_of(np.array(self._tags.positions, dtype=np.int64)).tobytes()
-            )
-        block = Block.of(self._elements, self._tags, failure, self._skipped)
-        self._elements, self._tags, self._skipped = (
-            [],
-            RowOrigins() if self._tags_rows else None,
-            [],
-        )
+    def _ended(self, block: Block) -> Block:
         self._inputs = None
         return block
 
     def _failed(self, error: Exception, unit: int) -> Block:
-        """Return a block (rows of the task) with a failure and all rows made before it.
+        return self._ended(self._rows.failed(error, self._tags_of, unit, self._stage.unit))
 
-        Rows that the failing inputs made are included.
-
-        Args:
-            error: the failure.
-            unit: index of the failing output in the task.
-        """
-        if self._tags is not None:
-            self._tags.open = (
-                bool(self._elements) and self._tags.inputs[-1] // self._stage.unit == unit
-            )
-        return self._block(Failure(error))
+    def _now(self) -> tuple[FaultFinder, Inputs | None]:
+        return self._faults, self._inputs

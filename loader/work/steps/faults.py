@@ -8,17 +8,19 @@ StopIterationError whose message names them. Nothing is computed before a failur
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....common.messages import first_few
 from ....errors import BatchError, BatchMemoryError, NoElementError, PackError
 from ....operations.protocol import Context
-from ...plan.pipeline import Pipeline
-from ...plan.stages import Stage
 from ..explain import explained, keys_of_tags, maker_for, name_of, place, place_beside
 from .inputs import Inputs
+
+if TYPE_CHECKING:
+    from ...plan.pipeline import Pipeline
+    from ...plan.stages import Stage
 
 
 @dataclass(frozen=True, slots=True)
