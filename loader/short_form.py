@@ -13,13 +13,13 @@ from ..operations import Batch
 from ..samplers import BlockShuffle, IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
 from .arguments import LoaderOptions, as_list, balance_of, refuse, sampler_alone
-from .data_loader import DataLoader
 
 if TYPE_CHECKING:
     from ..samplers.balance import BalanceLike
     from ..samplers.protocol import SamplerLike
     from ..sources.lengths import LengthsLike
     from ..sources.protocol import SourceLike
+    from .data_loader import DataLoader
 
 
 _OF_LOAD = [
@@ -84,6 +84,8 @@ def load(
     >>> sorted(np.concatenate([batch["x"] for batch in batches]).tolist())
     [0, 1, 2, 3, 4, 5]
     """
+    from .data_loader import DataLoader
+
     options_of_load = [*_OF_LOAD, *LoaderOptions.__annotations__]
     refuse(
         "load", unnamed, [name for name in options if name not in options_of_load], options_of_load

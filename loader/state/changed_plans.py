@@ -18,7 +18,7 @@ from ...samplers.protocol import ENDLESS
 from ..plan.history import History
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
-from .checks.record_checks import check_all_shards
+from .checks.missing_shards import check_all_shards
 from .schema import LoaderState
 
 

@@ -31,9 +31,9 @@ from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .changed_weights import migrate_weights
 from .checks.batch_sizes import check_sizes
+from .checks.missing_shards import check_all_shards
 from .checks.record_checks import (
     changes_of,
-    check_all_shards,
     check_omitted,
     check_unread,
     comes_before,

@@ -25,8 +25,8 @@ from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
 from .checks.batch_sizes import check_sizes
+from .checks.missing_shards import check_all_shards
 from .checks.record_checks import (
-    check_all_shards,
     check_nothing_owed,
     first_unread,
     former_length,

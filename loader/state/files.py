@@ -14,7 +14,7 @@ from typing import Any
 
 from ...common.messages import a_kind_of, first_few, remedy_for, short_repr, shorten, shorten_lines
 from ...errors import CheckpointError
-from .checks.record_checks import MissingShardsError
+from .checks.missing_shards import MissingShardsError
 
 _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 

@@ -116,7 +116,7 @@ class StreamPosition(NamedTuple):
 
     @property
     def unread(self) -> Ranges:
-        """The local positions of the steps to be skipped from here on; empty if unknown."""
+        """Ranges of local positions of the steps to skip from here on; empty if unknown."""
         if not self.pipeline.aligned:
             return ()
         at = (self.cursor.positions[0], self.step)

@@ -108,7 +108,7 @@ def across_hosts(
     folder: str | os.PathLike[str] | None = None,
     buffer_size: int = 2,
 ) -> HostLoader:
-    """Return the same stream with equally many batches on all hosts, without use of devices.
+    """Return the same stream with equally many batches on all hosts, but not on devices.
 
     Hosts have different numbers of batches after a `Filter` or `FlatMap`, or if some shards have
     one record more. A step in which all hosts take part would then wait for ever. For batches on

@@ -24,7 +24,7 @@ FILLING = ("pad", "repeat")
 
 @dataclass(frozen=True)
 class Offer:
-    """Offer of one process for a step: a batch, the end of its stream, an error, or a closing.
+    """Offer of one process for a step: a batch, the end of its stream, an error, a closed feeder.
 
     Attributes:
         kind: "batch", "end", "failed" (an error) or "closed".

@@ -41,7 +41,7 @@ QUESTIONS = (
     STATE,
     SKIPPED,
 )
-"""Names of values that hosts are asked for: of `StreamPosition`, and one of its iterator."""
+"""Names of values asked of hosts: of `StreamPosition`, and one of the loader's iterator."""
 
 END, BATCH, FAILED = range(3)
 """Kinds of an answer."""
@@ -252,7 +252,7 @@ class HostSide:
         return np.concatenate([pieces[place] for place in places])
 
     def message(self, call: Any) -> Any:
-        """Return the first part of the error or warning at step `call[0]`; 0 after `restore`."""
+        """Return the first part of the error or warning at step `call[0]` (0 after `restore`)."""
         return self._begin_text(call, self._messages[numbers_of(call)[0]])
 
     def layout(self, call: Any) -> Any:

@@ -7,9 +7,11 @@ changes that were made, for an iterator that moves back.
 from __future__ import annotations
 
 from functools import reduce
+from typing import TYPE_CHECKING
 
-from ...plan.pipeline import Pipeline
-from .changes import ProgramChange
+if TYPE_CHECKING:
+    from ...plan.pipeline import Pipeline
+    from .changes import ProgramChange
 
 
 class ProgramChanges:
