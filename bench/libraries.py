@@ -1,6 +1,8 @@
-"""The roster: libraries, each with its adapter and its packages, and their settings in the comparison on the same data.
+"""The roster: libraries, each with its adapter and its packages, and their settings in the
+comparison on the same data.
 
-An adapter is a file in `adapters/`, or a class in one, and is imported only by a process that measures it.
+An adapter is a file in `adapters/`, or a class in one, and is imported only by a process that
+measures it.
 """
 
 from __future__ import annotations
@@ -51,12 +53,16 @@ LIBRARIES = {
     "webdataset": Library("webdataset", "webdataset", "webdataset"),
     "lancedb": Library("LanceDB", "lance", "lancedb"),
     "energon": Library("Megatron-Energon", "energon", "energon"),
-    "spdl": Library("SPDL", "spdl", "spdl", "its pipelines have no state that could be saved and loaded"),
+    "spdl": Library(
+        "SPDL", "spdl", "spdl", "its pipelines have no state that could be saved and loaded"
+    ),
 }
 
 
 def python_of(library: Library) -> str | None:
-    """The Python that has it: of its own environment, else this one if it has the package; None if neither is there."""
+    """The Python that has it: of its own environment, else this one if it has the package; None if
+    neither is there.
+    """
     own = ENVIRONMENTS / library.requirements / "bin" / "python"
     if own.exists():
         return str(own)
@@ -74,14 +80,17 @@ def adapter_of(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Setting:
-    """A library under one setting, or a plain loop, in the comparison on the same data in one process.
+    """A library under one setting, or a plain loop, in the comparison on the same data in one
+    process.
 
     Attributes:
         label: its name in the tables.
-        loader: `module:function` in `adapters/`. The function takes a workload, its data, the order and the number of workers.
+        loader: `module:function` in `adapters/`. The function takes a workload, its data, the order
+            and the number of workers.
         requires: the module that must be installed.
         options: further arguments of the function.
-        keyed_draws: whether its random numbers are headrace's, so that its batches must equal headrace's bit for bit.
+        keyed_draws: whether its random numbers are headrace's, so that its batches must equal
+            headrace's bit for bit.
         striped: whether worker w of n makes batches of the records w, w + n, …
         everywhere: whether it takes part in each workload; else only in those that name it.
         workers: whether it takes numbers of workers; a loop takes none.
@@ -102,28 +111,44 @@ class Setting:
 _INLINE = {"num_threads": 0}
 
 SETTINGS = {
-    "limit": Setting("limit loop", "plain_loops:limit", keyed_draws=True, everywhere=True, workers=False),
+    "limit": Setting(
+        "limit loop", "plain_loops:limit", keyed_draws=True, everywhere=True, workers=False
+    ),
     "headrace": Setting("headrace", "headrace:data_loader", keyed_draws=True, everywhere=True),
-    "bare": Setting("bare NumPy loop", "plain_loops:bare", keyed_draws=True, everywhere=True, workers=False),
+    "bare": Setting(
+        "bare NumPy loop", "plain_loops:bare", keyed_draws=True, everywhere=True, workers=False
+    ),
     "raw_read": Setting("raw read", "plain_loops:raw_read", keyed_draws=True, workers=False),
-    "one_generator": Setting("limit loop, shared rng", "plain_loops:limit_with_one_generator", workers=False),
+    "one_generator": Setting(
+        "limit loop, shared rng", "plain_loops:limit_with_one_generator", workers=False
+    ),
     "chain": Setting("headrace, chain", "headrace:chain", keyed_draws=True),
     "mix": Setting("headrace, mix of 35", "headrace:mix", keyed_draws=True),
     "grain_chain": Setting("Grain, chain", "grain:chain", "grain"),
     "grain_chain_inline": Setting("Grain, chain, num_threads=0", "grain:chain", "grain", _INLINE),
     "packing": Setting("headrace, packing", "headrace:packing"),
     "grain_packing": Setting("Grain, packing", "grain:packing", "grain"),
-    "grain_packing_inline": Setting("Grain, packing, num_threads=0", "grain:packing", "grain", _INLINE),
+    "grain_packing_inline": Setting(
+        "Grain, packing, num_threads=0", "grain:packing", "grain", _INLINE
+    ),
     "grain": Setting("Grain", "grain:data_loader", "grain", striped=True, everywhere=True),
     "grain_inline": Setting(
         "Grain, num_threads=0", "grain:data_loader", "grain", _INLINE, striped=True, everywhere=True
     ),
     "torch": Setting("PyTorch", "torch:data_loader", "torch", everywhere=True),
-    "torch_stack": Setting("PyTorch, np.stack", "torch:data_loader", "torch", {"stack": True}, everywhere=True),
-    "asynchronous": Setting("headrace, async, 512 reads", "headrace:asynchronous", keyed_draws=True),
+    "torch_stack": Setting(
+        "PyTorch, np.stack", "torch:data_loader", "torch", {"stack": True}, everywhere=True
+    ),
+    "asynchronous": Setting(
+        "headrace, async, 512 reads", "headrace:asynchronous", keyed_draws=True
+    ),
     "ideal": Setting("ideal: 16 reads at a time", "plain_loops:ideal"),
     "limits": Setting(
-        "limit loops side by side", "plain_loops:side_by_side", keyed_draws=True, everywhere=True, alone=False
+        "limit loops side by side",
+        "plain_loops:side_by_side",
+        keyed_draws=True,
+        everywhere=True,
+        alone=False,
     ),
 }
 """In the order of their turns: the limit loop and headrace next to each other."""

@@ -1,4 +1,6 @@
-"""Files of results, and the facts about the machine and the software that they have. Needs nothing but Python."""
+"""Files of results, and the facts about the machine and the software that they have. Needs nothing
+but Python.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,11 @@ def keep(path: Path, results: dict[str, dict[str, Any]]) -> None:
     all_ = kept(path)
     for name, found in results.items():
         old = all_.setdefault(name, {"cells": {}})
-        parts = {part: old.get(part, {}) | found[part] for part in ("cells", "speed", "versions") if part in found}
+        parts = {
+            part: old.get(part, {}) | found[part]
+            for part in ("cells", "speed", "versions")
+            if part in found
+        }
         old |= found | parts
     written = path.with_suffix(".part")
     written.write_text(json.dumps(all_, indent=1, sort_keys=True) + "\n")

@@ -1,9 +1,10 @@
-"""The measuring loop: the first batch of a fresh stream, a warm-up, then batches against the clock; and turns of contenders.
+"""The measuring loop: the first batch of a fresh stream, a warm-up, then batches against the clock;
+and turns of contenders.
 
-It takes a loader, and returns a report of the turn. One-time costs (threads, first use of memory, the
-tables of keys) are part of the first batch or the warm-up, for all contenders. Each batch is held
-until the next one has come, as in a training loop. Needs nothing but Python and NumPy, as it runs in the
-environment of each library.
+It takes a loader, and returns a report of the turn. One-time costs (threads, first use of memory,
+the tables of keys) are part of the first batch or the warm-up, for all contenders. Each batch is
+held until the next one has come, as in a training loop. Needs nothing but Python and NumPy, as it
+runs in the environment of each library.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ from processes import own_processor_seconds
 
 WARM_UP_SECONDS, MOST_WARM_UP_SECONDS = 0.3, 2.0
 MIN_BATCHES, WARM_BATCHES = 2, 32
-"""In the warm-up, which is longer than its least time for the second number: enough to have touched all memory that a loader
-alternates between. Processes that drift apart come to need some more of it late, and 77 MB can take 0.2 s the first time."""
+"""In the warm-up, which is longer than its least time for the second number: enough to have touched
+all memory that a loader
+alternates between. Processes that drift apart come to need some more of it late, and 77 MB can take
+0.2 s the first time.
+"""
 
 KEPT_BYTES = 31 << 20
 
@@ -65,7 +69,11 @@ def take_turn(loader: Iterable[Any], batch_size: int, seconds: float) -> Turn:
 
 
 def measure(
-    batches: Iterator[Any], seconds: float, count: Callable[[Any], int], processor: Callable[[], float], started: float
+    batches: Iterator[Any],
+    seconds: float,
+    count: Callable[[Any], int],
+    processor: Callable[[], float],
+    started: float,
 ) -> Turn:
     """Measure a fresh stream.
 
@@ -73,7 +81,8 @@ def measure(
         batches: the stream.
         seconds: the measured time.
         count: returns the number of records in a batch; called for each batch, from the first on.
-        processor: returns seconds of the processor so far; called at the beginning and at the end of the measured time.
+        processor: returns seconds of the processor so far; called at the beginning and at the end
+            of the measured time.
         started: when the stream was made.
     """
     count(next(batches))
@@ -84,18 +93,29 @@ def measure(
     return Turn(records, first_batch_seconds, processor() - before, np.diff(times))
 
 
-def _warm_up(batches: Iterator[Any], count: Callable[[Any], int], least: float, most: float) -> None:
-    """Take batches for `least` seconds, or until there were enough, but not for longer than `most`."""
+def _warm_up(
+    batches: Iterator[Any], count: Callable[[Any], int], least: float, most: float
+) -> None:
+    """Take batches for `least` seconds, or until there were enough, but not for longer
+    than `most`.
+    """
     started, number, batch = time.perf_counter(), 0, None
-    while time.perf_counter() - started < (least if number >= WARM_BATCHES else most) or number < MIN_BATCHES:
+    while (
+        time.perf_counter() - started < (least if number >= WARM_BATCHES else most)
+        or number < MIN_BATCHES
+    ):
         batch = next(batches)
         count(batch)
         number += 1
     del batch
 
 
-def _clock_batches(batches: Iterator[Any], count: Callable[[Any], int], seconds: float) -> tuple[list[float], int]:
-    """Take batches for `seconds`; the times before the first and after each, and the number of records."""
+def _clock_batches(
+    batches: Iterator[Any], count: Callable[[Any], int], seconds: float
+) -> tuple[list[float], int]:
+    """Take batches for `seconds`; the times before the first and after each, and the number of
+    records.
+    """
     clock, batch, records = time.perf_counter, None, 0
     now = clock()
     times, end = [now], now + seconds
@@ -109,10 +129,13 @@ def _clock_batches(batches: Iterator[Any], count: Callable[[Any], int], seconds:
 
 
 def turns(rounds: int, contenders: dict[Any, Callable[[], Any]]) -> dict[Any, list[Any]]:
-    """The samples of each contender, which returns one or a list, one turn in each round; who begins changes."""
+    """The samples of each contender, which returns one or a list, one turn in each round; who
+    begins changes.
+    """
     samples: dict[Any, list[Any]] = {name: [] for name in contenders}
     gc.collect()
-    gc.freeze()  # so that the turns pay for their own objects, and not for those that are there already
+    # so that the turns pay for their own objects, and not for those that are there already
+    gc.freeze()
     for number in range(rounds):
         start = number % max(len(contenders), 1)
         for name in [*contenders][start:] + [*contenders][:start]:
@@ -145,12 +168,14 @@ def processor_rate(act: Callable[[Any], object], items: Iterable[Any]) -> float:
 
 
 def settle_allocator() -> None:
-    """Have the C library keep freed pieces of memory of up to 31 MiB, in this process and in those that it starts.
+    """Have the C library keep freed pieces of memory of up to 31 MiB, in this process and in those
+    that it starts.
 
-    glibc gets pieces above a threshold from the system and gives them back when they are freed, so that each costs its
-    first touch again. It raises the threshold, from 128 KiB to at most 32 MiB, to the size of a piece that was freed:
-    whoever comes later finds another one. Without this, the same loop over the same images (with temporaries of 600 KB)
-    was five times slower, or was not, depending on what had run before.
+    glibc gets pieces above a threshold from the system and gives them back when they are freed, so
+    that each costs its first touch again. It raises the threshold, from 128 KiB to at most 32 MiB,
+    to the size of a piece that was freed: whoever comes later finds another one. Without this, the
+    same loop over the same images (with temporaries of 600 KB) was five times slower, or was not,
+    depending on what had run before.
     """
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(KEPT_BYTES))
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2 * KEPT_BYTES))
@@ -158,10 +183,12 @@ def settle_allocator() -> None:
 
 
 def keep_bytecode() -> None:
-    """Have this process and those that it starts write the bytecode of what they import, and find it the next time.
+    """Have this process and those that it starts write the bytecode of what they import, and find
+    it the next time.
 
-    With PYTHONDONTWRITEBYTECODE set, as in many containers, and packages that were not compiled when they were installed, each
-    new process compiles all that it imports: NumPy alone takes 0.3 s then, in place of 0.1.
+    With PYTHONDONTWRITEBYTECODE set, as in many containers, and packages that were not compiled
+    when they were installed, each new process compiles all that it imports: NumPy alone takes 0.3 s
+    then, in place of 0.1.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False

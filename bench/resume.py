@@ -39,19 +39,33 @@ def main() -> int:
 
 
 def _loader(name: str, options: argparse.Namespace) -> None:
-    """Play the cells of a loader, and keep each verdict as it comes, with the facts of the machine."""
+    """Play the cells of a loader, and keep each verdict as it comes, with the facts of
+    the machine.
+    """
     library = LIBRARIES[name]
-    noted = facts() | {"time limit of a part": f"{SECONDS:g} s", "loaders at the same time": str(options.at_once)}
-    found: dict[str, Any] = {"versions": {}, "cells": {}, "missing": library.stateless, "facts": noted}
+    noted = facts() | {
+        "time limit of a part": f"{SECONDS:g} s",
+        "loaders at the same time": str(options.at_once),
+    }
+    found: dict[str, Any] = {
+        "versions": {},
+        "cells": {},
+        "missing": library.stateless,
+        "facts": noted,
+    }
     python = None if library.stateless else python_of(library)
     if python is None:
-        found["missing"] = library.stateless or f"not installed: python3 bench/environments.py {name}"
+        found["missing"] = (
+            library.stateless or f"not installed: python3 bench/environments.py {name}"
+        )
         print(f"{name}: {found['missing']}", flush=True)
         return _keep(options, name, found)
     before = kept(options.results).get(name, found)["cells"] if options.go_on else {}
     had = {cell for cell, (word, _) in before.items() if word != "error"}
     cells = [f"{one.name}:{event.name}" for one in options.pipelines for event in options.events]
-    for cell, verdict in play(library.adapter, python, [cell for cell in cells if cell not in had], found["versions"]):
+    for cell, verdict in play(
+        library.adapter, python, [cell for cell in cells if cell not in had], found["versions"]
+    ):
         found["cells"][cell] = [verdict.word, verdict.detail]
         _keep(options, name, found)
         print(f"{name:12} {cell:32} {verdict.word:9} {verdict.detail[:150]}", flush=True)
@@ -68,7 +82,9 @@ def _keep(options: argparse.Namespace, name: str, found: dict[str, Any]) -> None
             keep(options.results, {name: found})
 
 
-def play(adapter: str, python: str, cells: list[str], versions: dict[str, str]) -> Iterator[tuple[str, Verdict]]:
+def play(
+    adapter: str, python: str, cells: list[str], versions: dict[str, str]
+) -> Iterator[tuple[str, Verdict]]:
     """The cells of a loader, each with its verdict, in one process of its environment."""
     command, missing = [python, __file__, "--play", adapter, *cells], [*cells]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -85,16 +101,29 @@ def play(adapter: str, python: str, cells: list[str], versions: dict[str, str]) 
 def _arguments() -> argparse.Namespace:
     parser, events = argparse.ArgumentParser(description=__doc__), [one.name for one in EVENTS]
     parser.add_argument("--loaders", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
-    parser.add_argument("--size", choices=["small", "full"], default="small", help="which pipelines, if none is named")
+    parser.add_argument(
+        "--size",
+        choices=["small", "full"],
+        default="small",
+        help="which pipelines, if none is named",
+    )
     parser.add_argument("--pipelines", nargs="+", choices=[one.name for one in PIPELINES])
     parser.add_argument("--events", nargs="+", choices=events, default=events)
-    parser.add_argument("--at-once", type=int, default=1, help="loaders that are played side by side")
-    parser.add_argument("--results", type=Path, help="a JSON file to add the verdicts to, as they come")
-    parser.add_argument("--go-on", action="store_true", help="leave out cells that --results has, except errors")
+    parser.add_argument(
+        "--at-once", type=int, default=1, help="loaders that are played side by side"
+    )
+    parser.add_argument(
+        "--results", type=Path, help="a JSON file to add the verdicts to, as they come"
+    )
+    parser.add_argument(
+        "--go-on", action="store_true", help="leave out cells that --results has, except errors"
+    )
     options = parser.parse_args()
     if options.go_on and not options.results:
         parser.error("--go-on needs --results FILE")
-    wanted = options.pipelines or [one.name for one in PIPELINES if one.small or options.size == "full"]
+    wanted = options.pipelines or [
+        one.name for one in PIPELINES if one.small or options.size == "full"
+    ]
     options.pipelines = [one for one in PIPELINES if one.name in wanted]
     options.events = [one for one in EVENTS if one.name in options.events]
     return options

@@ -1,9 +1,10 @@
 """Measure speed.
 
-    python bench/speed.py compare              headrace, Grain, PyTorch and plain loops, on the same data in one process
-    python bench/speed.py loaders              every library of the roster, each in an environment of its own
-    python bench/speed.py released             the ratios of `compare` beside those of the last release
-    python bench/speed.py MEASUREMENT          one of those in `measurements/`
+    python bench/speed.py compare              headrace, Grain, PyTorch and plain loops, on the same
+    data in one process python bench/speed.py loaders              every library of the roster, each
+    in an environment of its own python bench/speed.py released             the ratios of `compare`
+    beside those of the last release python bench/speed.py MEASUREMENT          one of those in
+    `measurements/`
 
 `python bench/speed.py COMMAND --help` says what a command measures, and its options.
 """
@@ -22,10 +23,13 @@ PROGRAMS = {
     "released": "compare.released",
     "cell": "loaders.cell",  # by which `loaders` measures one library, in its own environment
 }
-"""Modules with the functions `arguments`, which adds to a parser, and `main`, which returns the exit status or None."""
+"""Modules with the functions `arguments`, which adds to a parser, and `main`, which returns the
+exit status or None.
+"""
 
 MEASUREMENTS = {
-    path.stem: f"measurements.{path.stem}" for path in sorted(Path(__file__).parent.glob("measurements/*.py"))
+    path.stem: f"measurements.{path.stem}"
+    for path in sorted(Path(__file__).parent.glob("measurements/*.py"))
 }
 """Modules that `measurement.py` runs."""
 
@@ -38,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if given in ([], ["--help"], ["-h"]) else 2
     module = importlib.import_module((PROGRAMS | MEASUREMENTS)[given[0]])
     style = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog=f"speed.py {given[0]}", description=module.__doc__, formatter_class=style)
+    parser = argparse.ArgumentParser(
+        prog=f"speed.py {given[0]}", description=module.__doc__, formatter_class=style
+    )
     if given[0] in PROGRAMS:
         module.arguments(parser)
         return module.main(parser.parse_args(given[1:])) or 0

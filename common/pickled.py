@@ -76,11 +76,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if getattr(build, "__name__", "") != "_make_skeleton_class":
             return reduced
         kind, name, bases, namespace, *identity = arguments
-        return (
-            build,
-            (kind, name, bases, {**namespace, "__slots__": obj.__slots__}, *identity),
-            *state,
-        )  # type: ignore[attr-defined]
+        slots = {"__slots__": obj.__slots__}  # type: ignore[attr-defined]
+        return build, (kind, name, bases, {**namespace, **slots}, *identity), *state
 
 
 class _Pickler(Pickler):

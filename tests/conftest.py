@@ -1,4 +1,6 @@
-"""What every test is held to: it leaves no process, thread, descriptor, temporary file or shared memory behind."""
+"""What every test is held to: it leaves no process, thread, descriptor, temporary file or shared
+memory behind.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from headrace.testing import left_over
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# `python -m pytest` puts the folder that it is called in first. From the root, `datasets` would be ours, not Hugging Face's.
+# `python -m pytest` puts the folder that it is called in first. From the root, `datasets` would be
+# ours, not Hugging Face's.
 sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != ROOT]
 
 # The tests start hundreds of interpreters. Without bytecode each would compile all that it imports.
@@ -30,21 +33,30 @@ sys.dont_write_bytecode = False
 
 os.environ["KERAS_BACKEND"] = "jax"  # read when Keras is imported
 
-# Who starts the tests in the background of a shell has Ctrl-C ignored, here and in all programs that tests start.
+# Who starts the tests in the background of a shell has Ctrl-C ignored, here and in all programs
+# that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-hypothesis.settings.register_profile("same every time", derandomize=True, database=None, deadline=None)
+hypothesis.settings.register_profile(
+    "same every time", derandomize=True, database=None, deadline=None
+)
 hypothesis.settings.load_profile("same every time")
 
 
 def pytest_addoption(parser):
     """The options that add the long tests, and tests of a release."""
-    parser.addoption("--long", action="store_true", help="run the tests marked `long` or `slow` too")
-    parser.addoption("--share", default="1/1", metavar="K/N", help="of the long tests, run the K-th of N shares")
+    parser.addoption(
+        "--long", action="store_true", help="run the tests marked `long` or `slow` too"
+    )
+    parser.addoption(
+        "--share", default="1/1", metavar="K/N", help="of the long tests, run the K-th of N shares"
+    )
 
 
 class RootIsNoPackage:
-    """The folder of a clone is the package `headrace`: pytest must not import it once more, under the name of the folder."""
+    """The folder of a clone is the package `headrace`: pytest must not import it once more, under
+    the name of the folder.
+    """
 
     @staticmethod
     def pytest_collect_directory(path, parent):
@@ -54,9 +66,11 @@ class RootIsNoPackage:
 
 def pytest_configure(config):
     """Property tests try more with the option; see `pipelines.tries`."""
-    # Tests that name no kind of worker mean processes, in a Python without GIL too. test_worker_kind.py tests the choice.
+    # Tests that name no kind of worker mean processes, in a Python without GIL too.
+    # test_worker_kind.py tests the choice.
     options.has_gil = lambda: True
-    config.pluginmanager.register(RootIsNoPackage())  # hooks of this file are not asked about folders above it
+    # hooks of this file are not asked about folders above it
+    config.pluginmanager.register(RootIsNoPackage())
     if config.getoption("--long"):
         os.environ["HEADRACE_LONG_TESTS"] = "1"
 
@@ -100,7 +114,9 @@ OF_FILES = {
         "tests/test_wheel",
     ),
 }
-"""Files whose tests all have a mark: those of other libraries, and of docs and style. Plain pytest imports none of them."""
+"""Files whose tests all have a mark: those of other libraries, and of docs and style. Plain pytest
+imports none of them.
+"""
 
 
 def _marks(path):
@@ -115,16 +131,20 @@ def _is_named(path, config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Files of which plain pytest runs no test are not imported: their libraries take seconds in each process."""
+    """Files of which plain pytest runs no test are not imported: their libraries take seconds in
+    each process.
+    """
     if config.getoption("--long") or not _marks(collection_path) or collection_path.is_dir():
         return None
     return None if _is_named(collection_path, config) else True
 
 
 def pytest_collection_modifyitems(config, items):
-    """Without the options, tests with one of the marks are left out, but for those of a file that is named.
+    """Without the options, tests with one of the marks are left out, but for those of a file that
+    is named.
 
-    What runs in actors is long, and needs a cluster. A share is one of the long tests. The others are in each share.
+    What runs in actors is long, and needs a cluster. A share is one of the long tests. The others
+    are in each share.
     """
     for item in items:
         for mark in _marks(item.path):
@@ -138,7 +158,10 @@ def pytest_collection_modifyitems(config, items):
     assert 1 <= number <= shares, "--share K/N: K from 1 to N"
     chosen, left_out = [], []
     for item in items:
-        in_share = not item.get_closest_marker("long") or crc32(item.nodeid.encode()) % shares == number - 1
+        in_share = (
+            not item.get_closest_marker("long")
+            or crc32(item.nodeid.encode()) % shares == number - 1
+        )
         marks = {mark for mark in LEFT_OUT if item.get_closest_marker(mark)}
         always = not (marks - {*OF_FILES} if _is_named(item.path, config) else marks)
         (chosen if always or (config.getoption("--long") and in_share) else left_out).append(item)
@@ -147,7 +170,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _mark_thinned(items):
-    """Of the cases of a test marked `one_in(n)` one n-th, spread over its parameters, runs always; the others are long."""
+    """Of the cases of a test marked `one_in(n)` one n-th, spread over its parameters, runs always;
+    the others are long.
+    """
     cases = defaultdict(list)
     for item in items:
         if thinned := item.get_closest_marker("one_in"):
@@ -159,9 +184,11 @@ def _mark_thinned(items):
 
 
 def pytest_collection_finish():
-    """What libraries and thousands of tests hold lives as long as the process: looking for garbage passes it over.
+    """What libraries and thousands of tests hold lives as long as the process: looking for garbage
+    passes it over.
 
-    Hypothesis runs once before: it looks at who holds NumPy's generator, and finds nobody in what is passed over.
+    Hypothesis runs once before: it looks at who holds NumPy's generator, and finds nobody in what
+    is passed over.
     """
     hypothesis.find(hypothesis.strategies.none(), lambda _: True)
     gc.collect()
@@ -170,10 +197,13 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session")
 def temporary(tmp_path_factory):
-    """A folder of this process takes the place of the system's, so that nobody else puts files there."""
+    """A folder of this process takes the place of the system's, so that nobody else puts files
+    there.
+    """
     folder = tmp_path_factory.mktemp("temporary")
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
-    os.environ["HEADRACE_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))  # not the one of who runs the tests
+    # not the one of who runs the tests
+    os.environ["HEADRACE_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
     return folder
 
 
@@ -184,10 +214,11 @@ def ray_cluster():
 
     from headrace.loader.executors.ray.cluster import start
 
+    # others use the memory of CI, too
     os.environ |= {
         "RAY_AUTH_MODE": "disabled",
         "RAY_memory_monitor_refresh_ms": "0",
-    }  # others use the memory of CI, too
+    }
     folder = tempfile.mkdtemp(dir="/tmp")  # Ray's sockets need a short path
     start(num_cpus=4, object_store_memory=500 << 20, _temp_dir=folder)
     yield
@@ -197,7 +228,9 @@ def ray_cluster():
 
 @pytest.fixture(autouse=True)
 def nothing_left(temporary, request):
-    """Fails a test that leaves something behind, names it, and clears it away before the next test."""
+    """Fails a test that leaves something behind, names it, and clears it away before
+    the next test.
+    """
     if request.node.get_closest_marker("ray"):
         request.getfixturevalue("ray_cluster")
     before = leaks.present(temporary)

@@ -1,7 +1,8 @@
-"""Digests of streams of pipelines of every kind: `python golden_streams.py FILE` writes those of the present code.
+"""Digests of streams of pipelines of every kind: `python golden_streams.py FILE` writes those of
+the present code.
 
-`golden_streams.json` has them. If a change of the code changes one, it has changed the order of records or the random
-numbers of operations.
+`golden_streams.json` has them. If a change of the code changes one, it has changed the order of
+records or the random numbers of operations.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def whole(name: str) -> str:
 
 
 def resharded(name: str, skips: bool) -> list[list[str]]:
-    """Digests of the streams of two shards after three that stopped at unequal steps: all, and after two more steps."""
+    """Digests of the streams of two shards after three that stopped at unequal steps: all, and
+    after two more steps.
+    """
 
     def shards(count: int) -> list[Any]:
         loaders = [loader(name, shard_options=ShardOptions(index, count)) for index in range(count)]
@@ -68,6 +71,8 @@ def resharded(name: str, skips: bool) -> list[list[str]]:
 if __name__ == "__main__":
     lines = {
         "whole": {name: whole(name) for name in (*PIPELINES, *described_pipelines.PIPELINES)},
-        "resharded": {f"{name}, {skips}": resharded(name, skips) for name in SHARED for skips in (False, True)},
+        "resharded": {
+            f"{name}, {skips}": resharded(name, skips) for name in SHARED for skips in (False, True)
+        },
     }
     Path(sys.argv[1]).write_text(json.dumps(lines, indent=1) + "\n")

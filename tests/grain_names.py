@@ -1,4 +1,6 @@
-"""The table of Grain's public names in docs/grain-names.md. `python tests/grain_names.py` writes it anew."""
+"""The table of Grain's public names in docs/grain-names.md. `python tests/grain_names.py` writes it
+anew.
+"""
 
 import importlib
 import inspect
@@ -39,7 +41,10 @@ REMARKS = {
         "with any `worker_count`, the stream that Grain gives with 0 workers; a warning if a shard has no records; if you pass "
         "`shard_options` to the loader, only these hold (Grain reads records of the sampler's shard, some twice)",
     ),
-    "DataLoaderIterator": (BETTER, "states can be restored with any number of workers, also states that Grain saved"),
+    "DataLoaderIterator": (
+        BETTER,
+        "states can be restored with any number of workers, also states that Grain saved",
+    ),
     "PyGrainDatasetIterator": (BETTER, "see `DataLoaderIterator`"),
     "DatasetIterator": (BETTER, "states can be restored with any number of workers"),
     "MapDataset": (
@@ -57,7 +62,10 @@ REMARKS = {
         "strings become arrays of objects, which keep every byte",
     ),
     "BatchOperation": (DIFFERS, "see `Batch`"),
-    "MapOperation": (BETTER, "if your function fails, its own exception is raised, not a ValueError"),
+    "MapOperation": (
+        BETTER,
+        "if your function fails, its own exception is raised, not a ValueError",
+    ),
     "RandomMapOperation": (BETTER, "see `MapOperation`"),
     "FilterOperation": (BETTER, "see `MapOperation`"),
     "DatasetOptions": (DIFFERS, "only the thresholds of filters have an effect"),
@@ -68,7 +76,10 @@ REMARKS = {
     ),
     "ThreadPrefetchIterDataset": (DIFFERS, "the same stream; one thread makes all of it"),
     "ThreadPrefetchDatasetIterator": (DIFFERS, "the same elements; one thread makes all of them"),
-    "SharedMemoryDataSource": (DIFFERS, "the argument `elements` is needed; no memory is shared by name"),
+    "SharedMemoryDataSource": (
+        DIFFERS,
+        "the argument `elements` is needed; no memory is shared by name",
+    ),
     "InMemoryDataSource": (DIFFERS, "see `SharedMemoryDataSource`"),
     "ElasticIterator": (
         SAME,
@@ -94,7 +105,10 @@ REMARKS = {
         BETTER,
         "`__len__` may be missing, as in Grain; headrace's samplers compute many positions in one call",
     ),
-    "pick_performance_config": (DIFFERS, "considers only sizes; it may choose other numbers than Grain"),
+    "pick_performance_config": (
+        DIFFERS,
+        "considers only sizes; it may choose other numbers than Grain",
+    ),
 }
 """What there is to say of a name, wherever it stands."""
 
@@ -106,7 +120,9 @@ def public_names(package, module):
 
 
 def arguments_of(thing):
-    """The names of the arguments of a function, or of what makes an object of a class; None where nobody knows them."""
+    """The names of the arguments of a function, or of what makes an object of a class; None where
+    nobody knows them.
+    """
     if isinstance(thing, ModuleType) or not callable(thing):
         return None
     try:
@@ -121,14 +137,18 @@ def arguments_of(thing):
 
 
 def rows():
-    """(module, names, kind, remark) for each public name of Grain; same names of several modules in one row."""
+    """(module, names, kind, remark) for each public name of Grain; same names of several modules in
+    one row.
+    """
     found = {}
     for module in MODULES:
         for name, thing in public_names("grain", module).items():
             kind, remark = REMARKS.get(name, (SAME, ""))
             if isinstance(thing, ModuleType) and name in MODULES:
                 continue
-            found.setdefault((name, kind, remark), []).append(f"grain.{module}" if module else "grain")
+            found.setdefault((name, kind, remark), []).append(
+                f"grain.{module}" if module else "grain"
+            )
     return [(name, places, kind, remark) for (name, kind, remark), places in found.items()]
 
 
@@ -136,7 +156,9 @@ def table():
     """The table, in Markdown."""
     lines = ["| name | in | here | |\n", "|---|---|---|---|\n"]
     for name, places, kind, remark in sorted(rows(), key=lambda row: row[0].lower()):
-        lines.append(f"| `{name}` | {', '.join(f'`{place}`' for place in places)} | {kind} | {remark} |\n")
+        lines.append(
+            f"| `{name}` | {', '.join(f'`{place}`' for place in places)} | {kind} | {remark} |\n"
+        )
     return "".join(lines)
 
 

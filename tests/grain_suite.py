@@ -1,7 +1,9 @@
-"""Grain's own tests, as its wheel has them, run with ours in its place; and the table of those that fail, with the reasons.
+"""Grain's own tests, as its wheel has them, run with ours in its place; and the table of those that
+fail, with the reasons.
 
-In: the installed Grain. Out: the names of the tests of a file that fail; the table in `docs/grain-names.md`.
-Run it to write the table anew: `python tests/grain_suite.py`. With names of files, it tells what fails in them.
+In: the installed Grain. Out: the names of the tests of a file that fail; the table in
+`docs/grain-names.md`. Run it to write the table anew: `python tests/grain_suite.py`. With names of
+files, it tells what fails in them.
 """
 
 import fnmatch
@@ -21,8 +23,8 @@ BEGIN, END = "<!-- tests: written by tests/grain_suite.py -->\n", "<!-- end of t
 ROOT = Path(find_spec("grain").submodule_search_locations[0]) / "_src"
 
 _TRANSFORMATIONS = (
-    "batch cache filter flatmap interleave limit map mix packing packing_concat_then_split prefetch prefetch_autotune "
-    "process_prefetch rebatch repeat shuffle slice source zip"
+    "batch cache filter flatmap interleave limit map mix packing packing_concat_then_split "
+    "prefetch prefetch_autotune process_prefetch rebatch repeat shuffle slice source zip"
 )
 FILES = {
     "data_loader": "python",
@@ -42,14 +44,25 @@ FILES = {
     "sharding": "core",
     **dict.fromkeys(_TRANSFORMATIONS.split(), "python/dataset/transformations"),
 }
-"""Files of tests, `<name>_test.py`, and their folders. Those of queues, memory, logs and measurements are not there."""
+"""Files of tests, `<name>_test.py`, and their folders. Those of queues, memory, logs and
+measurements are not there.
+"""
 
 PORTED = (
-    (r"\b((?:\w+\.)*\w+)\._element_spec\b(?!\()", r"__import__('grain').experimental.get_element_spec(\1)"),
+    (
+        r"\b((?:\w+\.)*\w+)\._element_spec\b(?!\()",
+        r"__import__('grain').experimental.get_element_spec(\1)",
+    ),
     (r"\._getitems\(", ".__getitem__("),  # our datasets take lists
-    (r"from grain\._src\.core import pytest\n", "pytest = __import__('types').SimpleNamespace(RUN_IN_PYTEST=False)\n"),
+    (
+        r"from grain\._src\.core import pytest\n",
+        "pytest = __import__('types').SimpleNamespace(RUN_IN_PYTEST=False)\n",
+    ),
     (r"from grain\.proto import execution_summary_pb2\n", ""),
-    (r"from grain\._src\.python\.dataset\.transformations import testing_util", "import testing_util"),
+    (
+        r"from grain\._src\.python\.dataset\.transformations import testing_util",
+        "import testing_util",
+    ),
     (
         r"from grain\._src\.python\.dataset\.transformations import packing_packed_batch\n",
         "packing_packed_batch = __import__('types').SimpleNamespace(get_non_sequence_meta_features=lambda lengths, meta: "
@@ -84,7 +97,9 @@ def parameterized_class(cases):
 
 
 class Row(NamedTuple):
-    """Tests that fail: of which files, what differs, why, and their names, of which parts may be `*`."""
+    """Tests that fail: of which files, what differs, why, and their names, of which parts may be
+    `*`.
+    """
 
     of: str
     differs: str
@@ -95,10 +110,11 @@ class Row(NamedTuple):
 ROWS = (
     Row(
         "batch",
-        "`enable_shared_memory_output`, parallel batches (`_MakeBatchParallel`), a loader's `_dataset`",
+        "`enable_shared_memory_output`, parallel batches (`_MakeBatchParallel`), a loader's "
+        "`_dataset`",
         "private; headrace always passes batches in shared memory",
-        "batch:*shared_memory* batch:test_batch_iter_dataset_shm_* batch:test_parallel_batch_* batch:*parallel_batch* "
-        "batch:test_batch_non_numpy_values",
+        "batch:*shared_memory* batch:test_batch_iter_dataset_shm_* batch:test_parallel_batch_* "
+        "batch:*parallel_batch* batch:test_batch_non_numpy_values",
     ),
     Row(
         "batch",
@@ -109,7 +125,8 @@ ROWS = (
     Row(
         "data loader",
         "checkpoints with 3 workers",
-        "the tests expect batches that each worker makes of its own records; headrace's batches do not depend on the workers",
+        "the tests expect batches that each worker makes of its own records; headrace's batches "
+        "do not depend on the workers",
         "data_loader:test_data_loader_checkpointing_*",
     ),
     Row(
@@ -134,7 +151,8 @@ ROWS = (
         "base, dataset, prefetch",
         "`_seed`, `_default_seed`, `_ctx`, `IteratorContext`",
         "private; random numbers and thresholds are the same",
-        "base:test_merge base:test_merge_with_different_mp_context dataset:test_seed_is_different_with_chained_transforms "
+        "base:test_merge base:test_merge_with_different_mp_context "
+        "dataset:test_seed_is_different_with_chained_transforms "
         "dataset:test_seed_results_in_the_same_default_seed* dataset:test_conflicting_options "
         "dataset:test_propagates_options_in_* prefetch:test_mp_context_is_set_correctly",
     ),
@@ -155,15 +173,17 @@ ROWS = (
         "dataset, interleave, prefetch",
         "execution summaries, `_stats`",
         "private; `iterator.stats()` says where the time goes",
-        "dataset:test_execution_summary_* dataset:test_get_execution_summary_* interleave:test_interleave_stats* "
-        "prefetch:test_stats_are_initialized_in_a_single_thread*",
+        "dataset:test_execution_summary_* dataset:test_get_execution_summary_* "
+        "interleave:test_interleave_stats* prefetch:test_stats_are_initialized_in_a_single_thread*",
     ),
     Row(
         "filter, map, mix, packing",
-        "`FilterThresholdChecker`, `_reset_rng_state`, `_ConcatSelectionMap`, `PackingDatasetIterator`",
+        "`FilterThresholdChecker`, `_reset_rng_state`, `_ConcatSelectionMap`, "
+        "`PackingDatasetIterator`",
         "private; headrace's tests of the public methods test what they do",
         "filter:test_raises filter:test_validates filter:test_warns map:test_reset_rng_state "
-        "mix:test_cannot_concatenate_infinite_datasets mix:test_concat_selection_map packing:test_get_packed_batch_size_bytes*",
+        "mix:test_cannot_concatenate_infinite_datasets mix:test_concat_selection_map "
+        "packing:test_get_packed_batch_size_bytes*",
     ),
     Row(
         "interleave",
@@ -175,12 +195,14 @@ ROWS = (
         "interleave",
         "contents of states, `future_states`, and that `set_state` keeps inner iterators",
         "private; headrace's states have another content, and states of Grain can be restored",
-        "interleave:test_correct_interleave_state_after_* interleave:test_future_states interleave:test_setting_shard_state_* "
-        "interleave:test_set_state_does_not_recreate_* interleave:test_slice_state_management_*",
+        "interleave:test_correct_interleave_state_after_* interleave:test_future_states "
+        "interleave:test_setting_shard_state_* interleave:test_set_state_does_not_recreate_* "
+        "interleave:test_slice_state_management_*",
     ),
     Row(
         "operations",
-        "the error of `BatchOperation` for elements of unequal structure; a batch of dataclass objects",
+        "the error of `BatchOperation` for elements of unequal structure; a batch of dataclass "
+        "objects",
         "headrace's error names the leaf; dataclasses are batched field by field",
         "operations:test_batch_dicts_different_keys operations:test_batch_lists_different_length "
         "operations:test_batch_unsupported_type",
@@ -189,14 +211,17 @@ ROWS = (
         "prefetch, process prefetch",
         "the state of a prefetch over a dataset of your own class is the state of this dataset",
         "headrace's state has another form, which contains the state of this dataset",
-        "prefetch:test_parent_dataset_modifies_state process_prefetch:test_parent_dataset_modifies_state",
+        "prefetch:test_parent_dataset_modifies_state "
+        "process_prefetch:test_parent_dataset_modifies_state",
     ),
     Row(
         "prefetch",
-        "`PrefetchDatasetIterator`, `_buffer`, `_read_options`, and changes of the number of threads during a run",
+        "`PrefetchDatasetIterator`, `_buffer`, `_read_options`, and changes of the number of "
+        "threads during a run",
         "private; headrace reads ahead without them",
-        "prefetch:test_prefetch_data_* prefetch:test_prefetch_does_not_buffer_* prefetch:test_set_num_threads_* "
-        "prefetch:test_set_prefetch_buffer_size_* prefetch:test_start_prefetch* prefetch:test_set_next_index_get_state",
+        "prefetch:test_prefetch_data_* prefetch:test_prefetch_does_not_buffer_* "
+        "prefetch:test_set_num_threads_* prefetch:test_set_prefetch_buffer_size_* "
+        "prefetch:test_start_prefetch* prefetch:test_set_next_index_get_state",
     ),
     Row(
         "prefetch, slice",
@@ -213,8 +238,10 @@ ROWS = (
     Row(
         "process prefetch",
         'Grain\'s name of the dataset in the note "Dataset: … cannot be pickled!"',
-        "private; headrace's note has its own name of the dataset, and a second note has the path of the attribute",
-        "process_prefetch:test_reports_first_unpicklable_dataset_* process_prefetch:test_reports_unpicklable_*",
+        "private; headrace's note has its own name of the dataset, and a second note has the path "
+        "of the attribute",
+        "process_prefetch:test_reports_first_unpicklable_dataset_* "
+        "process_prefetch:test_reports_unpicklable_*",
     ),
     Row(
         "process prefetch",
@@ -279,7 +306,12 @@ def run(name, folder, limit=900):
     for helper in file.parent.glob("testing_util.py"):
         (folder / helper.name).write_text(ported(helper))
     report = folder / "report.xml"
-    command = [sys.executable, file.name, f"--test_srcdir={ROOT / 'python'}", f"--test_tmpdir={folder / 'tmp'}"]
+    command = [
+        sys.executable,
+        file.name,
+        f"--test_srcdir={ROOT / 'python'}",
+        f"--test_tmpdir={folder / 'tmp'}",
+    ]
     result = subprocess.run(
         [*command, f"--xml_output_file={report}"],
         cwd=folder,
@@ -296,19 +328,30 @@ def run(name, folder, limit=900):
     for case in cases:
         for trouble in case:
             if trouble.tag in ("failure", "error"):
-                failed.setdefault(f"{name}: {case.get('name').partition(' ')[0]}", trouble.get("message") or "")
+                failed.setdefault(
+                    f"{name}: {case.get('name').partition(' ')[0]}", trouble.get("message") or ""
+                )
     return Outcome(len(cases), failed)
 
 
 def expected(name):
     """The patterns of the tests of a file that fail."""
-    return [f"{name}: {test}" for row in ROWS for of, _, test in map(_parted, row.tests.split()) if of == name]
+    return [
+        f"{name}: {test}"
+        for row in ROWS
+        for of, _, test in map(_parted, row.tests.split())
+        if of == name
+    ]
 
 
 def unlike(name, failed):
     """Tests that fail and are in no row, and patterns of rows for which none fails."""
     patterns = expected(name)
-    unknown = [test for test in failed if not any(fnmatch.fnmatchcase(test, pattern) for pattern in patterns)]
+    unknown = [
+        test
+        for test in failed
+        if not any(fnmatch.fnmatchcase(test, pattern) for pattern in patterns)
+    ]
     gone = [pattern for pattern in patterns if not fnmatch.filter(failed, pattern)]
     return unknown, gone
 

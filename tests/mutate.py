@@ -1,14 +1,15 @@
 """Count how many small faults, planted in the package one at a time, the tests find.
 
-In: a number of mutants and a seed. Out: a line of JSON for each mutant in a file; a list of those that no test finds; and a
-summary by group of modules.
+In: a number of mutants and a seed. Out: a line of JSON for each mutant in a file; a list of those
+that no test finds; and a summary by group of modules.
 
     python3 -m uv run --group test --with coverage python tests/mutate.py 520 --out mutants.jsonl
 
-It works on a copy of the repository in a temporary folder. First it runs the plain tests once, and notes which test
-executes which line. A mutant is then tried with the tests that execute its line, the fastest first, and then with some
-that execute another line of its module. The tests run in forks of one process (`support/planting.py`). With an unchanged
-`--out`, a run that was stopped continues after its last mutant; with `--coverage`, the first step is done once.
+It works on a copy of the repository in a temporary folder. First it runs the plain tests once, and
+notes which test executes which line. A mutant is then tried with the tests that execute its line,
+the fastest first, and then with some that execute another line of its module. The tests run in
+forks of one process (`support/planting.py`). With an unchanged `--out`, a run that was stopped
+continues after its last mutant; with `--coverage`, the first step is done once.
 """
 
 from __future__ import annotations
@@ -41,7 +42,12 @@ GROUPS = {
     "flow": ("loader/stream", "loader/work/steps"),
     "pool": ("loader/executors",),
     "transport": ("loader/executors/processes", "loader/work/slabs.py"),
-    "stacking": ("operations/batch.py", "operations/column.py", "operations/trees.py", "loader/work"),
+    "stacking": (
+        "operations/batch.py",
+        "operations/column.py",
+        "operations/trees.py",
+        "loader/work",
+    ),
     "packing": ("operations/packing", "operations/budget"),
     "feeder": ("loader/device",),
     "sources": ("sources",),
@@ -63,10 +69,14 @@ OF_LIBRARIES = (
     "sources/tfds",
     "conversion/beam",
 )
-"""Likewise; but they were drawn before their tests got that mark, so a draw has their mutants, which are not tried."""
+"""Likewise; but they were drawn before their tests got that mark, so a draw has their mutants,
+which are not tried.
+"""
 
 OF_LINE, OF_MODULE = 60, 15
-"""Seconds of the tests of one mutant that execute its line, and of those that execute another line of its module."""
+"""Seconds of the tests of one mutant that execute its line, and of those that execute another line
+of its module.
+"""
 
 APART = {
     "loader/executors/processes/zygote.py": (
@@ -76,7 +86,9 @@ APART = {
         "tests/loader/executors/test_process_executor.py",
     ),
 }
-"""Modules that run in a process which was started before the tests, and the tests of each. They are tried in a new process."""
+"""Modules that run in a process which was started before the tests, and the tests of each. They are
+tried in a new process.
+"""
 
 USES_DEVICE = re.compile(r"^\w+ = .*jax\.devices\(", re.MULTILINE)
 """Line of a test file that uses a device of JAX when it is imported."""
@@ -128,7 +140,10 @@ def mutants_of(file: Path) -> Iterator[tuple[Path, Any, ast.AST]]:
 def _mutant(group: str, file: Path, node: Any, changed: ast.AST) -> Mutant:
     data = file.read_bytes()
     begins = [0, *itertools.accumulate(map(len, data.splitlines(keepends=True)))]
-    start, stop = begins[node.lineno - 1] + node.col_offset, begins[node.end_lineno - 1] + node.end_col_offset
+    start, stop = (
+        begins[node.lineno - 1] + node.col_offset,
+        begins[node.end_lineno - 1] + node.end_col_offset,
+    )
     now = f"({ast.unparse(changed)})" if isinstance(changed, ast.expr) else ast.unparse(changed)
     text = data.splitlines()[node.lineno - 1].decode().strip()
     name = file.relative_to(ROOT).as_posix()
@@ -136,9 +151,13 @@ def _mutant(group: str, file: Path, node: Any, changed: ast.AST) -> Mutant:
 
 
 def _walk(tree: ast.AST) -> Iterator[Any]:
-    """Yield the nodes that run: no annotations, messages of errors, `__repr__`, or blocks for type checkers."""
+    """Yield the nodes that run: no annotations, messages of errors, `__repr__`, or blocks for type
+    checkers.
+    """
     for name, value in ast.iter_fields(tree):
-        if name in ("annotation", "returns", "decorator_list", "bases") or isinstance(tree, ast.JoinedStr):
+        if name in ("annotation", "returns", "decorator_list", "bases") or isinstance(
+            tree, ast.JoinedStr
+        ):
             continue
         for node in value if isinstance(value, list) else [value]:
             if not isinstance(node, ast.AST) or isinstance(node, ast.Raise):
@@ -166,13 +185,21 @@ def _changes(node: Any) -> Iterator[ast.AST]:
         yield node.operand
     elif isinstance(node, ast.Constant) and type(node.value) in (bool, int):
         yield ast.Constant(not node.value if type(node.value) is bool else node.value + 1)
-    elif isinstance(node, (ast.If, ast.While, ast.IfExp)) and not isinstance(node.test, (ast.Compare, ast.BoolOp)):
+    elif isinstance(node, (ast.If, ast.While, ast.IfExp)) and not isinstance(
+        node.test, (ast.Compare, ast.BoolOp)
+    ):
         other.test = ast.UnaryOp(ast.Not(), node.test)
         if isinstance(node, ast.IfExp):
             yield other
-    elif isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
+    elif (
+        isinstance(node, ast.Return)
+        and node.value is not None
+        and not isinstance(node.value, ast.Constant)
+    ):
         yield ast.Return(ast.Constant(None))
-    elif isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+    elif isinstance(node, ast.AugAssign) or (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    ):
         yield ast.Pass()
 
 
@@ -193,10 +220,15 @@ def drawn(count: int, seed: int) -> list[Mutant]:
             for place in places
             for each in ([ROOT / place] if place.endswith(".py") else (ROOT / place).rglob("*.py"))
         }
-        names = sorted(file for file in files if not file.relative_to(ROOT).as_posix().startswith(LEFT_OUT))
+        names = sorted(
+            file for file in files if not file.relative_to(ROOT).as_posix().startswith(LEFT_OUT)
+        )
         every = [change for file in names for change in mutants_of(file)]
         wanted = count * (number + 1) // len(GROUPS) - count * number // len(GROUPS)
-        chosen += [_mutant(group, *change) for change in random.Random(seed * 100 + number).sample(every, wanted)]
+        chosen += [
+            _mutant(group, *change)
+            for change in random.Random(seed * 100 + number).sample(every, wanted)
+        ]
     random.Random(seed).shuffle(chosen)  # so that the first ones are of all groups, too
     return [mutant for mutant in chosen if not mutant.file.startswith(OF_LIBRARIES)]
 
@@ -210,7 +242,9 @@ class Tests:
 
     def __init__(self, folder: Path) -> None:
         self.copy = folder / "copy"
-        files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
+        files = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+        ).stdout.split(b"\0")
         for name in filter(None, map(os.fsdecode, files)):
             (self.copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, self.copy / name)
@@ -219,19 +253,44 @@ class Tests:
         self._env = os.environ | {"PYTHONPATH": f"{folder / 'path'}:{Path(__file__).parent}"}
 
     def times(self, data: Path) -> dict[str, float]:
-        """Run all plain tests with coverage, and return the seconds of each. The lines of each test go to `data`."""
+        """Run all plain tests with coverage, and return the seconds of each. The lines of each test
+        go to `data`.
+        """
         config = data.with_suffix(".rc")
-        config.write_text(f"[run]\ndata_file = {data}\nrelative_files = True\nsource = .\nomit = tests/*\n")
-        command = ["coverage", "run", f"--rcfile={config}", "-m", "pytest", "-p", "mutate", "-n", "0", "-q"]
-        subprocess.run([sys.executable, "-m", *command], cwd=self.copy, env=self._env | {"TEST_TIMES": f"{data}.json"})
+        config.write_text(
+            f"[run]\ndata_file = {data}\nrelative_files = True\nsource = .\nomit = tests/*\n"
+        )
+        command = [
+            "coverage",
+            "run",
+            f"--rcfile={config}",
+            "-m",
+            "pytest",
+            "-p",
+            "mutate",
+            "-n",
+            "0",
+            "-q",
+        ]
+        subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=self.copy,
+            env=self._env | {"TEST_TIMES": f"{data}.json"},
+        )
         return dict(json.loads(Path(f"{data}.json").read_text()))
 
-    def find(self, mutants: list[Mutant], names: dict[Mutant, list[tuple[str, float]]], out: Path) -> None:
-        """Try mutants with tests, in forks of one process (`support.planting`), and write the results to a file."""
+    def find(
+        self, mutants: list[Mutant], names: dict[Mutant, list[tuple[str, float]]], out: Path
+    ) -> None:
+        """Try mutants with tests, in forks of one process (`support.planting`), and write the
+        results to a file.
+        """
         if not mutants:
             return
         listed = self.copy.parent / "mutants"
-        each_one = (each._asdict() | {"names": names[each], "apart": each.file in APART} for each in mutants)
+        each_one = (
+            each._asdict() | {"names": names[each], "apart": each.file in APART} for each in mutants
+        )
         listed.write_text("\n".join(map(json.dumps, each_one)))
         files = sorted({name.split("::")[0] for each in mutants for name, _ in names[each]})
         files = [file for file in files if not USES_DEVICE.search((self.copy / file).read_text())]
@@ -252,12 +311,14 @@ class Tests:
         subprocess.run(command, cwd=self.copy, env=env, check=True)
 
 
-def executing(data: Path, mutants: list[Mutant], times: dict[str, float]) -> dict[Mutant, list[tuple[str, float]]]:
+def executing(
+    data: Path, mutants: list[Mutant], times: dict[str, float]
+) -> dict[Mutant, list[tuple[str, float]]]:
     """Return, for each mutant, the tests to run and their seconds, the fastest first.
 
-    They are the tests that execute its line, and some that execute another line of its module: a line that only
-    processes of workers execute belongs to no test. A line without a test, such as that of a constant, gets more tests
-    of its module, and tests of its folder, too.
+    They are the tests that execute its line, and some that execute another line of its module: a
+    line that only processes of workers execute belongs to no test. A line without a test, such as
+    that of a constant, gets more tests of its module, and tests of its folder, too.
     """
     from coverage import CoverageData
 
@@ -266,7 +327,9 @@ def executing(data: Path, mutants: list[Mutant], times: dict[str, float]) -> dic
     chosen = {}
     for mutant in mutants:
         if mutant.file in APART:
-            chosen[mutant] = [(name, times[name]) for name in times if name.startswith(APART[mutant.file])]
+            chosen[mutant] = [
+                (name, times[name]) for name in times if name.startswith(APART[mutant.file])
+            ]
             continue
         by_line = covered.contexts_by_lineno(mutant.file)
         of_line = {*by_line.get(mutant.line, ())} & times.keys()
@@ -298,7 +361,9 @@ _seconds: dict[str, float] = {}
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Note the seconds of a test, and that the next lines belong to it: this file is also a plugin of pytest."""
+    """Note the seconds of a test, and that the next lines belong to it: this file is also a plugin
+    of pytest.
+    """
     _seconds[report.nodeid] = _seconds.get(report.nodeid, 0) + report.duration
 
 
@@ -325,10 +390,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", type=int, help="number of mutants")
     parser.add_argument("--seed", type=int, default=1, help="seed of the draw (default: 1)")
-    parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"), help="file of results, which is continued")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("mutants.jsonl"),
+        help="file of results, which is continued",
+    )
     parser.add_argument("--coverage", type=Path, help="file of coverage; made if it is not there")
     options = parser.parse_args()
-    known = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    known = (
+        [json.loads(line) for line in options.out.read_text().splitlines()]
+        if options.out.exists()
+        else []
+    )
     mutants = drawn(options.count, options.seed)
     with tempfile.TemporaryDirectory() as name:
         tests = Tests(Path(name).resolve())
@@ -340,7 +414,10 @@ def main() -> None:
     known = [json.loads(line) for line in options.out.read_text().splitlines()]
     results = [(mutant, bool(each["found"])) for mutant, each in zip(mutants, known)]
     counted = [(mutant, found) for mutant, found in results if not mutant.is_equivalent]
-    print(*(f"{one.file}:{one.line}: {one.was} -> {one.now}" for one, found in counted if not found), sep="\n")
+    print(
+        *(f"{one.file}:{one.line}: {one.was} -> {one.now}" for one, found in counted if not found),
+        sep="\n",
+    )
     for group in (*GROUPS, "all"):
         of_group = [found for mutant, found in counted if group in (mutant.group, "all")]
         print(f"{group:12} {sum(of_group):4} of {len(of_group):4} found")

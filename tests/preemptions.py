@@ -3,7 +3,8 @@
     python tests/preemptions.py --signals 200 --by jax
     python tests/preemptions.py --signals 200 --by alone --workers 2
 
-An error is printed if a record is lost or comes twice, a host hangs, or connected hosts end at different steps.
+An error is printed if a record is lost or comes twice, a host hangs, or connected hosts end at
+different steps.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from support.preempted_hosts import play
 
 def main() -> None:
     """Play, and print the counts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--signals", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--by", choices=("jax", "folder", "alone"), default="jax")
@@ -32,7 +35,10 @@ def main() -> None:
         found = play(Path(folder), given.signals, given.seed, given.by, given.workers)
     for how, count in sorted(found.items()):
         print(f"{count:5}  {how}")
-    print(f"{given.signals} signals in {time.monotonic() - began:.0f} s; nothing lost, nothing twice, no host hung")
+    print(
+        f"{given.signals} signals in {time.monotonic() - began:.0f} s; nothing lost, nothing "
+        "twice, no host hung"
+    )
 
 
 if __name__ == "__main__":

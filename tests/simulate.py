@@ -1,11 +1,15 @@
-"""Simulates pipelines whose workers die, hang, are late or come back, and whose user stops and goes on: `simulate.py SEED`.
+"""Simulates pipelines whose workers die, hang, are late or come back, and whose user stops and goes
+on: `simulate.py SEED`.
 
-A seed is a history: of a program that `random_programs` draws, on `headrace.testing.FakeTransport`s. What is held:
+A seed is a history: of a program that `random_programs` draws, on
+`headrace.testing.FakeTransport`s. What is held:
 
-* the stream is that of `plain_model`, whatever happens, from every state on (invariants 1 and 2 of docs/design.md);
+* the stream is that of `plain_model`, whatever happens, from every state on (invariants 1 and 2 of
+  docs/design.md);
 * over restarts on other shards each record comes once (4);
 * a failure comes at its place, or what fails is left out and counted (9);
-* nothing is waited for that never comes, and no run takes for ever (9); the protocol of `Transport` is kept.
+* nothing is waited for that never comes, and no run takes for ever (9); the protocol of `Transport`
+  is kept.
 
     python tests/simulate.py 1234             shows the history of a seed
     python tests/simulate.py 0 10000          plays many, and prints the seeds that fail
@@ -49,7 +53,9 @@ HISTORIES = 32
 """Of each program."""
 
 NO_DEATHS = {"fails midway", "fails when packed", "own"}
-"""Methods with which more is lost than by an error: rows that came before it, and streams whose iterator ends two workers."""
+"""Methods with which more is lost than by an error: rows that came before it, and streams whose
+iterator ends two workers.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +69,12 @@ class Program:
     def stream(self, **options: Any) -> Any:
         """The stream, to be run by workers."""
         on_error = "skip" if self.expected.skips else "raise"
-        stream = stream_of(self.recipe, self.shard, broken=FakeWorkerDeath if self.expected.crashes else True)
-        return stream.with_options(on_error=on_error, read_options=NO_THREADS, observe=False, **options)
+        stream = stream_of(
+            self.recipe, self.shard, broken=FakeWorkerDeath if self.expected.crashes else True
+        )
+        return stream.with_options(
+            on_error=on_error, read_options=NO_THREADS, observe=False, **options
+        )
 
 
 @lru_cache(maxsize=4)
@@ -75,15 +85,22 @@ def program_of(number: int) -> Program:
         recipe = drawn(chance, after=[*(AFTER | SUMMED), *FAILING], most_records=9)
         shard = ShardOptions(0, 1) if chance.random() < 0.7 else ShardOptions(1, 2)
         if (program := _modelled(recipe, shard, chance.random() < 0.5)) is not None:
-            deadly = random.Random(f"deadly {number}").random() < 0.3 and not names_in(recipe) & NO_DEATHS
-            return dataclasses.replace(program, expected=dataclasses.replace(program.expected, crashes=deadly))
+            deadly = (
+                random.Random(f"deadly {number}").random() < 0.3
+                and not names_in(recipe) & NO_DEATHS
+            )
+            return dataclasses.replace(
+                program, expected=dataclasses.replace(program.expected, crashes=deadly)
+            )
 
 
 def _modelled(recipe: Recipe, shard: ShardOptions, skips: bool) -> Program | None:
     try:
         with quietly():
             model = PlainModel.of(
-                stream_of(recipe, shard, broken=True).with_options(on_error="skip" if skips else "raise")
+                stream_of(recipe, shard, broken=True).with_options(
+                    on_error="skip" if skips else "raise"
+                )
             )
             expected, failure = [], None
             try:
@@ -96,7 +113,12 @@ def _modelled(recipe: Recipe, shard: ShardOptions, skips: bool) -> Program | Non
     if not expected:
         return None
     found = Expected(
-        expected[:MOST], failure if ends else None, ends, model.skipped if skips else 0, skips, same_form=plain
+        expected[:MOST],
+        failure if ends else None,
+        ends,
+        model.skipped if skips else 0,
+        skips,
+        same_form=plain,
     )
     return Program(recipe, shard, found)
 
@@ -115,12 +137,15 @@ def elastic_of(number: int) -> tuple[Recipe, Any]:
                 every = [_tokens_of(recipe, count) for count in (1, 2, 3)]
         except (EmptyStreamError, NothingPassesError):
             continue
-        if every[0] == every[1] == every[2]:  # else batches that are cut to their first rows are others on other shards
+        # else batches that are cut to their first rows are others on other shards
+        if every[0] == every[1] == every[2]:
             return recipe, every[0]
 
 
 def _tokens_of(recipe: Recipe, count: int) -> Any:
-    return counted(itertools.chain.from_iterable(stream_of(recipe, shard) for shard in _shards(count)))
+    return counted(
+        itertools.chain.from_iterable(stream_of(recipe, shard) for shard in _shards(count))
+    )
 
 
 def _shards(count: int) -> list[ShardOptions]:
@@ -155,7 +180,10 @@ def _play_elastic(program: tuple[Recipe, Any], world: World) -> None:
 
     def opened(count: int) -> list[Any]:
         streams = [stream_of(recipe, shard) for shard in _shards(count)]
-        return [iter(one.with_options(read_options=NO_THREADS, observe=False, **world.options())) for one in streams]
+        return [
+            iter(one.with_options(read_options=NO_THREADS, observe=False, **world.options()))
+            for one in streams
+        ]
 
     iterators = opened(count)
     for _ in range(chance.randint(1, 2)):
@@ -177,7 +205,8 @@ def _play_elastic(program: tuple[Recipe, Any], world: World) -> None:
     except (EmptyStreamError, NothingPassesError):
         return
     require(
-        counted(seen) == expected, f"tokens {expected - counted(seen)} are lost, {counted(seen) - expected} repeated"
+        counted(seen) == expected,
+        f"tokens {expected - counted(seen)} are lost, {counted(seen) - expected} repeated",
     )
 
 

@@ -15,13 +15,17 @@ def run(example, out, *arguments):
     """Runs one example with all warnings turned on; gives exit code and what it printed."""
     command = [sys.executable, str(example), "--out", str(out), *arguments]
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=1200, env=environment, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=1200, env=environment, check=False
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_and_verifies_what_it_claims(example, tmp_path):
-    """An example ends with exit code 0, without a warning, and has said what it verified; a picture is a PNG file."""
+    """An example ends with exit code 0, without a warning, and has said what it verified; a picture
+    is a PNG file.
+    """
     done = run(example, tmp_path)
     assert done.returncode == 0, done.stderr
     claims = [line for line in done.stdout.splitlines() if line.startswith("verified: ")]

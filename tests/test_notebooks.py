@@ -26,7 +26,10 @@ def _execute(notebook, folder):
 def _printed(notebook):
     """Of each cell; the loss of the last step may have other digits on another processor."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    texts = ["".join(one["text"] for one in cell.outputs if one.get("name") == "stdout") for cell in cells]
+    texts = [
+        "".join(one["text"] for one in cell.outputs if one.get("name") == "stdout")
+        for cell in cells
+    ]
     return [text for text in texts if not text.startswith("loss")]
 
 
@@ -40,9 +43,16 @@ def test_a_notebook_runs_and_prints_what_it_shows(path, tmp_path):
 def test_a_notebook_that_is_killed_in_the_middle_goes_on_when_it_is_run_again(tmp_path):
     """The kernel is killed by SIGKILL while it trains with workers; then all cells are run anew."""
     killed = nbformat.read(KILL_IT, as_version=4)
-    (training,) = (cell for cell in killed.cells if "157" in cell.source and cell.cell_type == "code")
-    killing = "import threading\nthreading.Timer(0.0, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()\n"
-    training.source = training.source.replace("157", "134") + f"\n{killing}train(stream.mp_prefetch(2), 10**9)"
+    (training,) = (
+        cell for cell in killed.cells if "157" in cell.source and cell.cell_type == "code"
+    )
+    killing = (
+        "import threading\nthreading.Timer(0.0, lambda: os.kill(os.getpid(), "
+        "signal.SIGKILL)).start()\n"
+    )
+    training.source = (
+        training.source.replace("157", "134") + f"\n{killing}train(stream.mp_prefetch(2), 10**9)"
+    )
     with pytest.raises(DeadKernelError):
         _execute(killed, tmp_path)
     assert (tmp_path / "run.npz").exists()

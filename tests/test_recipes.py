@@ -1,4 +1,6 @@
-"""The recipes of the docs run, are short, and go on where they are killed as if they had not been."""
+"""The recipes of the docs run, are short, and go on where they are killed as if they
+had not been.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,15 @@ def _run(program: str, folder: Path, most: int | None = None) -> str:
     command = [sys.executable, "program.py"]
     if most is not None:
         command[1:] = ["-c", KILLED.format(module=module, kind=kind, most=most)]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TMPDIR": str(folder), "KERAS_BACKEND": "jax"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "TMPDIR": str(folder),
+        "KERAS_BACKEND": "jax",
+    }
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == (0 if most is None else -signal.SIGKILL), done.stderr
     return done.stdout
 
@@ -76,12 +85,16 @@ def _saved(folder: Path) -> list[bytes]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 @pytest.mark.filterwarnings("ignore:Sharding info not provided")
 def test_a_recipe_that_is_killed_ends_with_the_bits_of_one_that_was_not(page, tmp_path):
-    """SIGKILL at the 131st batch, then once more at the 41st after that; the last losses and checkpoints are compared."""
+    """SIGKILL at the 131st batch, then once more at the 41st after that; the last losses and
+    checkpoints are compared.
+    """
     program = _program(page)
     if "torch" in program and importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed; the tests do not install it")
     undisturbed = _run(program, tmp_path / "undisturbed")
-    killed = [_run(program, tmp_path / "killed", most) for most in (130, 60)] + [_run(program, tmp_path / "killed")]
+    killed = [_run(program, tmp_path / "killed", most) for most in (130, 60)] + [
+        _run(program, tmp_path / "killed")
+    ]
     assert "step 50" not in killed[1]  # it went on from a checkpoint
     assert killed[2].splitlines() == undisturbed.splitlines()[-len(killed[2].splitlines()) :]
     assert 0 < len(killed[2].splitlines()) < len(undisturbed.splitlines())
@@ -95,7 +108,8 @@ def test_the_keras_program_that_is_killed_has_the_history_of_one_that_was_not(tm
     """The weights after `fit`, and the loss of the last epoch, bit for bit."""
     program = _program(KERAS)
     program += (
-        "\nimport hashlib\n" + "print(hashlib.sha256(b''.join(w.tobytes() for w in model.get_weights())).hexdigest())\n"
+        "\nimport hashlib\n"
+        + "print(hashlib.sha256(b''.join(w.tobytes() for w in model.get_weights())).hexdigest())\n"
     )
     program += "print(history.history['loss'][-1].hex(), history.history['val_loss'][-1].hex())\n"
     _, *undisturbed = _run(program, tmp_path / "undisturbed").splitlines()

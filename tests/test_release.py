@@ -1,4 +1,6 @@
-"""What a release needs beside the code: one version, no placeholder for an address, workflows that name what is there."""
+"""What a release needs beside the code: one version, no placeholder for an address, workflows that
+name what is there.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,14 @@ def test_no_address_is_a_placeholder():
     """An address that is not known yet is left out."""
     if not (CHECKOUT / ".git").exists():
         pytest.skip("not a clone")
-    listed = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True).stdout.split("\n")
-    texts = [name for name in listed if name.endswith((".toml", ".cff", ".md", ".yml", ".py")) and "tests/" not in name]
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True
+    ).stdout.split("\n")
+    texts = [
+        name
+        for name in listed
+        if name.endswith((".toml", ".cff", ".md", ".yml", ".py")) and "tests/" not in name
+    ]
     assert not [name for name in texts if ".invalid/" in read(name)]
 
 

@@ -1,4 +1,6 @@
-"""The structure of the code: imports run one way, over few layers; measures of the code may only become better."""
+"""The structure of the code: imports run one way, over few layers; measures of the code may only
+become better.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,14 @@ PACKAGES = (
     ("formats",),
     ("samplers", "sources", "operations"),
     ("planned",),
-    ("loader.options", "loader.arguments", "loader.failures", "loader.stats", "loader.timing", "loader.interrupts"),
+    (
+        "loader.options",
+        "loader.arguments",
+        "loader.failures",
+        "loader.stats",
+        "loader.timing",
+        "loader.interrupts",
+    ),
     ("loader.plan",),
     ("loader.work",),
     ("loader.executors",),
@@ -43,7 +52,8 @@ MOST_LAYERS = 10
 MOST = {
     "files of loader/executors": 32,
     "modules in circles of imports": 0,  # wanted: 0
-    "private attributes of others": 6,  # one is Keras's, whose fit asks for it in place of an argument
+    # one is Keras's, whose fit asks for it in place of an argument
+    "private attributes of others": 6,
     "docstrings that hide their subject": 27,  # wanted: 39
     "files that name WindowShuffle": 2,  # wanted: 3
     "class names with two meanings": 0,  # wanted: 0
@@ -65,15 +75,31 @@ USERS_PACKAGES = {
         "optax",
         "orbax",
     ),
-    *("pyarrow", "ray", "tensorflow", "tokenizers", "torch", "tqdm", "transformers", "webdataset", "zarr"),
+    *(
+        "pyarrow",
+        "ray",
+        "tensorflow",
+        "tokenizers",
+        "torch",
+        "tqdm",
+        "transformers",
+        "webdataset",
+        "zarr",
+    ),
 }
-"""Packages that users import, whether they are installed here or not. In a clone, a folder of that name would hide one."""
+"""Packages that users import, whether they are installed here or not. In a clone, a folder of that
+name would hide one.
+"""
 
 
 def _modules() -> dict[str, Path]:
     found = {}
-    own = [path for path in ROOT.iterdir() if path.stem not in BESIDE and not path.name.startswith(".")]
-    for path in sorted(path for each in own for path in ([each] if each.suffix == ".py" else each.rglob("*.py"))):
+    own = [
+        path for path in ROOT.iterdir() if path.stem not in BESIDE and not path.name.startswith(".")
+    ]
+    for path in sorted(
+        path for each in own for path in ([each] if each.suffix == ".py" else each.rglob("*.py"))
+    ):
         parts = path.relative_to(ROOT).with_suffix("").parts
         found[".".join(part for part in parts if part != "__init__")] = path
     return found
@@ -89,7 +115,9 @@ def _imported(module: str, nodes: list[ast.AST]) -> set[str]:
     found = set()
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.level:
-            base = folder[: len(folder) - node.level + 1] + (node.module.split(".") if node.module else [])
+            base = folder[: len(folder) - node.level + 1] + (
+                node.module.split(".") if node.module else []
+            )
             for name in node.names:
                 inner = ".".join([*base, name.name])
                 found.add(inner if inner in MODULES else ".".join(base))
@@ -139,7 +167,9 @@ def _package_of(module: str) -> str:
 
 def test_every_module_of_the_loader_has_a_package():
     """But for the lists of names of packages."""
-    assert not [module for module in MODULES if module.startswith("loader.") and _layer(module) is None]
+    assert not [
+        module for module in MODULES if module.startswith("loader.") and _layer(module) is None
+    ]
 
 
 @pytest.mark.slow
@@ -153,7 +183,10 @@ def test_packages_import_one_way():
         if (layer := _layer(other)) is not None
         and (
             layer > _layer(module)
-            or (layer == _layer(module) == _layer("sources") and _package_of(other) != _package_of(module))
+            or (
+                layer == _layer(module) == _layer("sources")
+                and _package_of(other) != _package_of(module)
+            )
         )
     }
     assert above == set()
@@ -165,14 +198,20 @@ def test_no_import_goes_in_a_circle_and_layers_are_few():
     @cache
     def layers(module: str, way: tuple[str, ...] = ()) -> int:
         assert module not in way, f"a circle: {' → '.join((*way, module))}"
-        below = [layers(other, (*way, module)) for other in _at_import(module) if other.startswith("loader.")]
+        below = [
+            layers(other, (*way, module))
+            for other in _at_import(module)
+            if other.startswith("loader.")
+        ]
         return 1 + max(below, default=0)
 
     assert max(layers(module) for module in MODULES if module.startswith("loader.")) <= MOST_LAYERS
 
 
 def _circles() -> list[list[str]]:
-    """Groups of modules that import one another, also inside functions and under TYPE_CHECKING (Tarjan)."""
+    """Groups of modules that import one another, also inside functions and under TYPE_CHECKING
+    (Tarjan).
+    """
     graph = {module: _at_import(module) | _late(module) for module in MODULES}
     number: dict[str, int] = {}
     lowest: dict[str, int] = {}
@@ -200,20 +239,27 @@ def _circles() -> list[list[str]]:
 
 
 def _private_attributes() -> list[str]:
-    """`x._name`, but of self, cls, own and other; names with an underscore that Python documents do not count."""
+    """`x._name`, but of self, cls, own and other; names with an underscore that Python documents do
+    not count.
+    """
     return [
         f"{MODULES[module].relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
         for module in MODULES
         for node in _nodes(module)
         if isinstance(node, ast.Attribute)
         and re.match("_(?!_)", node.attr)
-        and node.attr not in ("_replace", "_asdict", "_fields", "_exit", "_getframe", "_current_frames")
-        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "own", "other"))
+        and node.attr
+        not in ("_replace", "_asdict", "_fields", "_exit", "_getframe", "_current_frames")
+        and not (
+            isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "own", "other")
+        )
     ]
 
 
 def _unclear_docstrings() -> list[str]:
-    """They open with What, Where, Which, How, Who, Whether, Of or That, in place of their subject."""
+    """They open with What, Where, Which, How, Who, Whether, Of or That, in place of
+    their subject.
+    """
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return [
         f"{MODULES[module].relative_to(ROOT)}:{getattr(node, 'lineno', 1)} {text.splitlines()[0]}"
@@ -226,7 +272,9 @@ def _unclear_docstrings() -> list[str]:
 
 
 def _repeated_class_names() -> list[str]:
-    """Adapters of Grain's classes, in compat/, bear their names, and so do not count; nor do private classes."""
+    """Adapters of Grain's classes, in compat/, bear their names, and so do not count; nor do
+    private classes.
+    """
     named = {
         (node.name, module)
         for module in MODULES
@@ -239,8 +287,14 @@ def _repeated_class_names() -> list[str]:
 
 def _naming_window_shuffle() -> list[str]:
     """But for lists of names and compat/."""
-    own = [module for module, path in MODULES.items() if path.name != "__init__.py" and not module.startswith("compat")]
-    return [module for module in own if re.search(r"\bWindowShuffle\b", MODULES[module].read_text())]
+    own = [
+        module
+        for module, path in MODULES.items()
+        if path.name != "__init__.py" and not module.startswith("compat")
+    ]
+    return [
+        module for module in own if re.search(r"\bWindowShuffle\b", MODULES[module].read_text())
+    ]
 
 
 EXECUTORS = [module for module in MODULES if module.startswith("loader.executors")]
@@ -264,11 +318,15 @@ def test_the_code_becomes_no_worse(what):
 
 @pytest.mark.slow
 def test_no_package_hides_a_package_that_users_import():
-    """In a clone, `import datasets` finds Hugging Face's library: no folder or module of the root has its name."""
+    """In a clone, `import datasets` finds Hugging Face's library: no folder or module of the root
+    has its name.
+    """
     packages = {module.partition(".")[0] for module in MODULES} - {"", "__main__"}
     ours = set(metadata.packages_distributions().get("headrace", ()))
     assert (
-        packages & (USERS_PACKAGES | set(metadata.packages_distributions()) | sys.stdlib_module_names) - ours == set()
+        packages
+        & (USERS_PACKAGES | set(metadata.packages_distributions()) | sys.stdlib_module_names) - ours
+        == set()
     )
 
 
@@ -282,9 +340,15 @@ def test_jax_is_imported_by_what_needs_it():
 
 def test_the_design_names_every_package_of():
     """Whoever looks for a folder finds in docs/design.md what it is for."""
-    table = (ROOT / "docs/design.md").read_text().partition("## The packages")[2].partition("\n## ")[0]
+    table = (
+        (ROOT / "docs/design.md").read_text().partition("## The packages")[2].partition("\n## ")[0]
+    )
     named = {name.rsplit("/", 2)[-2] for name in re.findall(r"`([\w/]+/)`", table)}
-    packages = {path.parent.relative_to(ROOT).parts for path in MODULES.values() if path.name == "__init__.py"}
+    packages = {
+        path.parent.relative_to(ROOT).parts
+        for path in MODULES.values()
+        if path.name == "__init__.py"
+    }
     assert {parts[-1] for parts in packages if parts} - named == set()
 
 
@@ -292,7 +356,9 @@ def test_files_that_the_design_names_are_there():
     """A file that was moved or renamed is looked for where the design says it is."""
     pages = [page.read_text() for page in (ROOT / "docs").glob("design*.md")]
     named = set(re.findall(r"`([\w/]+\.py)`", "".join(pages)))
-    files = [f"/{path.relative_to(ROOT)}" for path in [*MODULES.values(), *ROOT.glob("tests/**/*.py")]]
+    files = [
+        f"/{path.relative_to(ROOT)}" for path in [*MODULES.values(), *ROOT.glob("tests/**/*.py")]
+    ]
     assert {name for name in named if not any(path.endswith(f"/{name}") for path in files)} == set()
 
 
@@ -317,7 +383,9 @@ def test_no_test_file_is_imported_by_another():
     folder = ROOT / "tests"
     files = {path.stem for path in folder.rglob("test_*.py")}
     for path in folder.rglob("*.py"):
-        names = re.findall(r"^[ \t]*(?:from|import)[ \t]+(test_\w+)", path.read_text(), re.MULTILINE)
+        names = re.findall(
+            r"^[ \t]*(?:from|import)[ \t]+(test_\w+)", path.read_text(), re.MULTILINE
+        )
         assert not files & set(names) - {path.stem}, path
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert len(options["pythonpath"]) <= 3

@@ -1,4 +1,6 @@
-"""The classes of `headrace.testing`: headrace's own objects pass, and each planted fault fails the test that is for it."""
+"""The classes of `headrace.testing`: headrace's own objects pass, and each planted fault fails the
+test that is for it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace.testing import OperationConformance, SamplerConformance, SimulationError, SourceConformance, simulate
+from headrace.testing import (
+    OperationConformance,
+    SamplerConformance,
+    SimulationError,
+    SourceConformance,
+    simulate,
+)
 from headrace.testing.comparing import comparable
 
 PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "test-your-own.md"
@@ -41,7 +49,10 @@ class TestFilterAndFlatMap(OperationConformance):
     worker_counts = ()
 
     def operations(self):
-        return [headrace.Filter(lambda key: key % 3 != 1), headrace.FlatMap(lambda key: [key] * (key % 4))]
+        return [
+            headrace.Filter(lambda key: key % 3 != 1),
+            headrace.FlatMap(lambda key: [key] * (key % 4)),
+        ]
 
 
 class TestBatch(OperationConformance):
@@ -237,17 +248,23 @@ class Swapped:
 def test_a_source_that_mixes_up_records_fails():
     """A source that mixes up records fails."""
     with pytest.raises(AssertionError):
-        SourceConformance().test_many_keys_give_the_same_as_one_by_one(Swapped(), list(range(SourceConformance.count)))
+        SourceConformance().test_many_keys_give_the_same_as_one_by_one(
+            Swapped(), list(range(SourceConformance.count))
+        )
 
 
 @pytest.mark.slow
 def test_a_simulated_run_that_fails_is_one_seed():
-    """The error names the seed, and has the events of the run; the seed alone fails again, and the others pass."""
+    """The error names the seed, and has the events of the run; the seed alone fails again, and the
+    others pass.
+    """
     batches = headrace.load(range(40), transformations=[Count()], batch_size=4, num_epochs=1)
     with pytest.raises(SimulationError, match=r"seed \d+: SimulationError: element") as caught:
         simulate(batches)
     assert "a run begins" in caught.value.__notes__[0]
-    simulate(headrace.load(range(40), transformations=[_doubled], batch_size=4, num_epochs=1), range(20))
+    simulate(
+        headrace.load(range(40), transformations=[_doubled], batch_size=4, num_epochs=1), range(20)
+    )
 
 
 @pytest.mark.slow
@@ -264,14 +281,18 @@ def test_an_error_without_workers_is_expected_with_them():
 
 @pytest.mark.slow
 def test_failing_records_that_are_skipped_are_skipped_with_dying_workers_too():
-    """A loader with `on_error="skip"` delivers the other records, and no record is skipped because of its workers."""
+    """A loader with `on_error="skip"` delivers the other records, and no record is skipped because
+    of its workers.
+    """
 
     def fail(key):
         if key == 9:
             raise LookupError("nine")
         return key
 
-    simulate(headrace.load(range(40), transformations=[fail], num_epochs=1, on_error="skip"), range(40))
+    simulate(
+        headrace.load(range(40), transformations=[fail], num_epochs=1, on_error="skip"), range(40)
+    )
 
 
 @pytest.mark.parametrize("stream", ["map", "iter"])
@@ -283,7 +304,9 @@ def test_datasets_are_simulated_too(stream):
 
 def test_what_is_no_loader_is_refused():
     """As `check_resume` refuses it."""
-    with pytest.raises(TypeError, match=r"simulate\(3\): an int is not a loader. Pass a loader, or a dataset"):
+    with pytest.raises(
+        TypeError, match=r"simulate\(3\): an int is not a loader. Pass a loader, or a dataset"
+    ):
         simulate(3)
 
 

@@ -1,4 +1,6 @@
-"""What type checkers say of a program of a user: nothing while it is right; its faults, all of them, and nothing else."""
+"""What type checkers say of a program of a user: nothing while it is right; its faults, all of
+them, and nothing else.
+"""
 
 import json
 import subprocess
@@ -141,9 +143,20 @@ def folder(tmp_path_factory):
 
 def test_mypy_finds_the_faults_of_a_program_alone(folder):
     """Strict, as its users run it; of the package they see its types, not its own faults."""
-    settings = "[mypy]\nstrict = true\nfollow_untyped_imports = true\n[mypy-headrace.*]\nignore_errors = true\n"
+    settings = (
+        "[mypy]\nstrict = true\nfollow_untyped_imports = true\n[mypy-headrace.*]\nignore_errors = "
+        "true\n"
+    )
     folder.joinpath("mypy.ini").write_text(settings)
-    command = ["-m", "mypy", "--config-file", "mypy.ini", "--python-executable", sys.executable, "program.py"]
+    command = [
+        "-m",
+        "mypy",
+        "--config-file",
+        "mypy.ini",
+        "--python-executable",
+        sys.executable,
+        "program.py",
+    ]
     told = _run([*command, "--output", "json"], folder)
     said = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
     _check({each["line"] for each in said if each["severity"] == "error"}, told)
@@ -151,10 +164,14 @@ def test_mypy_finds_the_faults_of_a_program_alone(folder):
 
 def test_pyright_finds_the_faults_of_a_program_alone(folder):
     """By pyright's own standard rules."""
-    folder.joinpath("pyrightconfig.json").write_text('{"typeCheckingMode": "standard", "include": ["program.py"]}')
+    folder.joinpath("pyrightconfig.json").write_text(
+        '{"typeCheckingMode": "standard", "include": ["program.py"]}'
+    )
     told = _run(["-m", "basedpyright", "--pythonpath", sys.executable, "--outputjson"], folder)
     said = json.loads(told)["generalDiagnostics"]
-    _check({each["range"]["start"]["line"] + 1 for each in said if each["severity"] == "error"}, told)
+    _check(
+        {each["range"]["start"]["line"] + 1 for each in said if each["severity"] == "error"}, told
+    )
 
 
 def test_the_right_part_of_the_program_runs(tmp_path):

@@ -1,4 +1,6 @@
-"""What is built for a release, installed as users install it: in an environment that holds nothing else."""
+"""What is built for a release, installed as users install it: in an environment that holds nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ CHECKOUT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
 BESIDE = {"tests", "examples", "bench", "docs", "build", "dist", "setup.py"}
 
-ON_DEVICE = "import jax; next(iter(headrace.load(range(8), batch_size=4).to_device(jax.devices()[0])))"
+ON_DEVICE = (
+    "import jax; next(iter(headrace.load(range(8), batch_size=4).to_device(jax.devices()[0])))"
+)
 
 USES = {
     "jax": ON_DEVICE,
@@ -71,7 +75,8 @@ def built(tmp_path_factory):
     """A folder with a wheel and an archive of the sources."""
     folder = tmp_path_factory.mktemp("built")
     passed_by = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "dist")
-    shutil.copytree(CHECKOUT, folder / "tree", ignore=passed_by)  # two builds of one tree at a time disturb one another
+    # two builds of one tree at a time disturb one another
+    shutil.copytree(CHECKOUT, folder / "tree", ignore=passed_by)
     uv(folder, "build", "--out-dir", folder, folder / "tree")
     return folder
 
@@ -92,13 +97,23 @@ def run(*command: object, folder: Path) -> str:
 
 
 def test_the_wheel_is_pure_and_small_and_holds_every_module(built):
-    """It runs on any system, has at most 1.6 MB, and nothing in it is of the tests or tools beside the package."""
+    """It runs on any system, has at most 1.6 MB, and nothing in it is of the tests or tools beside
+    the package.
+    """
     (wheel,) = built.glob("*.whl")
     assert wheel.name.endswith("-py3-none-any.whl")
     assert wheel.stat().st_size <= 1_600_000
-    inside = {name.removeprefix("headrace/") for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")}
+    inside = {
+        name.removeprefix("headrace/")
+        for name in zipfile.ZipFile(wheel).namelist()
+        if name.endswith(".py")
+    }
     tree = {path.relative_to(CHECKOUT) for path in CHECKOUT.rglob("*.py")}
-    assert inside == {str(path) for path in tree if path.parts[0] not in BESIDE and not path.parts[0].startswith(".")}
+    assert inside == {
+        str(path)
+        for path in tree
+        if path.parts[0] not in BESIDE and not path.parts[0].startswith(".")
+    }
 
 
 def test_a_wheel_can_be_built_from_the_archive_of_the_sources(built, tmp_path):
@@ -115,7 +130,10 @@ def test_the_wheel_alone_runs_the_first_program(built, tmp_path):
     program = re.search(r"```python\n(.*?)```", (CHECKOUT / "README.md").read_text(), re.DOTALL)
     (tmp_path / "first.py").write_text(program[1])
     assert run(python, "first.py", folder=tmp_path)
-    assert run(python.parent / "headrace", "--version", folder=tmp_path) == f"headrace {PROJECT['version']}\n"
+    assert (
+        run(python.parent / "headrace", "--version", folder=tmp_path)
+        == f"headrace {PROJECT['version']}\n"
+    )
 
 
 def test_every_extra_has_a_line_that_uses_it():

@@ -16,11 +16,15 @@ def staged(dataset: Any, pipeline: Pipeline) -> Any:
         if stage == "map":
             dataset = dataset.map(lambda number: number + MAPPED)
         elif stage == "random_map":
-            dataset = dataset.random_map(lambda number, rng: number + DRAW * int(rng.integers(1000)), seed=2)
+            dataset = dataset.random_map(
+                lambda number, rng: number + DRAW * int(rng.integers(1000)), seed=2
+            )
         elif stage == "filter":
             dataset = dataset.filter(lambda number: number % 3 > 0)
         elif stage == "document":
-            dataset = dataset.map(lambda number: {"tokens": np.full(1 + number % 7, number + 1, np.int32)})
+            dataset = dataset.map(
+                lambda number: {"tokens": np.full(1 + number % 7, number + 1, np.int32)}
+            )
     return dataset
 
 
@@ -41,12 +45,18 @@ def in_batches(dataset: Any, work: Any) -> Any:
     workload, operation = work.workload, work.workload.operation
     if workload.after_batch:
         return dataset.batch(workload.batch_size).map(operation)
-    dataset = dataset.random_map(operation, seed=work.seed) if workload.random else dataset.map(operation)
+    dataset = (
+        dataset.random_map(operation, seed=work.seed) if workload.random else dataset.map(operation)
+    )
     return dataset.batch(workload.batch_size)
 
 
 def documents(kind: Any, work: Any) -> Any:
-    """Two lists of documents of the workload `packing`, mixed; `kind` is a library's `MapDataset`."""
+    """Two lists of documents of the workload `packing`, mixed; `kind` is a library's
+    `MapDataset`.
+    """
     records, most = work.data.records, len(work.data.records) * 7 // 10
-    parts = [kind.source(some).shuffle(work.seed).repeat() for some in (records[:most], records[most:])]
+    parts = [
+        kind.source(some).shuffle(work.seed).repeat() for some in (records[:most], records[most:])
+    ]
     return kind.mix(parts, [0.7, 0.3])

@@ -1,4 +1,6 @@
-"""Megatron-Energon: prepared tar files, a task encoder, and its savable loader. Only the part about resuming."""
+"""Megatron-Energon: prepared tar files, a task encoder, and its savable loader. Only the part about
+resuming.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,14 @@ from megatron.energon.flavors import BaseWebdatasetFactory
 from resuming.cases import DRAW, MAPPED
 
 PACKAGES = ("megatron-energon", "torch")
-LACKS = {workload.name: "not measured: its adapter has only the part about resuming" for workload in WORKLOADS}
+LACKS = {
+    workload.name: "not measured: its adapter has only the part about resuming"
+    for workload in WORKLOADS
+}
 
-SCALING = "Reproducible Scaling: “The product world_size * num_workers must stay the same across runs”"
+SCALING = (
+    "Reproducible Scaling: “The product world_size * num_workers must stay the same across runs”"
+)
 EVENTS = {
     "workers": SCALING,
     "hosts": SCALING,
@@ -26,7 +33,10 @@ EVENTS = {
     "data_grow": "its docs do not speak of data that change",
     "unequal_hosts": "its docs do not speak of equal numbers of batches where an epoch ends",
 }
-PACKING = "not played: its packing restores samples by their keys, which the plain dicts of this program do not have"
+PACKING = (
+    "not played: its packing restores samples by their keys, which the plain dicts of this program "
+    "do not have"
+)
 
 # Resuming
 
@@ -44,13 +54,23 @@ def write(records: list[list[list[int]]], folder: Path) -> None:
         home = folder / str(source)
         home.mkdir()
         for number, file in enumerate(files):
-            write_tar(((f"{record:07}.txt", str(record).encode()) for record in file), home / f"{number:03}.tar")
-        tars, parts = sorted(path.name for path in home.glob("*.tar")), [("train", 1.0), ("val", 0.0), ("test", 0.0)]
-        BaseWebdatasetFactory.prepare_dataset(home, tars, split_parts_ratio=parts, shuffle_seed=None, workers=1)
+            write_tar(
+                ((f"{record:07}.txt", str(record).encode()) for record in file),
+                home / f"{number:03}.tar",
+            )
+        tars, parts = (
+            sorted(path.name for path in home.glob("*.tar")),
+            [("train", 1.0), ("val", 0.0), ("test", 0.0)],
+        )
+        BaseWebdatasetFactory.prepare_dataset(
+            home, tars, split_parts_ratio=parts, shuffle_seed=None, workers=1
+        )
         (home / ".nv-meta" / "dataset.yaml").write_text(yaml.safe_dump(kind))
     parts = [{"repetitions": 1, "path": f"./{source}"} for source in range(len(records))]
     mixed = {"__module__": "megatron.energon", "__class__": "MetadatasetV2"}
-    (folder / "mixed.yaml").write_text(yaml.safe_dump(mixed | {"splits": {"train": {"blend_epochized": parts}}}))
+    (folder / "mixed.yaml").write_text(
+        yaml.safe_dump(mixed | {"splits": {"train": {"blend_epochized": parts}}})
+    )
 
 
 class Encoder(energon.DefaultTaskEncoder):  # type: ignore[misc]
@@ -92,14 +112,19 @@ class Loader:
 
     def __init__(self, dataset: Any) -> None:
         self._loader = energon.get_savable_loader(dataset)
-        self.state_dict, self.load_state_dict = self._loader.save_state_rank, self._loader.restore_state_rank
+        self.state_dict, self.load_state_dict = (
+            self._loader.save_state_rank,
+            self._loader.restore_state_rank,
+        )
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._loader)
 
 
 def stream(run: Any) -> EpochStream:
-    """The dataset of one epoch, and the loader; errors end the program, so that no record is left out."""
+    """The dataset of one epoch, and the loader; errors end the program, so that no record is left
+    out.
+    """
     pipeline, leg = run.pipeline, run.leg
     workers = energon.WorkerConfig(
         rank=run.host,
@@ -110,9 +135,14 @@ def stream(run: Any) -> EpochStream:
     encoder = (FlatMap if pipeline.has("flat_map") else Encoder)(run)
     options = {"worker_config": workers, "batch_size": leg.batch, "task_encoder": encoder}
     if pipeline.has("shuffle") or pipeline.has("window") or len(pipeline.shards) > 1:
-        path, buffer = ("mixed.yaml" if len(pipeline.shards) > 1 else "0"), pipeline.number("window", 16)
+        path, buffer = (
+            ("mixed.yaml" if len(pipeline.shards) > 1 else "0"),
+            pipeline.number("window", 16),
+        )
         options |= {"shuffle_buffer_size": buffer, "max_samples_per_sequence": 100, "repeat": False}
-        dataset = energon.get_train_dataset(run.folder / path, batch_drop_last=pipeline.has("drop"), **options)
+        dataset = energon.get_train_dataset(
+            run.folder / path, batch_drop_last=pipeline.has("drop"), **options
+        )
     else:
         dataset = energon.get_val_dataset(run.folder / "0", split_part="train", **options)
     return EpochStream(run, Loader(dataset), numbers=lambda batch: batch["numbers"])

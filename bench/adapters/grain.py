@@ -1,4 +1,6 @@
-"""Grain: chains with ArrayRecord and Parquet files, and ElasticIterator where hosts change; its `DataLoader` in memory."""
+"""Grain: chains with ArrayRecord and Parquet files, and ElasticIterator where hosts change; its
+`DataLoader` in memory.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,19 @@ from absl import flags
 from adapters.chains import documents, in_batches, loaded, staged
 from adapters.protocol import Numbers
 from grain import experimental
-from loaders.files import Rows, write_array_record, write_array_record_shards, write_parquet, write_rows
+from loaders.files import (
+    Rows,
+    write_array_record,
+    write_array_record_shards,
+    write_parquet,
+    write_rows,
+)
 from loaders.records import ROW
 from loaders.workloads import Workload
 from resuming.cases import MAPPED
 
-flags.FLAGS.mark_as_parsed()  # workers read flags, which a program that is no `absl.app` has not parsed
+# workers read flags, which a program that is no `absl.app` has not parsed
+flags.FLAGS.mark_as_parsed()
 
 PACKAGES = ("grain", "array-record")
 LACKS = {"tar": "it has no source for tar files"}
@@ -25,12 +34,13 @@ LACKS = {"tar": "it has no source for tar files"}
 # Resuming
 
 ELASTIC = (
-    "ElasticIterator: “This iterator explicitly disallows many-to-one transformations without a fixed ratio, "
-    "like `filter` and generic `IterDataset` transformations.”"
+    "ElasticIterator: “This iterator explicitly disallows many-to-one transformations without a "
+    "fixed ratio, like `filter` and generic `IterDataset` transformations.”"
 )
 WORKERS = (
-    "mp_prefetch: “If the dataset contains many-to-one transformations (such as ``filter``) or stateful "
-    "transformations (such as packing), output of ``mp_prefetch`` may change if ``num_workers`` is changed.”"
+    "mp_prefetch: “If the dataset contains many-to-one transformations (such as ``filter``) or "
+    "stateful transformations (such as packing), output of ``mp_prefetch`` may change if "
+    "``num_workers`` is changed.”"
 )
 
 
@@ -38,14 +48,22 @@ def unclaimed(pipeline: Any, event: Any) -> str:
     """Elastic resumption is claimed for pipelines without filters and packing, and full batches."""
     if event.name == "data_grow":
         return "its docs do not speak of data that change"
-    if elastic(event) and not pipeline.has("drop") and sum(map(sum, pipeline.shards)) % event.legs[0].batch:
+    if (
+        elastic(event)
+        and not pipeline.has("drop")
+        and sum(map(sum, pipeline.shards)) % event.legs[0].batch
+    ):
         return "ElasticIterator makes full batches only, and leaves the last records out"
     many_to_one = any(map(pipeline.has, ("filter", "flat_map", "pack")))
-    return (WORKERS if event.name == "workers" else ELASTIC) if elastic(event) and many_to_one else ""
+    return (
+        (WORKERS if event.name == "workers" else ELASTIC) if elastic(event) and many_to_one else ""
+    )
 
 
 def elastic(event: Any) -> bool:
-    """Return True if the event changes hosts, batch size or workers. Grain's `ElasticIterator` resumes after such events."""
+    """Return True if the event changes hosts, batch size or workers. Grain's `ElasticIterator`
+    resumes after such events.
+    """
     return event.name in ("workers", "hosts", "batch_size")
 
 
@@ -70,7 +88,9 @@ def stream(run: Any) -> Numbers:
     add = MAPPED * pipeline.has("map_batch")
     if elastic(run.event):
         shard = grain.sharding.ShardOptions(run.host, leg.hosts)
-        batches = experimental.ElasticIterator(dataset, leg.batch * leg.hosts, shard, multiprocessing_options=processes)
+        batches = experimental.ElasticIterator(
+            dataset, leg.batch * leg.hosts, shard, multiprocessing_options=processes
+        )
         return _numbers(batches, run.states, add)  # nothing can follow the iterator
     spare = len(dataset) % leg.hosts if run.event.alike else 0
     dataset = dataset[: len(dataset) - spare][run.host :: leg.hosts] if leg.hosts > 1 else dataset
@@ -79,7 +99,9 @@ def stream(run: Any) -> Numbers:
         batches = experimental.FlatMapIterDataset(batches, Fan())
     if pipeline.has("pack"):
         row = {"tokens": pipeline.number("pack")}
-        batches = experimental.FirstFitPackIterDataset(batches, length_struct=row, num_packing_bins=8)
+        batches = experimental.FirstFitPackIterDataset(
+            batches, length_struct=row, num_packing_bins=8
+        )
     batches = batches.batch(leg.batch, drop_remainder=pipeline.has("drop") or run.event.alike)
     if add:
         batches = batches.map(lambda batch: batch + MAPPED)
@@ -89,13 +111,19 @@ def stream(run: Any) -> Numbers:
 def _mapped(run: Any) -> Any:
     """The stages that work on each record, with random access."""
     pipeline = run.pipeline
-    paths = [sorted(map(str, run.folder.glob(f"{number}-*"))) for number in range(len(pipeline.shards))]
-    sources = [grain.MapDataset.source(grain.sources.ArrayRecordDataSource(files)) for files in paths]
+    paths = [
+        sorted(map(str, run.folder.glob(f"{number}-*"))) for number in range(len(pipeline.shards))
+    ]
+    sources = [
+        grain.MapDataset.source(grain.sources.ArrayRecordDataSource(files)) for files in paths
+    ]
     if pipeline.has("shuffle"):
         sources = [source.shuffle(seed=1 + number) for number, source in enumerate(sources)]
     dataset = grain.MapDataset.mix(sources) if len(sources) > 1 else sources[0]
     if pipeline.has("window"):
-        dataset = experimental.WindowShuffleMapDataset(dataset, window_size=pipeline.number("window"), seed=1)
+        dataset = experimental.WindowShuffleMapDataset(
+            dataset, window_size=pipeline.number("window"), seed=1
+        )
     return staged(dataset.repeat(pipeline.number("repeat", 1)).map(int).map(run.touch), pipeline)
 
 
@@ -135,12 +163,20 @@ def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iter
         rows = experimental.RepeatIterDataset(rows, num_epochs=epochs)
     elif workload.name == "packing":
         packed = grain.MapDataset.source(Documents(folder)).repeat(epochs).to_iter_dataset()
-        rows = experimental.BestFitPackIterDataset(packed, length_struct={"tokens": ROW}, num_packing_bins=64)
+        rows = experimental.BestFitPackIterDataset(
+            packed, length_struct={"tokens": ROW}, num_packing_bins=64
+        )
     else:
         records = [str(folder / "0.array_record")]
-        source = Rows(folder) if workload.name == "mnist" else grain.sources.ArrayRecordDataSource(records)
+        source = (
+            Rows(folder)
+            if workload.name == "mnist"
+            else grain.sources.ArrayRecordDataSource(records)
+        )
         rows = loaded(grain.MapDataset.source(source), workload, epochs).to_iter_dataset()
-    return iter(rows.batch(workload.batch).mp_prefetch(grain.MultiprocessingOptions(num_workers=workers)))
+    return iter(
+        rows.batch(workload.batch).mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
+    )
 
 
 # Speed, beside others on the same data; without threads if `num_threads` is 0
@@ -184,14 +220,18 @@ def data_loader(work: Any, workers: int, num_threads: int | None = None) -> Any:
 
 def chain(work: Any, workers: int, num_threads: int | None = None) -> Any:
     """A `MapDataset`, whose order is always its own."""
-    dataset = in_batches(grain.MapDataset.source(work.data.records).shuffle(work.seed).repeat(), work)
+    dataset = in_batches(
+        grain.MapDataset.source(work.data.records).shuffle(work.seed).repeat(), work
+    )
     return _on_workers(dataset.to_iter_dataset(_reading(num_threads)), workers)
 
 
 def packing(work: Any, workers: int, num_threads: int | None = None) -> Any:
     """Grain's best fit, which holds 64 rows open."""
     mixed = documents(grain.MapDataset, work).to_iter_dataset(_reading(num_threads))
-    packed = experimental.BestFitPackIterDataset(mixed, length_struct={"tokens": ROW}, num_packing_bins=64)
+    packed = experimental.BestFitPackIterDataset(
+        mixed, length_struct={"tokens": ROW}, num_packing_bins=64
+    )
     return _on_workers(packed.batch(work.workload.batch_size), workers)
 
 

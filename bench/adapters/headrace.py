@@ -1,4 +1,6 @@
-"""headrace: chains with ArrayRecord, tokens, tar and Parquet files; and its `DataLoader` on data in memory."""
+"""headrace: chains with ArrayRecord, tokens, tar and Parquet files; and its `DataLoader` on data in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import Any
 import numpy as np
 from adapters.chains import documents, in_batches, loaded, staged
 from adapters.protocol import Numbers, numbers_of
-from loaders.files import write_array_record, write_array_record_shards, write_parquet, write_rows, write_tars
+from loaders.files import (
+    write_array_record,
+    write_array_record_shards,
+    write_parquet,
+    write_rows,
+    write_tars,
+)
 from loaders.records import ROW
 from loaders.workloads import Workload
 from resuming.cases import MAPPED
@@ -35,7 +43,9 @@ def stream(run: Any) -> Numbers:
     pipeline = run.pipeline
     dataset = staged(_records(run), pipeline)
     if pipeline.has("flat_map"):
-        dataset = dataset.flat_map(lambda number: [number * 10 + copy for copy in range(number % 3)], max_fan_out=2)
+        dataset = dataset.flat_map(
+            lambda number: [number * 10 + copy for copy in range(number % 3)], max_fan_out=2
+        )
     if pipeline.has("pack"):
         dataset = dataset.pack(pipeline.number("pack"), window=32)
     dataset = dataset.batch(run.leg.batch, drop_remainder=pipeline.has("drop"))
@@ -49,24 +59,35 @@ def stream(run: Any) -> Numbers:
         iterator.set_states(run.states)
     masked = run.event.alike and not pipeline.has("pack")
     return Numbers(
-        iterator, lambda batch: batch[iterator.mask] if masked else numbers_of(batch), state=iterator.get_state
+        iterator,
+        lambda batch: batch[iterator.mask] if masked else numbers_of(batch),
+        state=iterator.get_state,
     )
 
 
 def _records(run: Any) -> headrace.IterDataset[int]:
-    """The records in their order; where data grow, with those that were added, in the same epoch."""
+    """The records in their order; where data grow, with those that were added, in the
+    same epoch.
+    """
     pipeline, grows = run.pipeline, run.event.name == "data_grow"
     paths = [str(run.folder / f"{number}-*") for number in range(len(pipeline.shards))]
-    sources = [headrace.MapDataset.source(headrace.ArrayRecordDataSource(path, growing=grows)) for path in paths]
+    sources = [
+        headrace.MapDataset.source(headrace.ArrayRecordDataSource(path, growing=grows))
+        for path in paths
+    ]
     if pipeline.has("shuffle"):
         sources = [source.shuffle(seed=1 + number) for number, source in enumerate(sources)]
     options: dict[str, Any] = {"shard_options": headrace.ShardOptions(run.host, run.leg.hosts)}
     if grows:  # a window keeps the records with which it was made
         options["growth"] = "hand" if pipeline.has("window") else "now"
         if len(sources) > 1:  # of data that grow, streams can be mixed
-            streams = [source.map(int).map(run.touch).to_iter_dataset(**options) for source in sources]
+            streams = [
+                source.map(int).map(run.touch).to_iter_dataset(**options) for source in sources
+            ]
             return headrace.IterDataset.mix(streams, when_exhausted="all")
-    dataset = sources[0] if len(sources) == 1 else headrace.MapDataset.mix(sources, when_exhausted="all")
+    dataset = (
+        sources[0] if len(sources) == 1 else headrace.MapDataset.mix(sources, when_exhausted="all")
+    )
     if pipeline.has("window"):
         dataset = dataset.window_shuffle(pipeline.number("window"), seed=1)
     if pipeline.has("repeat"):
@@ -95,14 +116,20 @@ def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> 
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
     """A chain of what the files hold."""
     if workload.name == "mnist":
-        return _batches_of({"image": np.load(folder / "rows.npy")}, workload, workers, epochs, "image")
+        return _batches_of(
+            {"image": np.load(folder / "rows.npy")}, workload, workers, epochs, "image"
+        )
     if workload.name == "tar":
         return _batches_of(headrace.TarDataSource(folder), workload, workers, epochs, "bin")
     kinds = {"parquet": headrace.ParquetDataSource, "packing": headrace.TokenSource}
-    return _batches_of(kinds.get(workload.name, headrace.BytesSource)(folder), workload, workers, epochs)
+    return _batches_of(
+        kinds.get(workload.name, headrace.BytesSource)(folder), workload, workers, epochs
+    )
 
 
-def _batches_of(source: Any, workload: Workload, workers: int, epochs: int, field: str = "") -> Iterator[Any]:
+def _batches_of(
+    source: Any, workload: Workload, workers: int, epochs: int, field: str = ""
+) -> Iterator[Any]:
     """The chain, one method after the other."""
     dataset = headrace.MapDataset.source(source)
     if workload.name == "packing":
@@ -116,7 +143,9 @@ class ArrayRecord:
     """headrace with records of bytes in ArrayRecord files, which Grain reads, too."""
 
     PACKAGES = PACKAGES
-    LACKS = dict.fromkeys(("mnist", "packing", "tar", "parquet"), "the same pipeline as in the column “headrace”")
+    LACKS = dict.fromkeys(
+        ("mnist", "packing", "tar", "parquet"), "the same pipeline as in the column “headrace”"
+    )
 
     @staticmethod
     def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
@@ -138,12 +167,16 @@ PARTS, COROUTINES = 35, 512
 def data_loader(work: Any, workers: int, source: Any = None, **options: Any) -> Any:
     """A `DataLoader` at its defaults."""
     workload = work.workload
-    operation = headrace.RandomMapTransform(workload.operation) if workload.random else workload.operation
+    operation = (
+        headrace.RandomMapTransform(workload.operation) if workload.random else workload.operation
+    )
     batch = headrace.Batch(workload.batch_size)
     algorithm = "grain" if work.shared_order else "headrace"
     return headrace.DataLoader(
         data_source=work.data.headrace if source is None else source,
-        sampler=headrace.IndexSampler(len(work.data.records), shuffle=True, seed=work.seed, algorithm=algorithm),
+        sampler=headrace.IndexSampler(
+            len(work.data.records), shuffle=True, seed=work.seed, algorithm=algorithm
+        ),
         operations=[batch, operation] if workload.after_batch else [operation, batch],
         worker_count=workers,
         **options,
@@ -184,7 +217,9 @@ def _mixed(sources: list[Any], work: Any, workers: int) -> Any:
 
 
 class SharedOrder:
-    """Selection for `select_from_datasets` that gives Grain's order: record i is record `i // parts` of part `i % parts`."""
+    """Selection for `select_from_datasets` that gives Grain's order: record i is record `i //
+    parts` of part `i % parts`.
+    """
 
     def __init__(self, records: int, parts: int, seed: int) -> None:
         self._sampler = headrace.IndexSampler(records, shuffle=True, seed=seed, algorithm="grain")

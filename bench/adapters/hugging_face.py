@@ -1,4 +1,6 @@
-"""Hugging Face's datasets, with PyTorch's loaders: on disk, as Arrow files, and streaming, from Parquet and tar files."""
+"""Hugging Face's datasets, with PyTorch's loaders: on disk, as Arrow files, and streaming, from
+Parquet and tar files.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ datasets.disable_progress_bars()
 PACKAGES = ("datasets", "torchdata", "torch")
 NO_PACKING = "it has no packing; another library, trl, packs"
 BUFFER = (
-    "IterableDataset.state_dict: “examples from shuffle buffers are lost when resuming and the buffers are refilled "
-    "with new data”"
+    "IterableDataset.state_dict: “examples from shuffle buffers are lost when resuming and the "
+    "buffers are refilled with new data”"
 )
 
 
@@ -51,12 +53,17 @@ def mixed(sources: list[Any]) -> Any:
     """Sources in equal parts."""
     if len(sources) == 1:
         return sources[0]
-    return datasets.interleave_datasets(sources, stopping_strategy="all_exhausted_without_replacement")
+    return datasets.interleave_datasets(
+        sources, stopping_strategy="all_exhausted_without_replacement"
+    )
 
 
 def files_of(run: Any) -> list[list[str]]:
     """The files of each source."""
-    return [sorted(map(str, run.folder.glob(f"{number}-*.parquet"))) for number in range(len(run.pipeline.shards))]
+    return [
+        sorted(map(str, run.folder.glob(f"{number}-*.parquet")))
+        for number in range(len(run.pipeline.shards))
+    ]
 
 
 def fan(rows: dict[str, list[int]]) -> dict[str, list[int]]:
@@ -93,7 +100,9 @@ class OnDisk:
 
     @classmethod
     def unclaimed(cls, pipeline: Any, event: Any) -> str:
-        """Stages and events that are not of the loader, StatefulDataLoader; filters and flat maps run ahead."""
+        """Stages and events that are not of the loader, StatefulDataLoader; filters and flat maps
+        run ahead.
+        """
         return missing_stage(pipeline, cls.STAGES) or unclaimed_event(event)
 
     @staticmethod
@@ -102,32 +111,44 @@ class OnDisk:
         datasets.disable_caching()
         cache = str(run.folder.parent / f"cache-{run.host}")
         sources = [datasets.Dataset.from_parquet(files, cache_dir=cache) for files in files_of(run)]
-        dataset = mixed([source.shuffle(seed=1) for source in sources] if len(sources) > 1 else sources)
+        dataset = mixed(
+            [source.shuffle(seed=1) for source in sources] if len(sources) > 1 else sources
+        )
         add = MAPPED * run.pipeline.has("map")
         if run.pipeline.has("filter"):
             dataset = dataset.filter(lambda row: (row["id"] + add) % 3 > 0)
         if run.pipeline.has("flat_map"):
             dataset = dataset.map(fan, batched=True)
-        dataset = dataset.with_transform(lambda rows: {"id": [run.touch(number) + add for number in rows["id"]]})
+        dataset = dataset.with_transform(
+            lambda rows: {"id": [run.touch(number) + add for number in rows["id"]]}
+        )
         return stateful(run, dataset, lambda batch: batch["id"])
 
     @staticmethod
     def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
-        """The dataset, with a transform of a batch of rows, and a loader whose workers stay between epochs."""
+        """The dataset, with a transform of a batch of rows, and a loader whose workers stay between
+        epochs.
+        """
         files = sorted(map(str, folder.glob("*.parquet")))
         dataset = datasets.Dataset.from_parquet(files, cache_dir=str(folder / "cache"))
         options: Any = {"shuffle": workload.shuffled, **kept_workers(workers)}
         if workload.name == "parquet":
-            loader = DataLoader(dataset.with_format("numpy"), workload.batch, collate_fn=stacked, **options)
+            loader = DataLoader(
+                dataset.with_format("numpy"), workload.batch, collate_fn=stacked, **options
+            )
         else:
-            dataset = dataset.with_transform(lambda rows: {"made": [made(workload, row) for row in rows["record"]]})
+            dataset = dataset.with_transform(
+                lambda rows: {"made": [made(workload, row) for row in rows["record"]]}
+            )
             options["collate_fn"] = lambda rows: stacked([row["made"] for row in rows])
             loader = DataLoader(dataset, workload.batch, **options)
         return loops(loader, epochs)
 
 
 class Streaming:
-    """Streaming datasets, with a shuffle buffer; StatefulDataLoader makes batches, as documented."""
+    """Streaming datasets, with a shuffle buffer; StatefulDataLoader makes batches, as
+    documented.
+    """
 
     PACKAGES = PACKAGES
     LACKS: ClassVar = {"packing": NO_PACKING}
@@ -150,7 +171,12 @@ class Streaming:
         """The pipeline, one stage after the other."""
         pipeline, leg = run.pipeline, run.leg
         options = {"split": "train", "streaming": True}
-        dataset = mixed([datasets.load_dataset("parquet", data_files=files, **options) for files in files_of(run)])
+        dataset = mixed(
+            [
+                datasets.load_dataset("parquet", data_files=files, **options)
+                for files in files_of(run)
+            ]
+        )
         if pipeline.has("shuffle") or pipeline.has("window"):
             dataset = dataset.shuffle(seed=1, buffer_size=pipeline.number("window", 1000))
         if pipeline.has("repeat"):
@@ -176,11 +202,17 @@ class Streaming:
     @staticmethod
     def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
         """Parquet or tar files, one for a worker or more."""
-        return write_tars(records, folder) if workload.name == "tar" else write_rows(workload, records, folder)
+        return (
+            write_tars(records, folder)
+            if workload.name == "tar"
+            else write_rows(workload, records, folder)
+        )
 
     @staticmethod
     def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
-        """The stream, and a loader; a worker has files of its own, so that their records come in turns."""
+        """The stream, and a loader; a worker has files of its own, so that their records come in
+        turns.
+        """
         kind, ending = ("webdataset", "tar") if workload.name == "tar" else ("parquet", "parquet")
         files = sorted(map(str, folder.glob(f"*.{ending}")))
         stream = datasets.load_dataset(kind, data_files=files, split="train", streaming=True)
@@ -195,4 +227,6 @@ class Streaming:
             def collate(rows: list[Any]) -> Any:
                 return stacked([made(workload, row[column]) for row in rows])
 
-        return loops(DataLoader(stream, workload.batch, collate_fn=collate, **kept_workers(workers)), epochs)
+        return loops(
+            DataLoader(stream, workload.batch, collate_fn=collate, **kept_workers(workers)), epochs
+        )

@@ -1,4 +1,6 @@
-"""LanceDB: a table, its StreamingDataset, which is elastic, and its StreamingDataLoader. Only the part about resuming."""
+"""LanceDB: a table, its StreamingDataset, which is elastic, and its StreamingDataLoader. Only the
+part about resuming.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +20,36 @@ from resuming.cases import MAPPED
 multiprocessing.set_forkserver_preload(["adapters.lance"])  # else each worker imports it
 
 PACKAGES = ("lancedb", "torch")
-LACKS = {workload.name: "not measured: its adapter has only the part about resuming" for workload in WORKLOADS}
+LACKS = {
+    workload.name: "not measured: its adapter has only the part about resuming"
+    for workload in WORKLOADS
+}
 
 SPLITS = 4
-"""Its docs ask for a number that 2 hosts with 2 workers each divide, and that divides each global batch."""
+"""Its docs ask for a number that 2 hosts with 2 workers each divide, and that divides each global
+batch.
+"""
 
 STAGES = {
     "random_map": "a transform that draws keeps no state: its docs do not speak of one",
     "flat_map": "a transform must “return an iterable with exactly one sample for each input row”",
     "window": "rows are shuffled as a whole, or in clumps of neighbours",
-    "pack": "“transform cannot be combined with pack_sequences”, and the pipeline has a function of each record",
+    "pack": (
+        "“transform cannot be combined with pack_sequences”, and the pipeline has a function of "
+        "each record"
+    ),
     "drop": "“StreamingDataLoader does not support drop_last=True”",
 }
 EVENTS = {
-    "workers": "“num_splits must be divisible by world_size * num_workers”, and a batch by num_splits: not 8 by 3 workers",
+    "workers": (
+        "“num_splits must be divisible by world_size * num_workers”, and a batch by num_splits: "
+        "not 8 by 3 workers"
+    ),
     "data_grow": "“For an exact resume, also use the same table snapshot”",
-    "batch_size": "to resume, the batch size across all ranks is “the same value used when the checkpoint was saved”",
+    "batch_size": (
+        "to resume, the batch size across all ranks is “the same value used when the checkpoint "
+        "was saved”"
+    ),
 }
 
 
@@ -42,13 +58,17 @@ def unclaimed(pipeline: Any, event: Any) -> str:
     if len(pipeline.shards) > 1:
         return "a StreamingDataset has one table: its docs do not speak of a mix"
     if sum(pipeline.shards[0]) % SPLITS:
-        return "rows that num_splits does not divide: “up to num_splits - 1 surplus rows are dropped”"
+        return (
+            "rows that num_splits does not divide: “up to num_splits - 1 surplus rows are dropped”"
+        )
     return missing_stage(pipeline, STAGES) or EVENTS.get(event.name, "")
 
 
 def write(records: list[list[list[int]]], folder: Path) -> None:
     """A table, with a fragment for each file."""
-    table = lancedb.connect(str(folder)).create_table("records", schema=pa.schema([("id", pa.int64())]))
+    table = lancedb.connect(str(folder)).create_table(
+        "records", schema=pa.schema([("id", pa.int64())])
+    )
     for file in records[0]:
         table.add(pa.table({"id": file}))
 
@@ -65,7 +85,9 @@ class Transform:
 
 
 class Epochs:
-    """One epoch after the other; a batch is made of one smaller batch of each worker, after which states can be saved."""
+    """One epoch after the other; a batch is made of one smaller batch of each worker, after which
+    states can be saved.
+    """
 
     def __init__(self, run: Any) -> None:
         self._run, self._epoch = run, 0
@@ -89,7 +111,11 @@ class Epochs:
         )
         if state:
             self._dataset.load_state_dict(state)
-        workers: Any = {"num_workers": leg.workers, "multiprocessing_context": "forkserver"} if leg.workers else {}
+        workers: Any = (
+            {"num_workers": leg.workers, "multiprocessing_context": "forkserver"}
+            if leg.workers
+            else {}
+        )
         size = leg.batch // max(leg.workers, 1)
         self._batches = iter(StreamingDataLoader(self._dataset, size, collate_fn=list, **workers))
         self._epoch = epoch

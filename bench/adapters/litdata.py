@@ -1,4 +1,6 @@
-"""LitData: chunks written by its Cache, StreamingDataset with a transform, and StreamingDataLoader."""
+"""LitData: chunks written by its Cache, StreamingDataset with a transform, and
+StreamingDataLoader.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ STAGES = {
     "pack": "not part of the library",
 }
 COMBINED = (
-    "“`CombinedStreamingDataset` and `ParallelStreamingDataset` resume only with the same `world_size`, `num_workers`, and "
-    "`batch_size`.”"
+    "“`CombinedStreamingDataset` and `ParallelStreamingDataset` resume only with the same "
+    "`world_size`, `num_workers`, and `batch_size`.”"
 )
 
 
@@ -43,13 +45,17 @@ def unclaimed(pipeline: Any, event: Any) -> str:
     missing = missing_stage(pipeline, STAGES)
     if len(pipeline.shards) > 1 and event.name in ("workers", "hosts", "batch_size"):
         missing = missing or COMBINED
-    return missing or ("its docs do not speak of data that change" if event.name == "data_grow" else "")
+    return missing or (
+        "its docs do not speak of data that change" if event.name == "data_grow" else ""
+    )
 
 
 def write(records: list[list[list[int]]], folder: Path) -> None:
     """A folder of chunks of 12 for each source."""
     for source, files in enumerate(records):
-        _write_chunks((record for file in files for record in file), folder / str(source), chunk_size=12)
+        _write_chunks(
+            (record for file in files for record in file), folder / str(source), chunk_size=12
+        )
 
 
 def _write_chunks(records: Iterator[Any], folder: Path, **size: Any) -> None:
@@ -62,7 +68,11 @@ def _write_chunks(records: Iterator[Any], folder: Path, **size: Any) -> None:
 
 def stream(run: Any) -> EpochStream:
     """The dataset, or the combination, and the loader."""
-    os.environ |= {"WORLD_SIZE": str(run.leg.hosts), "GLOBAL_RANK": str(run.host), "NNODES": str(run.leg.hosts)}
+    os.environ |= {
+        "WORLD_SIZE": str(run.leg.hosts),
+        "GLOBAL_RANK": str(run.host),
+        "NNODES": str(run.leg.hosts),
+    }
     alike = run.event.alike or run.pipeline.has("drop")
     sources = [
         litdata.StreamingDataset(
@@ -75,7 +85,9 @@ def stream(run: Any) -> EpochStream:
         for number in range(len(run.pipeline.shards))
     ]
     dataset = sources[0] if len(sources) == 1 else litdata.CombinedStreamingDataset(sources, seed=1)
-    loader = litdata.StreamingDataLoader(dataset, batch_size=run.leg.batch, num_workers=run.leg.workers)
+    loader = litdata.StreamingDataLoader(
+        dataset, batch_size=run.leg.batch, num_workers=run.leg.workers
+    )
     return EpochStream(run, loader, min(run.host, len(run.states or [0]) - 1))
 
 

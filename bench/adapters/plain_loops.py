@@ -1,7 +1,8 @@
-"""Loops without a library: what plain Python and NumPy achieve with the same work, in one thread or side by side.
+"""Loops without a library: what plain Python and NumPy achieve with the same work, in one thread or
+side by side.
 
-Each function takes a work and a number of workers, and returns something whose `iter()` is a fresh endless
-stream of batches.
+Each function takes a work and a number of workers, and returns something whose `iter()` is a fresh
+endless stream of batches.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ from numpy.typing import NDArray
 from headrace.common.generators.keyed_random import KeyedGenerator
 
 Elements = Callable[[Iterable[Any], int], Iterator[Any]]
-"""Takes the records of a batch and the position of the first; returns what the operation makes of each, lazily."""
+"""Takes the records of a batch and the position of the first; returns what the operation makes of
+each, lazily.
+"""
 
 LOOK_SECONDS = 1e-3
-"""Between two looks at what loops side by side have made: to be told of each batch would cost them something."""
+"""Between two looks at what loops side by side have made: to be told of each batch would cost them
+something.
+"""
 
 STRIDE = 8
 """Counters of 64 bits, each on a cache line of its own."""
@@ -61,14 +66,22 @@ def limit(work: Work, workers: int) -> Iterator[Any]:
 
 def limit_batches(work: Work) -> Iterator[Any]:
     """The batches of the limit loop."""
-    return _limit_of_columns(work) if work.workload.after_batch else _limit_of_rows(work, keyed_elements(work))
+    return (
+        _limit_of_columns(work)
+        if work.workload.after_batch
+        else _limit_of_rows(work, keyed_elements(work))
+    )
 
 
 @loop
 def limit_with_one_generator(work: Work, workers: int) -> Iterator[Any]:
-    """The limit loop with one random generator for all records: the numbers of a record depend on the records before it."""
+    """The limit loop with one random generator for all records: the numbers of a record depend on
+    the records before it.
+    """
     operation, rng = work.workload.operation, np.random.default_rng(work.seed)
-    return _limit_of_rows(work, lambda records, position: map(operation, records, itertools.repeat(rng)))
+    return _limit_of_rows(
+        work, lambda records, position: map(operation, records, itertools.repeat(rng))
+    )
 
 
 @loop
@@ -80,7 +93,9 @@ def raw_read(work: Work, workers: int) -> Iterator[Any]:
 
 @loop
 def ideal(work: Work, workers: int) -> Iterator[Any]:
-    """Yield each batch when the reads of a slow source could have ended at the earliest. The records are read from memory."""
+    """Yield each batch when the reads of a slow source could have ended at the earliest. The
+    records are read from memory.
+    """
     each = work.workload.batch_size * LATENCY_SECONDS / (READERS * max(workers, 1))
     due = time.perf_counter()
     for _, keys in work.positions_and_keys():
@@ -91,9 +106,11 @@ def ideal(work: Work, workers: int) -> Iterator[Any]:
 
 @loop
 def side_by_side(work: Work, workers: int) -> Iterator[Any]:
-    """As many limit loops at once as there are workers, without transfer of batches: the limit of the machine.
+    """As many limit loops at once as there are workers, without transfer of batches: the limit of
+    the machine.
 
-    It yields None for each batch that one of them has made; in the shared order, the batches of one loop.
+    It yields None for each batch that one of them has made; in the shared order, the batches of one
+    loop.
     """
     return limit_batches(work) if work.shared_order else _counted(work, workers)
 
@@ -106,7 +123,9 @@ def _counted(work: Work, workers: int) -> Iterator[None]:
         for _ in limit_batches(work):
             made[index] += 1
 
-    processes = [forks.Process(target=count, args=(index,), daemon=True) for index in range(workers)]
+    processes = [
+        forks.Process(target=count, args=(index,), daemon=True) for index in range(workers)
+    ]
     try:
         for process in processes:
             process.start()
@@ -130,7 +149,9 @@ def keyed_elements(work: Work) -> Elements:
     if not work.workload.random:
         return lambda records, position: map(operation, records)
     at = KeyedGenerator(operation=0).at
-    return lambda records, position: map(operation, records, map(at, itertools.repeat(seed), itertools.count(position)))
+    return lambda records, position: map(
+        operation, records, map(at, itertools.repeat(seed), itertools.count(position))
+    )
 
 
 def stacked(elements: list[Any]) -> Any:
@@ -156,7 +177,8 @@ def _empty_like(example: Any, size: int) -> Any:
     return np.empty((size, *array.shape), array.dtype)
 
 
-# Arrays and dicts have a function each, so that the limit loop does not spend time on a choice for each record.
+# Arrays and dicts have a function each, so that the limit loop does not spend time on a choice for
+# each record.
 def _fill_array(batch: NDArray[Any], elements: Iterator[Any]) -> None:
     for row, element in enumerate(elements):
         batch[row] = element
@@ -171,7 +193,9 @@ def _fill_images_and_labels(batch: dict[str, NDArray[Any]], elements: Iterator[A
 
 def _limit_of_columns(work: Work) -> Iterator[Any]:
     columns = work.data.columns or {}
-    batch = _empty_like({name: column[0] for name, column in columns.items()}, work.workload.batch_size)
+    batch = _empty_like(
+        {name: column[0] for name, column in columns.items()}, work.workload.batch_size
+    )
     for _, keys in work.positions_and_keys():
         for name, column in columns.items():
             column.take(keys, axis=0, out=batch[name], mode="clip")  # "raise" would buffer

@@ -1,12 +1,15 @@
-"""Parts of an adapter, i.e. of the one file about a library; a library that takes part in one comparison has only its parts.
+"""Parts of an adapter, i.e. of the one file about a library; a library that takes part in one
+comparison has only its parts.
 
-`libraries.py` names adapters. They use public names of the library only, with the settings that its docs advise.
+`libraries.py` names adapters. They use public names of the library only, with the settings that its
+docs advise.
 
 1. `resume.py`: `unclaimed`, `write`, `stream`.
 2. `speed.py loaders`, each library in its own environment: `LACKS`, `write_workload`, `batches`.
-3. `speed.py compare`, all in one process on the same data: functions that `libraries.SETTINGS` names, each of a
-   `compare.work.Work`, a number of workers, and options. They return something whose `iter()` is a fresh endless stream of
-   batches. What they import must be installed in the environments of the other parts, too, or is imported inside them.
+3. `speed.py compare`, all in one process on the same data: functions that `libraries.SETTINGS`
+   names, each of a `compare.work.Work`, a number of workers, and options. They return something
+   whose `iter()` is a fresh endless stream of batches. What they import must be installed in the
+   environments of the other parts, too, or is imported inside them.
 """
 
 from __future__ import annotations
@@ -64,7 +67,9 @@ class Adapter(Protocol):
         """Say why the library does not claim a cell, in the words of its docs; empty if it does."""
 
     def write(self, records: list[list[list[int]]], folder: Path) -> None:
-        """Write records in the format that suits the library: lists of numbers, by source and file."""
+        """Write records in the format that suits the library: lists of numbers, by
+        source and file.
+        """
 
     def stream(self, run: Run) -> Any:
         """Make the pipeline, and restore the state; `Numbers`, or what has its methods."""
@@ -77,5 +82,7 @@ class Adapter(Protocol):
 
 
 def missing_stage(pipeline: Pipeline, stages: dict[str, str]) -> str:
-    """The sentence about the first stage that a pipeline has and a library lacks; empty if there is none."""
+    """The sentence about the first stage that a pipeline has and a library lacks; empty if there is
+    none.
+    """
     return next((stages[stage] for stage in stages if pipeline.has(stage)), "")

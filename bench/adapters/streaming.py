@@ -47,7 +47,9 @@ def _write_shards(records: Iterator[Any], folder: Path, kind: str, **size: Any) 
 
 
 def _be_rank(rank: int, ranks: int, port: int) -> None:
-    """Set the variables of `torchrun`, and remove shared memory of a run that was killed, as its docs say."""
+    """Set the variables of `torchrun`, and remove shared memory of a run that was killed, as its
+    docs say.
+    """
     names = {"WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "RANK": rank, "LOCAL_RANK": rank}
     os.environ |= {name: str(value) for name, value in names.items()}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + port % 20000)}
@@ -61,25 +63,41 @@ def _be_rank(rank: int, ranks: int, port: int) -> None:
 def unclaimed(pipeline: Any, event: Any) -> str:
     """Other stages, batch sizes and data."""
     changed = event.name in ("batch_size", "data_grow")
-    unsaid = "its docs do not speak of another global batch size, nor of data that change" if changed else ""
+    unsaid = (
+        "its docs do not speak of another global batch size, nor of data that change"
+        if changed
+        else ""
+    )
     return missing_stage(pipeline, STAGES) or unsaid
 
 
 def write(records: list[list[list[int]]], folder: Path) -> None:
     """A folder of shards for each source."""
     for source, files in enumerate(records):
-        _write_shards((record for file in files for record in file), folder / str(source), "int", size_limit=1 << 10)
+        _write_shards(
+            (record for file in files for record in file),
+            folder / str(source),
+            "int",
+            size_limit=1 << 10,
+        )
 
 
 def stream(run: Any) -> EpochStream:
     """The dataset, and the loader."""
     _be_rank(run.host, run.leg.hosts, int(run.folder.parent.name.encode().hex(), 16))
-    sources = [streaming.Stream(local=str(run.folder / str(number))) for number in range(len(run.pipeline.shards))]
+    sources = [
+        streaming.Stream(local=str(run.folder / str(number)))
+        for number in range(len(run.pipeline.shards))
+    ]
     add, batch = MAPPED * run.pipeline.has("map"), run.leg.batch
     options = {"shuffle": run.pipeline.has("shuffle"), "shuffle_seed": 1, "num_canonical_nodes": 2}
-    dataset = Records(lambda number: run.touch(number) + add, streams=sources, batch_size=batch, **options)
+    dataset = Records(
+        lambda number: run.touch(number) + add, streams=sources, batch_size=batch, **options
+    )
     drop = run.pipeline.has("drop") or run.event.alike
-    loader = streaming.StreamingDataLoader(dataset, batch_size=batch, num_workers=run.leg.workers, drop_last=drop)
+    loader = streaming.StreamingDataLoader(
+        dataset, batch_size=batch, num_workers=run.leg.workers, drop_last=drop
+    )
     return EpochStream(run, loader)  # with the state of rank 0, as its docs say
 
 

@@ -1,4 +1,6 @@
-"""PyTorch: map-style datasets with its DataLoader, and torchdata's StatefulDataLoader where the program is resumed."""
+"""PyTorch: map-style datasets with its DataLoader, and torchdata's StatefulDataLoader where the
+program is resumed.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,12 @@ LACKS = {
 
 RANKS = "StatefulDataLoader handles state “across multiprocess workers (but not across ranks)”"
 STAGES = {
-    "filter": "a map-style dataset has none; an IterableDataset keeps the state that its author writes",
-    "flat_map": "a map-style dataset has none; an IterableDataset keeps the state that its author writes",
+    "filter": (
+        "a map-style dataset has none; an IterableDataset keeps the state that its author writes"
+    ),
+    "flat_map": (
+        "a map-style dataset has none; an IterableDataset keeps the state that its author writes"
+    ),
     "window": "a map-style dataset is shuffled by its sampler, as a whole",
     "pack": "not part of PyTorch or torchdata's StatefulDataLoader",
 }
@@ -58,7 +64,9 @@ class Records(Dataset[int]):
     """The records, each through the functions of the pipeline."""
 
     def __init__(self, run: Any) -> None:
-        self.records = np.concatenate([np.load(path, mmap_mode="r") for path in sorted(run.folder.glob("*.npy"))])
+        self.records = np.concatenate(
+            [np.load(path, mmap_mode="r") for path in sorted(run.folder.glob("*.npy"))]
+        )
         self.run = run
         self.draws: torch.Generator | None = None
 
@@ -68,10 +76,14 @@ class Records(Dataset[int]):
     def __getitem__(self, index: int) -> int:
         number = self.run.touch(int(self.records[index])) + MAPPED * self.run.pipeline.has("map")
         draws = self.run.pipeline.has("random_map")
-        return number + (DRAW * int(torch.randint(1000, (), generator=self.generator())) if draws else 0)
+        return number + (
+            DRAW * int(torch.randint(1000, (), generator=self.generator())) if draws else 0
+        )
 
     def generator(self) -> torch.Generator:
-        """Of this worker; its state is part of the loader's, as the docs of StatefulDataLoader say."""
+        """Of this worker; its state is part of the loader's, as the docs of
+        StatefulDataLoader say.
+        """
         if self.draws is None:
             info = torch.utils.data.get_worker_info()
             self.draws = torch.Generator().manual_seed(1 + (info.id if info else 0))
@@ -92,16 +104,25 @@ def stream(run: Any) -> EpochStream:
 
 
 def stateful(run: Any, records: Any, numbers: Callable[[Any], Any] = list) -> EpochStream:
-    """Return a stream of a StatefulDataLoader of a dataset. `numbers` returns the numbers of the records in a batch."""
+    """Return a stream of a StatefulDataLoader of a dataset. `numbers` returns the numbers of the
+    records in a batch.
+    """
     from torchdata.stateful_dataloader import StatefulDataLoader
     from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
     torch.manual_seed(1)
     alike, drop = run.event.alike, run.event.alike or run.pipeline.has("drop")
     sampler = StatefulDistributedSampler(  # a function of seed and epoch, on one host too
-        records, run.leg.hosts, run.host, shuffle=run.pipeline.has("shuffle"), seed=1, drop_last=alike
+        records,
+        run.leg.hosts,
+        run.host,
+        shuffle=run.pipeline.has("shuffle"),
+        seed=1,
+        drop_last=alike,
     )
-    loader = StatefulDataLoader(records, run.leg.batch, sampler=sampler, num_workers=run.leg.workers, drop_last=drop)
+    loader = StatefulDataLoader(
+        records, run.leg.batch, sampler=sampler, num_workers=run.leg.workers, drop_last=drop
+    )
     return EpochStream(run, loader, run.host, numbers, sampler.set_epoch)
 
 
@@ -127,7 +148,9 @@ class Files(Rows, Dataset[Any]):
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
     """A loader whose workers stay between epochs."""
     records, size = Files(workload, folder), workload.batch
-    return loops(DataLoader(records, size, shuffle=True, collate_fn=stacked, **kept_workers(workers)), epochs)
+    return loops(
+        DataLoader(records, size, shuffle=True, collate_fn=stacked, **kept_workers(workers)), epochs
+    )
 
 
 # Speed, beside others on the same data
@@ -139,7 +162,9 @@ class Mapped(Dataset[Any]):
     def __init__(self, work: Any) -> None:
         self._records, workload = work.data.records, work.workload
         self._operation = (lambda record: record) if workload.after_batch else workload.operation
-        self._arguments = (itertools.repeat(np.random.default_rng(work.seed)),) if workload.random else ()
+        self._arguments = (
+            (itertools.repeat(np.random.default_rng(work.seed)),) if workload.random else ()
+        )
 
     def __len__(self) -> int:
         return len(self._records)
@@ -172,7 +197,9 @@ def collate_and_operate(
 
 
 def data_loader(work: Any, workers: int, stack: bool = False) -> Any:
-    """A DataLoader; with `stack`, batches are made by `np.stack` and not by PyTorch's default function."""
+    """A DataLoader; with `stack`, batches are made by `np.stack` and not by PyTorch's default
+    function.
+    """
     collate = stacked if stack else default_collate
     if work.workload.after_batch:
         collate = functools.partial(collate_and_operate, collate, work.workload.operation)

@@ -1,4 +1,6 @@
-"""Functions that adapters with PyTorch's DataLoader share: batches of arrays, and one epoch after the other."""
+"""Functions that adapters with PyTorch's DataLoader share: batches of arrays, and one epoch after
+the other.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ def stacked(records: list[Any]) -> Any:
 
 def kept_workers(workers: int) -> dict[str, Any]:
     """Options of a DataLoader whose workers stay between epochs."""
-    return {"num_workers": workers, "persistent_workers": workers > 0, "prefetch_factor": 4 if workers else None}
+    return {
+        "num_workers": workers,
+        "persistent_workers": workers > 0,
+        "prefetch_factor": 4 if workers else None,
+    }
 
 
 def loops(loader: Any, epochs: int) -> Iterator[Any]:
@@ -31,7 +37,11 @@ def loops(loader: Any, epochs: int) -> Iterator[Any]:
     torch.set_num_threads(1)
     for _ in range(epochs):
         for batch in loader:
-            yield {key: leaf.numpy() for key, leaf in batch.items()} if isinstance(batch, dict) else batch.numpy()
+            yield (
+                {key: leaf.numpy() for key, leaf in batch.items()}
+                if isinstance(batch, dict)
+                else batch.numpy()
+            )
 
 
 class EpochStream:
@@ -50,7 +60,10 @@ class EpochStream:
     ) -> None:
         torch.set_num_threads(1)
         self._loader, self._numbers, self._set_epoch = loader, numbers, set_epoch
-        self._epochs, self._add = run.pipeline.number("repeat", 1), MAPPED * run.pipeline.has("map_batch")
+        self._epochs, self._add = (
+            run.pipeline.number("repeat", 1),
+            MAPPED * run.pipeline.has("map_batch"),
+        )
         self._epoch = run.states[0]["epoch"] if run.states else 0
         self._set_epoch(self._epoch)
         if run.states:

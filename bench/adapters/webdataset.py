@@ -1,4 +1,6 @@
-"""webdataset: tar files, a shuffle buffer, and batches made in the workers of WebLoader; it has no state."""
+"""webdataset: tar files, a shuffle buffer, and batches made in the workers of WebLoader; it has no
+state.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ LACKS = {"packing": "not part of the library", "parquet": "it reads only tar fil
 # Resuming
 
 STATE = (
-    "there is nothing to save: neither WebDataset nor WebLoader has `state_dict`, `load_state_dict` or another state"
+    "there is nothing to save: neither WebDataset nor WebLoader has `state_dict`, "
+    "`load_state_dict` or another state"
 )
 STAGES = {
     "random_map": "a function that draws keeps no state, as there is none",
@@ -36,7 +39,10 @@ def unclaimed(pipeline: Any, event: Any) -> str:
     if len(event.legs) > 1 or any(leg.reopen for leg in event.legs):
         return STATE
     if event.alike:
-        return "WebDataset splits data across nodes at the shard level; equal numbers of batches need resampled=True"
+        return (
+            "WebDataset splits data across nodes at the shard level; equal numbers of batches need "
+            "resampled=True"
+        )
     if len(pipeline.shards) > 1:
         return "RandomMix draws a source for each record; equal parts are not claimed"
     return missing_stage(pipeline, STAGES)
@@ -45,7 +51,10 @@ def unclaimed(pipeline: Any, event: Any) -> str:
 def write(records: list[list[list[int]]], folder: Path) -> None:
     """A tar file for each shard."""
     for number, file in enumerate(records[0]):
-        write_tar(((f"{record:06}.id", str(record).encode()) for record in file), folder / f"{number:03}.tar")
+        write_tar(
+            ((f"{record:06}.id", str(record).encode()) for record in file),
+            folder / f"{number:03}.tar",
+        )
 
 
 def stream(run: Any) -> Numbers:
@@ -103,12 +112,16 @@ def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iter
     )
     if workload.shuffled:
         dataset = dataset.shuffle(1000)
-    dataset = dataset.map(lambda sample: made(workload, sample["bin"])).batched(workload.batch, collation_fn=collated)
+    dataset = dataset.map(lambda sample: made(workload, sample["bin"])).batched(
+        workload.batch, collation_fn=collated
+    )
     return loops(webdataset.WebLoader(dataset, batch_size=None, **kept_workers(workers)), epochs)
 
 
 def collated(samples: list[Any]) -> Any:
     """A batch without the keys of samples, which `map` adds to a dict."""
     if isinstance(samples[0], dict):
-        samples = [{name: value for name, value in one.items() if name != "__key__"} for one in samples]
+        samples = [
+            {name: value for name, value in one.items() if name != "__key__"} for one in samples
+        ]
     return stacked(samples)

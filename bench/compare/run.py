@@ -1,12 +1,15 @@
-"""Compare headrace, Grain, PyTorch's DataLoader and plain loops on the same work, in turns, in one process.
+"""Compare headrace, Grain, PyTorch's DataLoader and plain loops on the same work, in turns, in one
+process.
 
-    python bench/speed.py compare                             all workloads, in less than eight minutes
-    python bench/speed.py compare --rounds 2 --seconds 0.15   the same, coarsely, in less than a minute and a half
-    python bench/speed.py compare --workloads mnist,images --contenders limit,bare,headrace --rounds 9
+    python bench/speed.py compare                             all workloads, in less than eight
+    minutes python bench/speed.py compare --rounds 2 --seconds 0.15   the same, coarsely, in less
+    than a minute and a half python bench/speed.py compare --workloads mnist,images --contenders
+    limit,bare,headrace --rounds 9
 
-First batches of all contenders in one common order must have the same checksum; else the exit status is 1.
-Rates are medians of the rounds, ratios medians of the ratios within each round. p50 and p99 are over all `next()`
-of all rounds; CPU time includes threads and child processes. Writes bench/output/results.json.
+First batches of all contenders in one common order must have the same checksum; else the exit
+status is 1. Rates are medians of the rounds, ratios medians of the ratios within each round. p50
+and p99 are over all `next()` of all rounds; CPU time includes threads and child processes. Writes
+bench/output/results.json.
 """
 
 from __future__ import annotations
@@ -39,11 +42,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     for option, known in KNOWN.items():
         parser.add_argument(
-            f"--{option}", type=lambda text: text.split(","), default=known, help=f"some of {','.join(known)}"
+            f"--{option}",
+            type=lambda text: text.split(","),
+            default=known,
+            help=f"some of {','.join(known)}",
         )
-    parser.add_argument("--workers", default="0", help="worker counts of the libraries, as 0,1,2 (default 0)")
+    parser.add_argument(
+        "--workers", default="0", help="worker counts of the libraries, as 0,1,2 (default 0)"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="turns of each contender (default 5)")
-    parser.add_argument("--seconds", type=float, default=1.5, help="measured seconds of a turn (default 1.5)")
+    parser.add_argument(
+        "--seconds", type=float, default=1.5, help="measured seconds of a turn (default 1.5)"
+    )
     parser.add_argument("--out", type=Path, default=OUTPUT, help="folder for the results")
 
 
@@ -51,12 +61,18 @@ def main(options: argparse.Namespace) -> int:
     """Run the comparison; the exit status."""
     for option, known in KNOWN.items():
         if unknown := {*getattr(options, option)} - {*known}:
-            raise SystemExit(f"--{option}: unknown: {', '.join(unknown)}; there are {', '.join(known)}")
+            raise SystemExit(
+                f"--{option}: unknown: {', '.join(unknown)}; there are {', '.join(known)}"
+            )
     settle_allocator()
     keep_bytecode()
     console = Console(width=max(Console().width, WIDTH))
     workers = [int(count) for count in options.workers.split(",")]
-    lacking = [key for key in options.contenders if importlib.util.find_spec(SETTINGS[key].requires) is None]
+    lacking = [
+        key
+        for key in options.contenders
+        if importlib.util.find_spec(SETTINGS[key].requires) is None
+    ]
     for key in lacking:
         told = f"{key} takes no part: the module {SETTINGS[key].requires} is not installed"
         console.print(told, style="yellow")
@@ -78,15 +94,21 @@ def main(options: argparse.Namespace) -> int:
     }
     options.out.mkdir(parents=True, exist_ok=True)
     content = {"facts": facts, "workloads": reports}
-    (options.out / "results.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    (options.out / "results.json").write_text(
+        json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    )
     console.print(f"{facts['whole run']}; written to {options.out}/results.json", highlight=False)
     return 0
 
 
-def _compare(workload: Workload, contenders: list[Contender], folder: Path, options: Any) -> dict[str, Any]:
+def _compare(
+    workload: Workload, contenders: list[Contender], folder: Path, options: Any
+) -> dict[str, Any]:
     work = Work(workload, workload.make_data(folder))
     checksum = verify(work, contenders)
-    measured = {contender: partial(_turn, work, contender, options.seconds) for contender in contenders}
+    measured = {
+        contender: partial(_turn, work, contender, options.seconds) for contender in contenders
+    }
     return report(workload, checksum, turns(options.rounds, measured))
 
 

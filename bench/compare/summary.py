@@ -1,7 +1,8 @@
-"""Summarise the turns of contenders: medians and spreads, and ratios; as plain values, and as a table.
+"""Summarise the turns of contenders: medians and spreads, and ratios; as plain values, and as a
+table.
 
-A ratio is the median of the ratios within each round. The contenders of a round run within seconds of
-each other, so most changes of a shared machine cancel out.
+A ratio is the median of the ratios within each round. The contenders of a round run within seconds
+of each other, so most changes of a shared machine cancel out.
 """
 
 from __future__ import annotations
@@ -32,8 +33,14 @@ COLUMNS = {
 
 
 def report(workload: Workload, checksum: str, turns: Turns) -> dict[str, Any]:
-    """Return the results of one workload as plain values. `checksum` belongs to the first batches of all contenders."""
-    loops = {contender.name: own for contender, own in turns.items() if contender.name in ("limit", "bare")}
+    """Return the results of one workload as plain values. `checksum` belongs to the first batches
+    of all contenders.
+    """
+    loops = {
+        contender.name: own
+        for contender, own in turns.items()
+        if contender.name in ("limit", "bare")
+    }
     shares = [turn.cpu_seconds / turn.seconds for turn in loops.get("limit", [])]
     return {
         "workload": workload.name,
@@ -62,18 +69,24 @@ def _summary(contender: Contender, own: list[Turn], loops: dict[str, list[Turn]]
         "first_batch_ms": 1e3 * float(np.median([turn.first_batch_seconds for turn in own])),
         "next_p50_us": 1e6 * float(p50),
         "next_p99_us": 1e6 * float(p99),
-        "cpu_seconds_per_million": 1e6 * float(np.median([turn.cpu_seconds / turn.records for turn in own])),
+        "cpu_seconds_per_million": 1e6
+        * float(np.median([turn.cpu_seconds / turn.records for turn in own])),
         "rates": rates,
     }
 
 
 def show(console: Console, found: dict[str, Any]) -> None:
     """Print the table of a report."""
-    title, style = found["workload"], {"title_justify": "left", "title_style": "bold", "padding": (0, 1, 0, 0)}
+    title, style = (
+        found["workload"],
+        {"title_justify": "left", "title_style": "bold", "padding": (0, 1, 0, 0)},
+    )
     table = Table(title=title, box=box.SIMPLE_HEAD, **style)
     for column in COLUMNS:
         heading = column.replace(" ", "\n", 1) if len(column) > 9 else column
-        table.add_column(heading, justify="left" if column == "contender" else "right", no_wrap=True)
+        table.add_column(
+            heading, justify="left" if column == "contender" else "right", no_wrap=True
+        )
     for summary in found["contenders"]:
         cells = [_cell(written, summary) for written in COLUMNS.values()]
         table.add_row(*cells, style="bold" if summary["name"] == "headrace" else None)

@@ -1,4 +1,5 @@
-"""Check that all contenders do the same work: compare the checksums of their first batches, in one common order.
+"""Check that all contenders do the same work: compare the checksums of their first batches, in one
+common order.
 
 It takes contenders and a workload, and raises an error that names a contender and the difference.
 """
@@ -25,7 +26,9 @@ class DifferentWorkError(Exception):
 
 
 LeafSum = dict[str, Any]
-"""One leaf of a batch, in brief: its dtype and shape, a checksum of what random draws cannot change, and one of all of it."""
+"""One leaf of a batch, in brief: its dtype and shape, a checksum of what random draws cannot
+change, and one of all of it.
+"""
 
 SHAPE, SETTLED, EXACT = ("dtype", "shape"), "checksum", "checksum of the random rows"
 
@@ -47,7 +50,9 @@ def verify(work: Work, contenders: Sequence[Contender]) -> str:
             difference = _difference(batch, expected, fields)
             if difference is not None:
                 what = f"{work.workload.name}: batch {number} of {contender.label}"
-                raise DifferentWorkError(f"{what} is not that of {contenders[0].label}: {difference}")
+                raise DifferentWorkError(
+                    f"{what} is not that of {contenders[0].label}: {difference}"
+                )
     return _digest(",".join(leaf[SETTLED] for batch in sums[0] for leaf in batch.values()).encode())
 
 
@@ -59,11 +64,20 @@ def _comparable(contender: Contender, first: Contender, random: bool) -> tuple[s
     return (*SHAPE, SETTLED, EXACT) if keyed or not random else (*SHAPE, SETTLED)
 
 
-def _difference(batch: dict[str, LeafSum], expected: dict[str, LeafSum], fields: Sequence[str]) -> str | None:
+def _difference(
+    batch: dict[str, LeafSum], expected: dict[str, LeafSum], fields: Sequence[str]
+) -> str | None:
     if batch.keys() != expected.keys():
         return f"leaves {[*batch]} ≠ {[*expected]}"
-    pairs = ((name, field, batch[name][field], leaf[field]) for name, leaf in expected.items() for field in fields)
-    return next((f"leaf {name!r}: {field} {one} ≠ {two}" for name, field, one, two in pairs if one != two), None)
+    pairs = (
+        (name, field, batch[name][field], leaf[field])
+        for name, leaf in expected.items()
+        for field in fields
+    )
+    return next(
+        (f"leaf {name!r}: {field} {one} ≠ {two}" for name, field, one, two in pairs if one != two),
+        None,
+    )
 
 
 def _sums(work: Work, contender: Contender) -> list[dict[str, LeafSum]]:
@@ -73,7 +87,10 @@ def _sums(work: Work, contender: Contender) -> list[dict[str, LeafSum]]:
     with closing(iter(contender.loader(work))) as batches:
         pairs = itertools.islice(zip(batches, keys), BATCHES)
         try:
-            return [_sum(batch, work.workload.settled(batch, work.data.read(some.tolist()))) for batch, some in pairs]
+            return [
+                _sum(batch, work.workload.settled(batch, work.data.read(some.tolist())))
+                for batch, some in pairs
+            ]
         except WrongRecordError as error:
             raise DifferentWorkError(f"{work.workload.name}: {contender.label}: {error}") from None
 
@@ -81,13 +98,20 @@ def _sums(work: Work, contender: Contender) -> list[dict[str, LeafSum]]:
 def _sum(batch: Any, settled: Any) -> dict[str, LeafSum]:
     pairs = zip(_leaves(batch), _leaves(settled))
     return {
-        name: {"dtype": array.dtype.name, "shape": array.shape, SETTLED: _digest(other), EXACT: _digest(array)}
+        name: {
+            "dtype": array.dtype.name,
+            "shape": array.shape,
+            SETTLED: _digest(other),
+            EXACT: _digest(array),
+        }
         for (name, array), (_, other) in pairs
     }
 
 
 def _leaves(batch: Any) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Names and arrays, whatever they are: arrays, tensors, or the bytes of equally long records."""
+    """Names and arrays, whatever they are: arrays, tensors, or the bytes of equally
+    long records.
+    """
     if isinstance(batch, dict):
         for name in sorted(batch):
             yield name, np.ascontiguousarray(batch[name])
@@ -102,7 +126,9 @@ def _digest(content: bytes | NDArray[Any]) -> str:
 
 
 def _striped(keys: Iterable[NDArray[Any]], workers: int) -> Iterator[NDArray[Any]]:
-    """The keys of batches that so many workers make in turns, each of the records that are its own."""
+    """The keys of batches that so many workers make in turns, each of the records that
+    are its own.
+    """
     batches = iter(keys)
     while several := list(itertools.islice(batches, workers)):
         yield from np.concatenate(several).reshape(-1, workers).T

@@ -1,4 +1,6 @@
-"""Work that all contenders do: a workload, its data, and an order of the records; and the contenders that do it."""
+"""Work that all contenders do: a workload, its data, and an order of the records; and the
+contenders that do it.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,12 @@ class Workload:
         name: the name for `--workloads`.
         about: a line for the tables.
         make_data: writes or makes the records; called once a run, with a folder.
-        operation: takes a record; with `random` a record and a generator; with `after_batch` a batch.
+        operation: takes a record; with `random` a record and a generator; with `after_batch` a
+            batch.
         random: the operation draws random numbers.
         after_batch: the operation works on whole batches.
-        settled: takes a batch and its records and returns what the random draws cannot have changed, for contenders
-            whose random numbers differ.
+        settled: takes a batch and its records and returns what the random draws cannot have
+            changed, for contenders whose random numbers differ.
         also: keys of contenders that take part in this workload, and not in each.
         only: keys of the contenders that are measured; empty for all.
         batch_size: records in a batch.
@@ -77,8 +80,9 @@ class Work:
     """A workload with its data.
 
     Attributes:
-        shared_order: whether records come in Grain's order, which all contenders can produce, so that their batches can be
-            compared; else in the contender's usual shuffle, which is measured.
+        shared_order: whether records come in Grain's order, which all contenders can produce, so
+            that their batches can be compared; else in the contender's usual shuffle, which is
+            measured.
     """
 
     workload: Workload
@@ -87,7 +91,9 @@ class Work:
     seed: int = SEED
 
     def epochs(self) -> Iterator[NDArray[np.int64]]:
-        """The record keys of one epoch after the other, without end, for contenders that have no sampler of their own."""
+        """The record keys of one epoch after the other, without end, for contenders that have no
+        sampler of their own.
+        """
         count = len(self.data.records)
         if self.shared_order:
             sampler = IndexSampler(count, shuffle=True, seed=self.seed, algorithm="grain")
@@ -98,7 +104,9 @@ class Work:
             yield rng.permutation(count)
 
     def key_batches(self) -> Iterator[NDArray[np.int64]]:
-        """The record keys of one batch after the other; a batch may reach over the end of an epoch."""
+        """The record keys of one batch after the other; a batch may reach over the end
+        of an epoch.
+        """
         left, size = np.empty(0, dtype=np.int64), self.workload.batch_size
         for epoch in self.epochs():
             keys = np.concatenate([left, epoch])
@@ -141,15 +149,21 @@ class Contender:
         return self.setting.striped and self.worker_count > 0
 
     def loader(self, work: Work) -> Iterable[Any]:
-        """Make everything short of `iter()`, which is timed. Each `iter()` of it is a fresh endless stream of batches."""
+        """Make everything short of `iter()`, which is timed. Each `iter()` of it is a fresh endless
+        stream of batches.
+        """
         return adapter_of(self.setting.loader)(work, self.worker_count, **self.setting.options)
 
 
-def contenders_for(workload: Workload, keys: Collection[str], worker_counts: Sequence[int]) -> list[Contender]:
+def contenders_for(
+    workload: Workload, keys: Collection[str], worker_counts: Sequence[int]
+) -> list[Contender]:
     """The contenders of a workload in the order of their turns."""
     found = []
     for key, setting in SETTINGS.items():
-        takes_part = key in workload.only if workload.only else setting.everywhere or key in workload.also
+        takes_part = (
+            key in workload.only if workload.only else setting.everywhere or key in workload.also
+        )
         if key in keys and takes_part:
             counts = worker_counts if setting.workers else [0]
             found += [Contender(key, count) for count in counts if count or setting.alone]

@@ -1,6 +1,7 @@
 """Workloads of the comparison on the same data: records, and the work for each record.
 
-It takes a folder for files, and returns the data of each workload, in the forms that the contenders need.
+It takes a folder for files, and returns the data of each workload, in the forms that the contenders
+need.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from numpy.typing import NDArray
 from headrace.sources import ArrayRecordDataSource, MemorySource
 
 MANY = 51_200
-"""Entries of a list whose distinct records are few: an order of so many is drawn at the cost of a real data set's."""
+"""Entries of a list whose distinct records are few: an order of so many is drawn at the cost of a
+real data set's.
+"""
 
 
 class WrongRecordError(Exception):
@@ -73,14 +76,21 @@ def without_flips(batch: dict[str, Any], records: Iterable[Any]) -> dict[str, An
 
 
 def only_packed(batch: dict[str, Any], records: Iterable[Any]) -> dict[str, Any]:
-    """Nothing of the content, as packers fill rows differently, once each row was found to be documents, and most of it full.
+    """Nothing of the content, as packers fill rows differently, once each row was found to be
+    documents, and most of it full.
 
     Raises:
         WrongRecordError: a row is no documents one after the other, or rows are not full.
     """
-    segments, positions, tokens = (np.asarray(batch[f"tokens{part}"]) for part in ("_segment_ids", "_positions", ""))
+    segments, positions, tokens = (
+        np.asarray(batch[f"tokens{part}"]) for part in ("_segment_ids", "_positions", "")
+    )
     begins = np.diff(segments, axis=1, prepend=0) > 0
-    if (segments > 0).mean() < 0.9 or not (positions[begins] == 0).all() or tokens[segments == 0].any():
+    if (
+        (segments > 0).mean() < 0.9
+        or not (positions[begins] == 0).all()
+        or tokens[segments == 0].any()
+    ):
         raise WrongRecordError("a row is not made of documents one after the other")
     return {name: np.zeros(0) for name in batch}
 
@@ -94,13 +104,17 @@ def without_crops(batch: Any, records: Iterable[Any]) -> NDArray[np.uint8]:
     images = [decode(record) for record in records]
     for number, (crop, image) in enumerate(zip(np.asarray(batch), images)):
         if not _is_crop(crop, image):
-            raise WrongRecordError(f"row {number} is no {CROP}×{CROP} crop of the record with its key")
+            raise WrongRecordError(
+                f"row {number} is no {CROP}×{CROP} crop of the record with its key"
+            )
     return np.stack(images)
 
 
 def _is_crop(crop: NDArray[np.uint8], image: NDArray[np.uint8]) -> bool:
     height, width = image.shape[0] - crop.shape[0], image.shape[1] - crop.shape[1]
-    candidates = np.lib.stride_tricks.sliding_window_view(image[: height + 1, : width + 8], (1, 8, 3))
+    candidates = np.lib.stride_tricks.sliding_window_view(
+        image[: height + 1, : width + 8], (1, 8, 3)
+    )
     tops, lefts = np.nonzero((candidates[:, :, 0, 0] == crop[0, :8]).all((-1, -2)))
     return any(np.array_equal(image[y : y + CROP, x : x + CROP], crop) for y, x in zip(tops, lefts))
 
@@ -116,12 +130,17 @@ def in_memory(records: list[Any]) -> Data:
 def digits_columns() -> dict[str, NDArray[Any]]:
     """As many random images, of the same size, as MNIST has."""
     rng = np.random.default_rng(0)
-    return {"image": rng.integers(0, 256, (60_000, 28, 28, 1), np.uint8), "label": rng.integers(0, 10, 60_000)}
+    return {
+        "image": rng.integers(0, 256, (60_000, 28, 28, 1), np.uint8),
+        "label": rng.integers(0, 10, 60_000),
+    }
 
 
 def digits(folder: Path) -> Data:
     """A list of dicts."""
-    return in_memory([{"image": row["image"].copy(), "label": row["label"]} for row in rows_of(digits_columns())])
+    return in_memory(
+        [{"image": row["image"].copy(), "label": row["label"]} for row in rows_of(digits_columns())]
+    )
 
 
 def columnar_digits(folder: Path) -> Data:
@@ -133,7 +152,10 @@ def columnar_digits(folder: Path) -> Data:
 
 def rows_of(columns: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
     """The rows of images and labels."""
-    return [{"image": image, "label": label} for image, label in zip(columns["image"], columns["label"].tolist())]
+    return [
+        {"image": image, "label": label}
+        for image, label in zip(columns["image"], columns["label"].tolist())
+    ]
 
 
 def large_images(folder: Path) -> Data:
@@ -145,7 +167,11 @@ def large_images(folder: Path) -> Data:
 
 def photographs(folder: Path) -> Data:
     """JPEG files of 256×256 pixels: parts of two photographs, in three qualities."""
-    parts = [np.s_[top : top + 256, left : left + 256] for top in (0, 85, 171) for left in (0, 128, 256, 384)]
+    parts = [
+        np.s_[top : top + 256, left : left + 256]
+        for top in (0, 85, 171)
+        for left in (0, 128, 256, 384)
+    ]
     distinct = [file for quality in (75, 85, 95) for file in jpegs(parts, quality=quality)]
     return in_memory(distinct * (MANY // len(distinct)))
 
@@ -183,7 +209,9 @@ class AsyncStore(SlowStore):
 
 def slow_store(folder: Path) -> Data:
     """A source that waits."""
-    return Data(SlowStore(), SlowStore(), lambda keys: map(numbered, keys), asynchronous=AsyncStore())
+    return Data(
+        SlowStore(), SlowStore(), lambda keys: map(numbered, keys), asynchronous=AsyncStore()
+    )
 
 
 def kilobyte_records(folder: Path) -> Data:
@@ -191,10 +219,14 @@ def kilobyte_records(folder: Path) -> Data:
     from array_record.python import array_record_data_source, array_record_module
 
     rng = np.random.default_rng(0)
-    path = write_array_record((rng.bytes(1024) for _ in range(50_000)), folder, options="group_size:1,uncompressed")
+    path = write_array_record(
+        (rng.bytes(1024) for _ in range(50_000)), folder, options="group_size:1,uncompressed"
+    )
     options = {"options": "readahead_buffer_size:0", "file_reader_buffer_size": 4096}
     read = array_record_module.ArrayRecordReader(path, **options).read
-    return Data(ArrayRecordDataSource(path), array_record_data_source.ArrayRecordDataSource(path), read)
+    return Data(
+        ArrayRecordDataSource(path), array_record_data_source.ArrayRecordDataSource(path), read
+    )
 
 
 WORKLOADS = (

@@ -2,9 +2,9 @@
 
     python speed.py cell ADAPTER WORKLOAD FOLDER WORKERS SECONDS RECORDS
 
-ADAPTER and WORKLOAD are names. FOLDER gets the data if it does not exist. Prints lines of JSON. After
-the lines `begin` and `end`, it waits for a line of input, so that the program that started it can
-inspect its processes. If SECONDS is 0, it runs one epoch, to check that each record comes once.
+ADAPTER and WORKLOAD are names. FOLDER gets the data if it does not exist. Prints lines of JSON.
+After the lines `begin` and `end`, it waits for a line of input, so that the program that started it
+can inspect its processes. If SECONDS is 0, it runs one epoch, to check that each record comes once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def write(adapter: Any, workload: Workload, folder: Path, count: int) -> None:
 
 
 def faults(workload: Workload, came: list[Any], count: int, whole: bool) -> str:
-    """Say what is wrong with the numbers that came, if anything; `whole` says that they are those of one epoch."""
+    """Say what is wrong with the numbers that came, if anything; `whole` says that they are those
+    of one epoch.
+    """
     found = np.concatenate(came) if came else np.zeros(0, np.int64)
     if not len(found):
         return "nothing came"
@@ -54,23 +56,41 @@ def faults(workload: Workload, came: list[Any], count: int, whole: bool) -> str:
         return f"a record {found.max()} came, and there are {count}"
     times = np.bincount(found, minlength=count)
     packed = workload.name == "packing"
-    wanted = np.array([length(number) for number in range(count)]) if packed else np.ones(count, np.int64)
+    wanted = (
+        np.array([length(number) for number in range(count)])
+        if packed
+        else np.ones(count, np.int64)
+    )
     if whole and (times < wanted).any():
-        return f"{(times < wanted).sum()} of {count} records are lost, record {(times < wanted).argmax()} first"
+        return (
+            f"{(times < wanted).sum()} of {count} records are lost, record "
+            f"{(times < wanted).argmax()} first"
+        )
     if whole and (times > wanted).any():
-        return f"{(times > wanted).sum()} of {count} records are doubled, record {(times > wanted).argmax()} first"
+        return (
+            f"{(times > wanted).sum()} of {count} records are doubled, record "
+            f"{(times > wanted).argmax()} first"
+        )
     epochs = len(found) / wanted.sum()  # workers need not be equally far
     if not whole and (times > wanted * (3 * np.ceil(epochs) + 2)).any():
-        return f"records are doubled: record {times.argmax()} came {times.max()} times in {epochs:.1f} epochs"
+        return (
+            f"records are doubled: record {times.argmax()} came {times.max()} times in "
+            f"{epochs:.1f} epochs"
+        )
     if not whole and epochs >= 4 and not times.all():
-        return f"{(times == 0).sum()} of {count} records are lost in {epochs:.1f} epochs, record {times.argmin()} first"
+        return (
+            f"{(times == 0).sum()} of {count} records are lost in {epochs:.1f} epochs, record "
+            f"{times.argmin()} first"
+        )
     if workload.shuffled and (np.diff(found[:1000]) == 1).mean() > 0.5:
         return "records are not shuffled"
     return ""
 
 
 def measure(workload: Workload, batches: Iterator[Any], seconds: float, count: int) -> str:
-    """Go through epochs for a time; the program that has started this reads the processor's seconds at its ends."""
+    """Go through epochs for a time; the program that has started this reads the processor's seconds
+    at its ends.
+    """
     came: list[Any] = []
 
     def take(batch: Any) -> int:
@@ -96,7 +116,14 @@ def measure(workload: Workload, batches: Iterator[Any], seconds: float, count: i
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    kinds = {"adapter": str, "workload": str, "folder": Path, "workers": int, "seconds": float, "records": int}
+    kinds = {
+        "adapter": str,
+        "workload": str,
+        "folder": Path,
+        "workers": int,
+        "seconds": float,
+        "records": int,
+    }
     for name, kind in kinds.items():
         parser.add_argument(name, type=kind)
 
@@ -118,10 +145,14 @@ def main(options: argparse.Namespace) -> None:
 def _played(adapter: Any, workload: Workload, options: argparse.Namespace) -> str:
     if not options.folder.exists():
         write(adapter, workload, options.folder, options.records)
-    batches = iter(adapter.batches(workload, options.folder, options.workers, EPOCHS if options.seconds else 1))
+    batches = iter(
+        adapter.batches(workload, options.folder, options.workers, EPOCHS if options.seconds else 1)
+    )
     try:
         if options.seconds:
             return measure(workload, batches, options.seconds, options.records)
-        return faults(workload, [numbers(workload, batch) for batch in batches], options.records, whole=True)
+        return faults(
+            workload, [numbers(workload, batch) for batch in batches], options.records, whole=True
+        )
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[-300:]}"  # a worker's own error comes last

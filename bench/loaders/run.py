@@ -1,10 +1,11 @@
-"""Measure the speed of all libraries in several workloads, each in an environment of its own. Needs nothing but Python.
+"""Measure the speed of all libraries in several workloads, each in an environment of its own. Needs
+nothing but Python.
 
     python3 bench/speed.py loaders --loaders headrace grain
 
 Prints a figure for each cell, i.e. a loader and a workload, and stores it as JSON with `--results`.
-First, each cell runs a small epoch. It gets no figure if a record is lost, repeated or damaged. Then
-the loaders take turns.
+First, each cell runs a small epoch. It gets no figure if a record is lost, repeated or damaged.
+Then the loaders take turns.
 """
 
 from __future__ import annotations
@@ -38,16 +39,31 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--loaders", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
     everything = [one.name for one in WORKLOADS]
     parser.add_argument("--workloads", nargs="+", choices=everything, default=everything)
-    parser.add_argument("--workers", type=int, default=2, help="worker processes, or threads where a loader has these")
-    parser.add_argument("--turns", type=int, default=3, help="runs of each cell; the figure is their median")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=2,
+        help="worker processes, or threads where a loader has these",
+    )
+    parser.add_argument(
+        "--turns", type=int, default=3, help="runs of each cell; the figure is their median"
+    )
     parser.add_argument("--seconds", type=float, default=2.0, help="how long a run is measured")
-    parser.add_argument("--results", type=Path, help="a JSON file to add the figures to; the same as of resume.py")
+    parser.add_argument(
+        "--results", type=Path, help="a JSON file to add the figures to; the same as of resume.py"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
     """Checks the cells, measures them in turns, and prints them."""
-    noted = facts() | {"turns": options.turns, "seconds of a turn": options.seconds, "workers": options.workers}
-    results: dict[str, Any] = {name: {"versions": {}, "speed": {}, "speed_facts": noted} for name in options.loaders}
+    noted = facts() | {
+        "turns": options.turns,
+        "seconds of a turn": options.seconds,
+        "workers": options.workers,
+    }
+    results: dict[str, Any] = {
+        name: {"versions": {}, "speed": {}, "speed_facts": noted} for name in options.loaders
+    }
     with tempfile.TemporaryDirectory(prefix="bench-speed-") as folder:
         right = []
         for workload in [one for one in WORKLOADS if one.name in options.workloads]:
@@ -62,9 +78,13 @@ def main(options: argparse.Namespace) -> int:
                     _show(name, workload, found)
         for turn in range(options.turns):
             for workload, name in right:
-                found = play(LIBRARIES[name], name, workload, Path(folder), options.seconds, options.workers)
+                found = play(
+                    LIBRARIES[name], name, workload, Path(folder), options.seconds, options.workers
+                )
                 results[name]["speed"][workload.name].setdefault("runs", []).append(found)
-                print(f"turn {turn + 1}: {name:12} {workload.name:10} {_as_text(found)}", flush=True)
+                print(
+                    f"turn {turn + 1}: {name:12} {workload.name:10} {_as_text(found)}", flush=True
+                )
     for workload, name in right if options.turns else ():
         cell = results[name]["speed"][workload.name]
         cell |= summary(cell.pop("runs"))
@@ -79,15 +99,22 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     wrong = [one["wrong"] for one in runs if one.get("wrong")]
     if wrong:
         return {"wrong": wrong[0]}
-    return {key: statistics.median(one[key] for one in runs) for key in ("rate", "first", "cpu", "memory")}
+    return {
+        key: statistics.median(one[key] for one in runs)
+        for key in ("rate", "first", "cpu", "memory")
+    }
 
 
-def play(library: Library, name: str, workload: Workload, folder: Path, seconds: float, workers: int) -> dict[str, Any]:
-    """One cell: `unclaimed` with a sentence, or `wrong` with what is, and what was measured in a process of its own.
+def play(
+    library: Library, name: str, workload: Workload, folder: Path, seconds: float, workers: int
+) -> dict[str, Any]:
+    """One cell: `unclaimed` with a sentence, or `wrong` with what is, and what was measured in a
+    process of its own.
 
-    `rate` is in units a second, `first` seconds from the start of the program to the first batch, `cpu` seconds of processor
-    for each second of the loop, of all its processes, `memory` their bytes at the end of it, shared ones counted once, without
-    the numbers of the records that came, which the check keeps.
+    `rate` is in units a second, `first` seconds from the start of the program to the first batch,
+    `cpu` seconds of processor for each second of the loop, of all its processes, `memory` their
+    bytes at the end of it, shared ones counted once, without the numbers of the records that came,
+    which the check keeps.
     """
     python = python_of(library)
     if python is None:
@@ -105,8 +132,15 @@ def play(library: Library, name: str, workload: Workload, folder: Path, seconds:
 def _run(command: list[str], errors: Any, seconds: float) -> dict[str, Any]:
     """Run `cell.py`, return what it tells, and leave nothing of it."""
     begun, rang = time.time(), threading.Event()
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
+    pipes: Any = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "text": True,
+        "start_new_session": True,
+    }
     with subprocess.Popen(command, stderr=errors, env=environment, **pipes) as process:
         alarm = threading.Timer(LIMIT + seconds, lambda: (rang.set(), kill(process.pid)))
         alarm.start()
@@ -153,4 +187,7 @@ def _as_text(found: dict[str, Any]) -> str:
 def _show(name: str, workload: Workload, found: dict[str, Any]) -> None:
     print(f"{name:12} {workload.name:10} {_as_text(found)}", flush=True)
     if found.get("wrong"):
-        print(f"             again: python3 bench/speed.py loaders --loaders {name} --workloads {workload.name}")
+        print(
+            f"             again: python3 bench/speed.py loaders --loaders {name} --workloads "
+            f"{workload.name}"
+        )

@@ -1,12 +1,14 @@
-"""Compare `BudgetBatch` with Lhotse's `DynamicBucketingSampler`: the same lengths and budget, 8 padded lengths or buckets.
+"""Compare `BudgetBatch` with Lhotse's `DynamicBucketingSampler`: the same lengths and budget, 8
+padded lengths or buckets.
 
     python bench/speed.py budgets [--rounds 3] [TABLE …]
 
 It needs Lhotse: `python3 -m uv run --group bench --with lhotse bench/speed.py budgets`.
 
-`planned` says how many batches are planned per second, in turns; nothing is read. `padded` says how much of the batches
-is padding. `resumed` stops a run on two ranks after 50 steps, and resumes it from its states on two ranks and on one. It
-counts the records that are lost or come twice. A run that is refused loses all that is left.
+`planned` says how many batches are planned per second, in turns; nothing is read. `padded` says how
+much of the batches is padding. `resumed` stops a run on two ranks after 50 steps, and resumes it
+from its states on two ranks and on one. It counts the records that are lost or come twice. A run
+that is refused loses all that is left.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ Batch = list[int]
 def headrace_loader(shard: int, shards: int, count: int) -> headrace.DataLoader:
     """Batches of 8 shapes."""
     return headrace.load(
-        [{"tokens": np.zeros(length, np.int8), "id": number} for number, length in enumerate(LENGTHS[:count].tolist())],
+        [
+            {"tokens": np.zeros(length, np.int8), "id": number}
+            for number, length in enumerate(LENGTHS[:count].tolist())
+        ],
         transformations=[headrace.BudgetBatch(BUDGET, pad_to=8, lengths=LENGTHS[:count])],
         shuffle=True,
         seed=0,
@@ -53,7 +58,13 @@ def headrace_loader(shard: int, shards: int, count: int) -> headrace.DataLoader:
 def cuts(count: int) -> CutSet:
     """Cuts of as many seconds as a record has tokens."""
     return CutSet.from_cuts(
-        MonoCut(str(number), 0, float(length), 0, supervisions=[SupervisionSegment(str(number), "", 0, float(length))])
+        MonoCut(
+            str(number),
+            0,
+            float(length),
+            0,
+            supervisions=[SupervisionSegment(str(number), "", 0, float(length))],
+        )
         for number, length in enumerate(LENGTHS[:count].tolist())
     ).to_eager()
 
@@ -61,13 +72,23 @@ def cuts(count: int) -> CutSet:
 def lhotse_sampler(shard: int, shards: int, count: int) -> DynamicBucketingSampler:
     """8 buckets, and buffers of the default size."""
     return DynamicBucketingSampler(
-        cuts(count), max_duration=float(BUDGET), num_buckets=8, shuffle=True, seed=0, world_size=shards, rank=shard
+        cuts(count),
+        max_duration=float(BUDGET),
+        num_buckets=8,
+        shuffle=True,
+        seed=0,
+        world_size=shards,
+        rank=shard,
     )
 
 
 def numbers(batch: Any) -> Batch:
     """Return the numbers of the records in a batch of headrace or Lhotse."""
-    return batch["id"][batch["lengths"] > 0].tolist() if isinstance(batch, dict) else [int(cut.id) for cut in batch]
+    return (
+        batch["id"][batch["lengths"] > 0].tolist()
+        if isinstance(batch, dict)
+        else [int(cut.id) for cut in batch]
+    )
 
 
 def planned(options: Any) -> Iterator[Table]:
@@ -84,21 +105,28 @@ def planned(options: Any) -> Iterator[Table]:
         "Lhotse, 8 buckets": lambda: map(numbers, lhotse_sampler(0, 1, RECORDS)),
         "headrace, pad_to=8": lambda: map(loader.records_at, range(len(loader))),
     }
-    yield Table("batches planned per second", {label: partial(rate, way) for label, way in ways.items()}, "more")
+    yield Table(
+        "batches planned per second",
+        {label: partial(rate, way) for label, way in ways.items()},
+        "more",
+    )
 
 
 def padded(options: Any) -> Iterator[Table]:
     """Lhotse's batches are padded to their longest record."""
     shapes = {
         "Lhotse, 8 buckets": [
-            (len(batch), int(LENGTHS[batch].max())) for batch in map(numbers, lhotse_sampler(0, 1, RECORDS))
+            (len(batch), int(LENGTHS[batch].max()))
+            for batch in map(numbers, lhotse_sampler(0, 1, RECORDS))
         ],
         "headrace, pad_to=8": [batch["mask"].shape for batch in headrace_loader(0, 1, RECORDS)],
     }
     sizes = {label: sum(rows * length for rows, length in found) for label, found in shapes.items()}
     shares = {label: 100 * (1 - int(LENGTHS.sum()) / size) for label, size in sizes.items()}
     yield Table("percent of padding", shares)
-    yield Table("number of shapes", {label: float(len(set(found))) for label, found in shapes.items()})
+    yield Table(
+        "number of shapes", {label: float(len(set(found))) for label, found in shapes.items()}
+    )
 
 
 def resumed(options: Any) -> Iterator[Table]:

@@ -29,9 +29,17 @@ headrace.convert([[number] for number in range(20_000)], sys.argv[1], "tokens", 
 
 
 def epochs(options: Any) -> Iterator[Table]:
-    """The time of an epoch in random order, on one thread, in seconds of the processor: other programs may use it, too."""
+    """The time of an epoch in random order, on one thread, in seconds of the processor: other
+    programs may use it, too.
+    """
     reading = headrace.ReadOptions(num_threads=0)
-    settings = {"batch_size": BATCH, "shuffle": True, "seed": 0, "num_epochs": 1, "read_options": reading}
+    settings = {
+        "batch_size": BATCH,
+        "shuffle": True,
+        "seed": 0,
+        "num_epochs": 1,
+        "read_options": reading,
+    }
 
     def epoch(source: Any, growth: Any) -> list[float]:
         loader = headrace.load(source, growth=growth, **settings)
@@ -46,7 +54,9 @@ def epochs(options: Any) -> Iterator[Table]:
             "a look for more records at the end": partial(epoch, grows, "epoch"),
             "a look every 65,536 positions": partial(epoch, grows, "now"),
         }
-        yield Table(f"an epoch of {options.records:,} records (s of the processor)", contenders, "less")
+        yield Table(
+            f"an epoch of {options.records:,} records (s of the processor)", contenders, "less"
+        )
 
 
 def first_batch(options: Any) -> Iterator[Table]:
@@ -58,7 +68,9 @@ def first_batch(options: Any) -> Iterator[Table]:
             with subprocess.Popen([sys.executable, "-c", CONVERTER, str(target)]):
                 while not (target / ".conversion" / "plan.json").exists():
                     time.sleep(0.01)
-                with iter(headrace.load(headrace.TokenSource(target, growing=True), batch_size=BATCH)) as batches:
+                with iter(
+                    headrace.load(headrace.TokenSource(target, growing=True), batch_size=BATCH)
+                ) as batches:
                     next(batches)
                     return time.time() - min(path.stat().st_mtime for path in target.glob("*.npy"))
 

@@ -1,10 +1,11 @@
-"""Compare operations on images with Pillow, which returns the same pixels: by time of the processor, in turns, on one thread.
+"""Compare operations on images with Pillow, which returns the same pixels: by time of the
+processor, in turns, on one thread.
 
     python bench/speed.py images [--rounds 7]
 
-The images are the photographs of scikit-learn and parts of them, as JPEGs. Pillow is used in the usual
-way: `Image.open(…).convert("RGB")`, and `resize` (bilinear) to 224 × 224, of the whole image or of a
-piece. docs/performance.md has the results.
+The images are the photographs of scikit-learn and parts of them, as JPEGs. Pillow is used in the
+usual way: `Image.open(…).convert("RGB")`, and `resize` (bilinear) to 224 × 224, of the whole image
+or of a piece. docs/performance.md has the results.
 """
 
 from __future__ import annotations
@@ -58,8 +59,14 @@ WAYS = {
         "DecodeImage()": DECODE.map,
         "DecodeImage(fast=True)": DecodeImage(fast=True).map,
     },
-    "decode to 224 × 224": {"Pillow": lambda data: small(pillow(data)), "DecodeImage(224)": DecodeImage(SIZE).map},
-    "decode, random crop": {"Pillow": pillow_cropped, "DecodeImage(), RandomResizedCrop(224)": ours_cropped},
+    "decode to 224 × 224": {
+        "Pillow": lambda data: small(pillow(data)),
+        "DecodeImage(224)": DecodeImage(SIZE).map,
+    },
+    "decode, random crop": {
+        "Pillow": pillow_cropped,
+        "DecodeImage(), RandomResizedCrop(224)": ours_cropped,
+    },
 }
 
 
@@ -68,7 +75,9 @@ def images(subsampling: str, options: Any) -> Iterator[Table]:
     data = [*jpegs(PARTS, quality=90, subsampling=subsampling)] * AT_ONCE
     for what, ways in WAYS.items():
         rates = {label: partial(processor_rate, act, data) for label, act in ways.items()}
-        yield Table(f"{subsampling}, {what} (images for each second of the processor)", rates, "more")
+        yield Table(
+            f"{subsampling}, {what} (images for each second of the processor)", rates, "more"
+        )
 
 
 TABLES = {kind: partial(images, kind) for kind in ("4:2:0", "4:4:4")}

@@ -1,4 +1,5 @@
-"""Measure weighted orders, omitted records and windows, in seconds of the processor: other programs may use it, too.
+"""Measure weighted orders, omitted records and windows, in seconds of the processor: other programs
+may use it, too.
 
 python bench/speed.py orders [--rounds 7] [--records 10000000] [TABLE …]
 """
@@ -35,7 +36,9 @@ def _weights(options: Any) -> np.ndarray:
 
 
 def weighted(options: Any) -> Iterator[Table]:
-    """Measure how long the tables of a WeightedSampler take to make, and how long a position takes."""
+    """Measure how long the tables of a WeightedSampler take to make, and how long a
+    position takes.
+    """
     weights, positions = _weights(options), np.arange(options.records // 10)
 
     def make(replacement: bool) -> headrace.WeightedSampler:
@@ -53,7 +56,9 @@ def weighted(options: Any) -> Iterator[Table]:
 
 
 def weighted_memory(options: Any) -> Iterator[Table]:
-    """What the sampler keeps, and the most while it is made, beside the weights that the user has."""
+    """What the sampler keeps, and the most while it is made, beside the weights that
+    the user has.
+    """
     weights, found = _weights(options), {}
     for kind, replacement in KINDS.items():
         tracemalloc.start()
@@ -69,13 +74,18 @@ def weighted_memory(options: Any) -> Iterator[Table]:
 
 def _omitting(options: Any, omit: object) -> Any:
     """Batches of ten times as many records, of which some are left out."""
-    records, work = headrace.RangeDataSource(10 * options.records), [lambda key: {"key": key, "label": key % 10}]
+    records, work = (
+        headrace.RangeDataSource(10 * options.records),
+        [lambda key: {"key": key, "label": key % 10}],
+    )
     settings = {"batch_size": BATCH, "shuffle": True, "seed": 0, "num_epochs": 1}
     return iter(headrace.load(records, transformations=work, omit=omit, **settings))
 
 
 def _omitted(options: Any) -> np.ndarray:
-    return np.random.default_rng(0).choice(10 * options.records, options.records // 10, replace=False)
+    return np.random.default_rng(0).choice(
+        10 * options.records, options.records // 10, replace=False
+    )
 
 
 def omitted(options: Any) -> Iterator[Table]:
@@ -86,14 +96,18 @@ def omitted(options: Any) -> Iterator[Table]:
         first = seconds_of(lambda: (next(plain), next(omitting)), clock=time.process_time)
         contenders = {
             "no record omitted": processor(lambda: [*islice(plain, count)], count * BATCH / 1e9),
-            "one in a hundred omitted": processor(lambda: [*islice(omitting, count)], count * BATCH / 1e9),
+            "one in a hundred omitted": processor(
+                lambda: [*islice(omitting, count)], count * BATCH / 1e9
+            ),
         }
         yield Table("a record (ns)", contenders, "less")
     yield Table("the first batches of both (s)", {"": first})
 
 
 def omitted_memory(options: Any) -> Iterator[Table]:
-    """What a loader keeps while it runs, and the most at a time, beside the keys that the user has."""
+    """What a loader keeps while it runs, and the most at a time, beside the keys that
+    the user has.
+    """
     keys = _omitted(options)
     with contextlib.closing(_omitting(options, None)) as plain:
         next(plain)  # what it imports
@@ -112,7 +126,10 @@ def windows(options: Any) -> Iterator[Table]:
     frames = rng.integers(0, 255, (FRAMES, 64, 64, 3), dtype=np.uint8)
     source = headrace.Windows({"frame": frames}, WINDOW, 1, episodes=np.arange(FRAMES) // EPISODE)
     keys = rng.integers(0, len(source), 200)
-    firsts, out = source.first_frames(keys).tolist(), np.empty((len(keys), WINDOW, 64, 64, 3), np.uint8)
+    firsts, out = (
+        source.first_frames(keys).tolist(),
+        np.empty((len(keys), WINDOW, 64, 64, 3), np.uint8),
+    )
 
     def contiguous() -> None:
         for row, first in zip(out, firsts):
@@ -123,7 +140,11 @@ def windows(options: Any) -> Iterator[Table]:
             row[...] = window["frame"]
 
     contiguous()
-    yield Table("200 windows (s)", {"slices": processor(contiguous), "windows": processor(read)}, "less")
+    yield Table(
+        "200 windows (s)", {"slices": processor(contiguous), "windows": processor(read)}, "less"
+    )
 
 
-TABLES = {each.__name__: each for each in (weighted, weighted_memory, omitted, omitted_memory, windows)}
+TABLES = {
+    each.__name__: each for each in (weighted, weighted_memory, omitted, omitted_memory, windows)
+}

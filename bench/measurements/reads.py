@@ -1,10 +1,12 @@
-"""Compare each source with its library's own read of one random row: CPU time, in turns, on one thread, from the page cache.
+"""Compare each source with its library's own read of one random row: CPU time, in turns, on one
+thread, from the page cache.
 
     python bench/speed.py reads [--rounds 7] [TABLE …]
 
-Both open their files once, and both return what a user would use: a dict of NumPy values, bytes, or an array. The ratio is the
-library's time divided by the source's: above 1, the source is faster. For TFRecord, the library is `os.pread` at known offsets,
-which checks nothing. Parquet is read without a cache of row groups, as if the file were larger than a cache.
+Both open their files once, and both return what a user would use: a dict of NumPy values, bytes, or
+an array. The ratio is the library's time divided by the source's: above 1, the source is faster.
+For TFRecord, the library is `os.pread` at known offsets, which checks nothing. Parquet is read
+without a cache of row groups, as if the file were larger than a cache.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ KINDS = "iiiifT"
 Read = Callable[[int], Any]
 """Reads the row of a key in the way of its library."""
 Found = tuple[Any, Read] | tuple[Any, Read, dict[str, Any]]
-"""A source, the read of its library, and further contenders: numbers of rows for each second of the processor."""
+"""A source, the read of its library, and further contenders: numbers of rows for each second of the
+processor.
+"""
 
 
 def columns(kinds: str = KINDS, count: int = COUNT) -> dict[str, Any]:
@@ -54,7 +58,10 @@ def columns(kinds: str = KINDS, count: int = COUNT) -> dict[str, Any]:
 def rows() -> list[dict[str, Any]]:
     """The same as rows of plain Python values."""
     table = columns()
-    return [{name: np.asarray(column)[row].item() for name, column in table.items()} for row in range(COUNT)]
+    return [
+        {name: np.asarray(column)[row].item() for name, column in table.items()}
+        for row in range(COUNT)
+    ]
 
 
 def arrays() -> Any:
@@ -106,11 +113,15 @@ def _parquet(kinds: str, groups: int, size: int, folder: Path) -> Found:
         return file.read_row_group(key // size, use_threads=False).slice(key % size, 1)
 
     def in_a_loader() -> float:  # its threads read ahead: so it is the time of many rows
-        with iter(headrace.load(source, shuffle=True, seed=0, batch_size=32, worker_count=0)) as batches:
+        with iter(
+            headrace.load(source, shuffle=True, seed=0, batch_size=32, worker_count=0)
+        ) as batches:
             return 32 * processor_rate(len, itertools.islice(batches, 100))
 
     ways = {
-        "library, a row group decoded": lambda: processor_rate(group, keys.integers(0, groups * size, TURN).tolist()),
+        "library, a row group decoded": lambda: processor_rate(
+            group, keys.integers(0, groups * size, TURN).tolist()
+        ),
         "source, in a loader, batches of 32": in_a_loader,
     }
     return source, lambda key: group(key).to_pylist()[0], ways
@@ -121,7 +132,9 @@ def _lance(folder: Path) -> Found:
     import pyarrow as pa
 
     dataset = library.write_dataset(pa.table(columns()), folder / "x.lance")
-    return headrace.LanceSource(str(folder / "x.lance")), lambda key: dataset.take([key]).to_pylist()[0]
+    return headrace.LanceSource(str(folder / "x.lance")), lambda key: dataset.take(
+        [key]
+    ).to_pylist()[0]
 
 
 def _hugging_face(folder: Path) -> Found:
@@ -136,7 +149,9 @@ def _hdf5(folder: Path) -> Found:
 
     with h5py.File(folder / "x.h5", "w") as file:
         file.create_dataset("x", data=arrays(), chunks=(1, 32, 32))
-    return headrace.HDF5Source(folder / "x.h5", "x", cache_bytes=1), h5py.File(folder / "x.h5")["x"].__getitem__
+    return headrace.HDF5Source(folder / "x.h5", "x", cache_bytes=1), h5py.File(folder / "x.h5")[
+        "x"
+    ].__getitem__
 
 
 def _zarr(folder: Path) -> Found:
@@ -153,7 +168,9 @@ def _xarray(folder: Path) -> Found:
     data = library.Dataset({"field": (("row", "y", "x"), arrays())})
     data.to_zarr(folder / "x.zarr", consolidated=False, encoding={"field": {"chunks": (1, 32, 32)}})
     opened = library.open_zarr(folder / "x.zarr", chunks=None, consolidated=False)
-    return headrace.XarraySource(opened, cache_bytes=1), lambda key: {"field": opened["field"][key].values}
+    return headrace.XarraySource(opened, cache_bytes=1), lambda key: {
+        "field": opened["field"][key].values
+    }
 
 
 def _mds(folder: Path) -> Found:
@@ -191,10 +208,15 @@ def _json_lines(folder: Path) -> Found:
 
 
 def _tar(folder: Path) -> Found:
-    write_tar(((f"{key:05d}.json", json.dumps(row).encode()) for key, row in enumerate(rows())), folder / "x.tar")
+    write_tar(
+        ((f"{key:05d}.json", json.dumps(row).encode()) for key, row in enumerate(rows())),
+        folder / "x.tar",
+    )
     opened = tarfile.open(folder / "x.tar")  # noqa: SIM115
     members = opened.getmembers()
-    return headrace.TarDataSource(folder / "x.tar"), lambda key: {"json": opened.extractfile(members[key]).read()}
+    return headrace.TarDataSource(folder / "x.tar"), lambda key: {
+        "json": opened.extractfile(members[key]).read()
+    }
 
 
 def _image_folder(folder: Path) -> Found:
@@ -202,7 +224,10 @@ def _image_folder(folder: Path) -> Found:
     paths = [folder / "a" / f"{key:05d}.jpg" for key in range(COUNT)]
     for path in paths:
         path.write_bytes(bytes(10_000))
-    return headrace.ImageFolderDataSource(folder), lambda key: {"image": paths[key].read_bytes(), "label": 0}
+    return headrace.ImageFolderDataSource(folder), lambda key: {
+        "image": paths[key].read_bytes(),
+        "label": 0,
+    }
 
 
 def _tokens(folder: Path) -> Found:
@@ -210,7 +235,9 @@ def _tokens(folder: Path) -> Found:
     with headrace.TokenWriter(folder / "x.npy", np.uint16) as writer:
         writer.extend(np.arange(length, dtype=np.uint16) for length in lengths)
     ends, stored = np.cumsum(lengths).tolist(), np.load(folder / "x.npy", mmap_mode="r")
-    return headrace.TokenSource(folder / "x.npy"), lambda key: stored[ends[key] - lengths[key] : ends[key]]
+    return headrace.TokenSource(folder / "x.npy"), lambda key: stored[
+        ends[key] - lengths[key] : ends[key]
+    ]
 
 
 def _tfrecord(size: int, count: int, folder: Path) -> Found:
@@ -225,7 +252,19 @@ def _tfrecord(size: int, count: int, folder: Path) -> Found:
 
 
 BY_NAME = (
-    *(_in_memory, _pandas, _polars, _array_record, _lance, _hugging_face, _hdf5, _zarr, _xarray, _mds, _json_lines),
+    *(
+        _in_memory,
+        _pandas,
+        _polars,
+        _array_record,
+        _lance,
+        _hugging_face,
+        _hdf5,
+        _zarr,
+        _xarray,
+        _mds,
+        _json_lines,
+    ),
     *(_tar, _image_folder, _tokens),
 )
 SOURCES: dict[str, Callable[[Path], Found]] = {
@@ -255,9 +294,13 @@ def reads(name: str, options: Any) -> Iterator[Table]:
         contenders = {
             "library": lambda: processor_rate(theirs, keys().tolist()),
             "source, alone": lambda: processor_rate(opened.__getitem__, keys().tolist()),
-            "source, in a batch of 64": lambda: BATCH * processor_rate(many, keys().reshape(-1, BATCH)),
+            "source, in a batch of 64": lambda: (
+                BATCH * processor_rate(many, keys().reshape(-1, BATCH))
+            ),
         }
-        yield Table(f"{name} (rows for each second of the processor)", contenders | dict(*ways), "more")
+        yield Table(
+            f"{name} (rows for each second of the processor)", contenders | dict(*ways), "more"
+        )
 
 
 TABLES = {name: partial(reads, name) for name in SOURCES}

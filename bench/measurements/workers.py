@@ -1,4 +1,5 @@
-"""Measure what worker processes take besides their work: start, transfer of batches, memory; and pipelines that drop records.
+"""Measure what worker processes take besides their work: start, transfer of batches, memory; and
+pipelines that drop records.
 
 python bench/speed.py workers [--rounds 7] [--seconds 1.5] [TABLE …]
 """
@@ -45,7 +46,9 @@ def finished_batches(options: Any) -> Iterator[Table]:
 
     def waits(shape: tuple[int, ...], pause: float) -> list[float]:
         row, times = np.zeros(shape, np.float32), []
-        loader = headrace.load(range(1000), transformations=[lambda key: row], batch_size=128, worker_count=2)
+        loader = headrace.load(
+            range(1000), transformations=[lambda key: row], batch_size=128, worker_count=2
+        )
         with closing(iter(loader)) as batches:
             for _ in range(8):
                 batch = next(batches)
@@ -58,7 +61,10 @@ def finished_batches(options: Any) -> Iterator[Table]:
             del batch
         return times
 
-    sizes = {"batches of 1 KB": partial(waits, (2,), 0.02), "batches of 77 MB": partial(waits, (224, 224, 3), 0.1)}
+    sizes = {
+        "batches of 1 KB": partial(waits, (2,), 0.02),
+        "batches of 77 MB": partial(waits, (224, 224, 3), 0.1),
+    }
     yield Table("next() on a finished batch (µs)", sizes)
 
 
@@ -70,7 +76,9 @@ def dropped_records(options: Any) -> Iterator[Table]:
     def rate(operations: list[Any], read_per_batch: int) -> float:
         sampler = headrace.IndexSampler(len(records), shuffle=True, seed=0)
         operations = [*operations, headrace.Batch(128)]
-        loader = headrace.DataLoader(data_source=records, sampler=sampler, operations=operations, worker_count=2)
+        loader = headrace.DataLoader(
+            data_source=records, sampler=sampler, operations=operations, worker_count=2
+        )
         return take_turn(loader, read_per_batch, options.seconds).rate / 1e3
 
     contenders = {
@@ -85,12 +93,19 @@ def transports(options: Any) -> Iterator[Table]:
 
     def rate(name: str, source: list[Any]) -> float:
         with patch.dict(os.environ, {TRANSPORT: name}):
-            loader = headrace.load(source, transformations=[normalise], batch_size=128, worker_count=2, seed=0)
+            loader = headrace.load(
+                source, transformations=[normalise], batch_size=128, worker_count=2, seed=0
+            )
             return take_turn(loader, 128, options.seconds).rate / 1e3
 
     for what, make in {"mnist": digits, "images": large_images}.items():
-        kinds = {kind: partial(rate, name, make(Path()).headrace) for kind, name in (("Linux", ""), ("portable",) * 2)}
-        yield Table(f"{what}: records per second by transport, 2 workers (thousands)", kinds, "more")
+        kinds = {
+            kind: partial(rate, name, make(Path()).headrace)
+            for kind, name in (("Linux", ""), ("portable",) * 2)
+        }
+        yield Table(
+            f"{what}: records per second by transport, 2 workers (thousands)", kinds, "more"
+        )
 
 
 def memory_of_workers(options: Any) -> Iterator[Table]:

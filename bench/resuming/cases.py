@@ -1,7 +1,8 @@
-"""Pipelines and events of the comparison of resuming, as plain data that does not depend on a loader.
+"""Pipelines and events of the comparison of resuming, as plain data that does not depend on a
+loader.
 
-A record is its number. A stage describes what is done with records, so that arithmetic shows what must
-come out (`oracle.py`).
+A record is its number. A stage describes what is done with records, so that arithmetic shows what
+must come out (`oracle.py`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 SOURCE = 1000
-"""Records of the second source are numbered from here on, those of the third from twice this number."""
+"""Records of the second source are numbered from here on, those of the third from twice this
+number.
+"""
 
 MAPPED = 100_000
 """The number that the stages `map` and `map_batch` add."""
@@ -25,10 +28,12 @@ class Pipeline:
     Attributes:
         name: the name for `--pipelines`.
         about: a line for the tables.
-        stages: in this order, each a name with its numbers: `shuffle`; `window` of so many; `repeat` so many times; `map`,
-            `random_map`, `filter` (no multiple of 3), `flat_map` (number % 3 elements), `none` (a filter that few pass),
-            `document` (1 + number % 7 tokens); `pack` into rows of so many; `drop` the last batch if it is short; `map_batch`.
-        shards: for each source, how many records each of its files has. Several sources are mixed in equal parts.
+        stages: in this order, each a name with its numbers: `shuffle`; `window` of so many;
+            `repeat` so many times; `map`, `random_map`, `filter` (no multiple of 3), `flat_map`
+            (number % 3 elements), `none` (a filter that few pass), `document` (1 + number % 7
+            tokens); `pack` into rows of so many; `drop` the last batch if it is short; `map_batch`.
+        shards: for each source, how many records each of its files has. Several sources are mixed
+            in equal parts.
         small: whether it is part of the small size.
     """
 
@@ -71,22 +76,48 @@ PIPELINES = (
     Pipeline("filter", "a third is left out", (("filter",),)),
     Pipeline("flat_map", "0, 1 or 2 elements for each record", (("flat_map",),)),
     Pipeline("shuffle", "shuffled", (("shuffle",),), small=True),
-    Pipeline("shuffle_filter", "shuffled, a third left out", (("shuffle",), ("map",), ("filter",)), small=True),
-    Pipeline("shuffle_flat_map", "shuffled, 0, 1 or 2 elements for each", (("shuffle",), ("flat_map",))),
+    Pipeline(
+        "shuffle_filter",
+        "shuffled, a third left out",
+        (("shuffle",), ("map",), ("filter",)),
+        small=True,
+    ),
+    Pipeline(
+        "shuffle_flat_map", "shuffled, 0, 1 or 2 elements for each", (("shuffle",), ("flat_map",))
+    ),
     Pipeline("random_map", "shuffled, a random number for each", (("shuffle",), ("random_map",))),
     Pipeline("repeat", "two epochs in order", (("repeat", 2),)),
     Pipeline("epochs", "two epochs, shuffled anew", (("shuffle",), ("repeat", 2)), small=True),
     Pipeline(
-        "epochs_filter", "two epochs, shuffled anew, a third left out", (("shuffle",), ("repeat", 2), ("filter",))
+        "epochs_filter",
+        "two epochs, shuffled anew, a third left out",
+        (("shuffle",), ("repeat", 2), ("filter",)),
     ),
     Pipeline("remainder", "a last batch of 5", (("shuffle",),), ((50, 51),)),
     Pipeline("drop", "the last batch of 5 is dropped", (("shuffle",), ("drop",)), ((50, 51),)),
-    Pipeline("unequal_shards", "files of 3, 61, 9 and 23 records", (("shuffle",),), ((3, 61, 9, 23),), small=True),
+    Pipeline(
+        "unequal_shards",
+        "files of 3, 61, 9 and 23 records",
+        (("shuffle",),),
+        ((3, 61, 9, 23),),
+        small=True,
+    ),
     Pipeline("window", "shuffled inside a window of 16", (("window", 16),)),
-    Pipeline("mix", "two sources in equal parts, shuffled", (("shuffle",),), ((48,), (48,)), small=True),
-    Pipeline("mix_uneven", "three sources of 60, 24 and 12 in equal parts", (("shuffle",),), ((60,), (24,), (12,))),
+    Pipeline(
+        "mix", "two sources in equal parts, shuffled", (("shuffle",),), ((48,), (48,)), small=True
+    ),
+    Pipeline(
+        "mix_uneven",
+        "three sources of 60, 24 and 12 in equal parts",
+        (("shuffle",),),
+        ((60,), (24,), (12,)),
+    ),
     Pipeline("pack", "documents packed into rows of 16 tokens", (("document",), ("pack", 16))),
-    Pipeline("shuffle_pack", "shuffled documents packed into rows of 16", (("shuffle",), ("document",), ("pack", 16))),
+    Pipeline(
+        "shuffle_pack",
+        "shuffled documents packed into rows of 16",
+        (("shuffle",), ("document",), ("pack", 16)),
+    ),
     Pipeline("batch_map", "a function of each batch", (("shuffle",), ("map_batch",))),
 )
 
@@ -131,8 +162,10 @@ class Event:
         more: records that the pipeline has more from the beginning.
         ordered: whether the elements must come in the order of a run to which nothing happened.
         errors: whether a leg that is not the last may end by an error, as the event asks for it.
-        alike: whether all hosts must make the same number of batches; so many records as fill no batch may be left out.
-        epoch: whether the last leg may be one whole epoch more: some loaders begin the next one, others end.
+        alike: whether all hosts must make the same number of batches; so many records as fill no
+            batch may be left out.
+        epoch: whether the last leg may be one whole epoch more: some loaders begin the next one,
+            others end.
     """
 
     name: str
@@ -149,15 +182,36 @@ EVENTS = (
     Event("each_step", "resumed after each batch", (Leg(workers=0, reopen=True, stop=-1),)),
     Event("middle", "stopped and resumed in the middle", (Leg(stop=3), Leg())),
     Event("end", "stopped after the last batch, and resumed", (Leg(stop=-1), Leg()), epoch=True),
-    Event("workers", "resumed on 3 workers, then on 1", (Leg(stop=2), Leg(stop=2, workers=3), Leg(workers=1))),
-    Event("hosts", "2 hosts, then 1, then 2", (Leg(stop=2, hosts=2), Leg(stop=2), Leg(hosts=2)), ordered=False),
+    Event(
+        "workers",
+        "resumed on 3 workers, then on 1",
+        (Leg(stop=2), Leg(stop=2, workers=3), Leg(workers=1)),
+    ),
+    Event(
+        "hosts",
+        "2 hosts, then 1, then 2",
+        (Leg(stop=2, hosts=2), Leg(stop=2), Leg(hosts=2)),
+        ordered=False,
+    ),
     Event("kill_worker", "a worker is killed", (Leg(kill="worker"), Leg(spare=True)), errors=True),
     Event("kill_program", "the program is killed, and run again", (Leg(kill="program"), Leg())),
     Event(
-        "failing_record", "a record fails, is repaired, and the program run again", (Leg(fail=True), Leg()), errors=True
+        "failing_record",
+        "a record fails, is repaired, and the program run again",
+        (Leg(fail=True), Leg()),
+        errors=True,
     ),
     Event("data_grow", "records are added between two runs", (Leg(stop=3), Leg(more=8))),
-    Event("unequal_hosts", "two hosts, one has a record more", (Leg(hosts=2),), more=1, ordered=False, alike=True),
+    Event(
+        "unequal_hosts",
+        "two hosts, one has a record more",
+        (Leg(hosts=2),),
+        more=1,
+        ordered=False,
+        alike=True,
+    ),
     Event("batch_size", "resumed with batches of 12 in place of 8", (Leg(stop=3), Leg(batch=12))),
-    Event("timing", "threads and workers are slowed at random", (Leg(stop=3, noise=1), Leg(noise=2))),
+    Event(
+        "timing", "threads and workers are slowed at random", (Leg(stop=3, noise=1), Leg(noise=2))
+    ),
 )

@@ -19,8 +19,8 @@ class Page:
 
     Attributes:
         steps: the elements of each batch, after which a state was saved.
-        end: `end` of the stream, `stop` as asked for, `error`, `killed`, `no worker` that could be killed, or `hang`: longer
-            than the limit.
+        end: `end` of the stream, `stop` as asked for, `error`, `killed`, `no worker` that could be
+            killed, or `hang`: longer than the limit.
         opened: whether the loader was made and took the state that it was given.
         message: of the error.
     """
@@ -40,8 +40,9 @@ class Verdict:
     """A verdict.
 
     Attributes:
-        word: `ok`, `restart` (right, once the program is run again), `refused` (an error before the first batch, and nothing
-            lost), `order`, `doubled`, `lost`, `uneven`, `hang`, `error`, or `grey`: not claimed.
+        word: `ok`, `restart` (right, once the program is run again), `refused` (an error before the
+            first batch, and nothing lost), `order`, `doubled`, `lost`, `uneven`, `hang`, `error`,
+            or `grey`: not claimed.
         detail: for people.
     """
 
@@ -75,16 +76,23 @@ def judge(pipeline: Pipeline, event: Event, ledger: Ledger, reference: Ledger) -
         reference: what came of the same loader when nothing happened.
     """
     if any(page.end != "end" for leg in reference for page in leg):
-        return Verdict("error", f"without the event: {reference[0][0].end}: {reference[0][0].message}")
+        return Verdict(
+            "error", f"without the event: {reference[0][0].end}: {reference[0][0].message}"
+        )
     stopped = _stopped(event, ledger)
     if stopped is not None:
         return stopped
     last = ledger[-1]
-    if event.epoch and _is_epoch(pipeline, _elements(ledger[-1:]) * pipeline.number("repeat", 1), _elements(reference)):
+    if event.epoch and _is_epoch(
+        pipeline, _elements(ledger[-1:]) * pipeline.number("repeat", 1), _elements(reference)
+    ):
         ledger = ledger[:-1]
     if event.alike and len({len(page.steps) for page in last}) > 1:
         counts = " and ".join(str(len(page.steps)) for page in last)
-        return Verdict("uneven", f"hosts made {counts} batches: a step in which all take part would wait for ever")
+        return Verdict(
+            "uneven",
+            f"hosts made {counts} batches: a step in which all take part would wait for ever",
+        )
     came = _elements(ledger)
     wrong = _counted(pipeline, event, came, _elements(reference))
     if wrong is not None:
@@ -93,12 +101,16 @@ def judge(pipeline: Pipeline, event: Event, ledger: Ledger, reference: Ledger) -
         for place, (one, two) in enumerate(zip(came, _elements(reference))):
             if one != two:
                 return Verdict("order", f"element {place} is {one}, without the event it is {two}")
-    restarted = next((page.message for leg in ledger[:-1] for page in leg if page.end == "error"), None)
+    restarted = next(
+        (page.message for leg in ledger[:-1] for page in leg if page.end == "error"), None
+    )
     return Verdict("ok") if restarted is None else Verdict("restart", restarted)
 
 
 def _is_epoch(pipeline: Pipeline, came: list[int], reference: list[int]) -> bool:
-    """Return True if these are the elements of a whole run. Random numbers, and records dropped at the end, may differ."""
+    """Return True if these are the elements of a whole run. Random numbers, and records dropped at
+    the end, may differ.
+    """
     came, reference = [number % DRAW for number in came], [number % DRAW for number in reference]
     if pipeline.has("drop"):
         return len(came) == len(reference) and Counter(came) <= expected(pipeline)
@@ -109,9 +121,13 @@ def _stopped(event: Event, ledger: Ledger) -> Verdict | None:
     """A leg that did not end as it should."""
     for number, leg in enumerate(ledger):
         for host, page in enumerate(leg):
-            where = f"leg {number + 1}, host {host}, after {len(page.steps)} batches: {page.message}"
+            where = (
+                f"leg {number + 1}, host {host}, after {len(page.steps)} batches: {page.message}"
+            )
             if page.end == "no worker":
-                return Verdict("grey", "no worker process of its own has read a record: there is none to kill")
+                return Verdict(
+                    "grey", "no worker process of its own has read a record: there is none to kill"
+                )
             if page.end == "hang":
                 return Verdict("hang", where)
             if page.end == "error" and not page.opened and number:
@@ -121,14 +137,17 @@ def _stopped(event: Event, ledger: Ledger) -> Verdict | None:
     return None
 
 
-def _counted(pipeline: Pipeline, event: Event, came: list[int], reference: list[int]) -> Verdict | None:
+def _counted(
+    pipeline: Pipeline, event: Event, came: list[int], reference: list[int]
+) -> Verdict | None:
     """Elements that are missing, or come too often."""
     batch = max(leg.batch for leg in event.legs)
     hosts = max(leg.hosts for leg in event.legs)
     spare = (batch * hosts - 1) if pipeline.has("drop") or event.alike else 0
     seen, must = Counter(number % DRAW for number in came), expected(pipeline)
     most = expected(pipeline.with_file(max(leg.more for leg in event.legs)))
-    if len(pipeline.shards) > 1:  # loaders end a mix in their own ways: with the first source, or with the last
+    # loaders end a mix in their own ways: with the first source, or with the last
+    if len(pipeline.shards) > 1:
         must &= Counter(number % DRAW for number in reference)
     if pipeline.has("pack"):
         spare *= pipeline.number("pack")
@@ -139,12 +158,16 @@ def _counted(pipeline: Pipeline, event: Event, came: list[int], reference: list[
     if not told:
         return None
     return Verdict(
-        "doubled" if doubled else "lost", "; ".join([*told, *(["the same without the event"] if alike else [])])
+        "doubled" if doubled else "lost",
+        "; ".join([*told, *(["the same without the event"] if alike else [])]),
     )
 
 
 def _listed(found: Counter[int], what: str) -> str:
-    return f"{found.total()} elements {what}: {', '.join(map(str, sorted(found)[:8]))}{' …' if len(found) > 8 else ''}"
+    return (
+        f"{found.total()} elements {what}: "
+        f"{', '.join(map(str, sorted(found)[:8]))}{' …' if len(found) > 8 else ''}"
+    )
 
 
 def _elements(ledger: Ledger) -> list[int]:

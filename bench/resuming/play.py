@@ -2,9 +2,10 @@
 
     python resume.py --play ADAPTER PIPELINE:EVENT …
 
-Prints a line of JSON for each cell, with its verdict. The verdict compares two ledgers, which are lists of
-what came out: one of a run with the event, one of a run without it. Needs only Python and what the adapter
-imports. Each leg of a run, and each host, is a process of its own, with a time limit.
+Prints a line of JSON for each cell, with its verdict. The verdict compares two ledgers, which are
+lists of what came out: one of a run with the event, one of a run without it. Needs only Python and
+what the adapter imports. Each leg of a run, and each host, is a process of its own, with a time
+limit.
 """
 
 from __future__ import annotations
@@ -43,12 +44,15 @@ def play(adapter: Any, pipeline: Pipeline, event: Event) -> Verdict:
     first = event.legs[0]
     plain = Leg(workers=first.workers, hosts=first.hosts if event.alike else 1)
     reshaped = len({(leg.workers, leg.hosts, leg.batch) for leg in event.legs}) > 1
-    quiet = Event(event.name if reshaped else "", "", (plain,), alike=event.alike)  # with the same settings
+    # with the same settings
+    quiet = Event(event.name if reshaped else "", "", (plain,), alike=event.alike)
     key = (adapter.__name__, pipeline, quiet)
     if key not in _REFERENCES:
         _REFERENCES[key] = _ledger(adapter, pipeline, quiet, 0)
     reference = _REFERENCES[key]
-    return judge(pipeline, event, _ledger(adapter, pipeline, event, len(reference[0][0].steps)), reference)
+    return judge(
+        pipeline, event, _ledger(adapter, pipeline, event, len(reference[0][0].steps)), reference
+    )
 
 
 def _ledger(adapter: Any, pipeline: Pipeline, event: Event, length: int) -> Ledger:
@@ -64,16 +68,28 @@ def _ledger(adapter: Any, pipeline: Pipeline, event: Event, length: int) -> Ledg
             if leg.more != written:
                 _write(adapter, pipeline.with_file(leg.more), folder)
                 written = leg.more
-            legs.append(_leg(adapter, pipeline, event, leg, folder / str(number), folder / "data", states))
+            legs.append(
+                _leg(adapter, pipeline, event, leg, folder / str(number), folder / "data", states)
+            )
             if any(page.end == "hang" for page in legs[-1]):
                 break
-            last = [f"{number}/{host}-{len(page.steps)}.state" for host, page in enumerate(legs[-1]) if page.steps]
+            last = [
+                f"{number}/{host}-{len(page.steps)}.state"
+                for host, page in enumerate(legs[-1])
+                if page.steps
+            ]
             states = [folder / path for path in last] or states
     return legs
 
 
 def _leg(
-    adapter: Any, pipeline: Pipeline, event: Event, leg: Leg, folder: Path, data: Path, states: list[Path]
+    adapter: Any,
+    pipeline: Pipeline,
+    event: Event,
+    leg: Leg,
+    folder: Path,
+    data: Path,
+    states: list[Path],
 ) -> list[Page]:
     """All hosts of a leg, at the same time."""
     folder.mkdir()
@@ -84,10 +100,16 @@ def _leg(
     told = {"fails": fails, "noise": leg.noise, "slow": 0.003 if leg.kill else 0}
     (folder.parent / "leg.json").write_text(json.dumps(told))
     loaded = [pickle.loads(path.read_bytes()) for path in states] or None
-    runs = [Run(pipeline, data, leg, host, Touch(str(folder.parent)), loaded, event) for host in range(leg.hosts)]
+    runs = [
+        Run(pipeline, data, leg, host, Touch(str(folder.parent)), loaded, event)
+        for host in range(leg.hosts)
+    ]
     in_time = _in_children([lambda run=run: _host(adapter, run, folder) for run in runs])
     pages = [_page(folder, host) for host in range(leg.hosts)]
-    return [page if done else dataclasses.replace(page, end="hang") for page, done in zip(pages, in_time)]
+    return [
+        page if done else dataclasses.replace(page, end="hang")
+        for page, done in zip(pages, in_time)
+    ]
 
 
 def _host(adapter: Any, run: Run, folder: Path) -> None:
@@ -116,11 +138,15 @@ def _host(adapter: Any, run: Run, folder: Path) -> None:
                     break
                 if run.leg.reopen:
                     _close(stream)
-                    stream = adapter.stream(dataclasses.replace(run, states=[pickle.loads(pickle.dumps(state))]))
+                    stream = adapter.stream(
+                        dataclasses.replace(run, states=[pickle.loads(pickle.dumps(state))])
+                    )
             else:
                 write(end="stop")
         except Exception as error:
-            where = "" if str(error) else f"in `{traceback.extract_tb(error.__traceback__)[-1].line}`"
+            where = (
+                "" if str(error) else f"in `{traceback.extract_tb(error.__traceback__)[-1].line}`"
+            )
             told = f"{type(error).__name__}: {error}{where}"  # which may hold the trace of a worker
             write(end="error", message=told if len(told) < 400 else f"{told[:100]} … {told[-300:]}")
         _close(stream)
@@ -136,7 +162,11 @@ def _kill(run: Run, folder: Path, stream: Any) -> bool:
     if run.leg.kill == "program":
         next(stream, None)  # a batch for which no state is saved
         os.kill(os.getpid(), signal.SIGKILL)
-    workers = [int(path.name) for path in (folder.parent / "pids").iterdir() if int(path.name) != os.getpid()]
+    workers = [
+        int(path.name)
+        for path in (folder.parent / "pids").iterdir()
+        if int(path.name) != os.getpid()
+    ]
     for worker in workers[:1]:
         os.kill(worker, signal.SIGKILL)
     return bool(workers)
@@ -154,7 +184,9 @@ def _page(folder: Path, host: int) -> Page:
 
 
 def _write(adapter: Any, pipeline: Pipeline, folder: Path) -> None:
-    """Write the records elsewhere, and copy new and changed files to `data`. Other files there are not touched."""
+    """Write the records elsewhere, and copy new and changed files to `data`. Other files there are
+    not touched.
+    """
     made = Path(tempfile.mkdtemp(dir=folder))
 
     def work() -> None:
@@ -164,7 +196,9 @@ def _write(adapter: Any, pipeline: Pipeline, folder: Path) -> None:
 
     _in_children([work])
     if not (made / "written").exists():
-        raise RuntimeError(f"{adapter.__name__} has not written its files; BENCH_ERRORS=FILE keeps its errors")
+        raise RuntimeError(
+            f"{adapter.__name__} has not written its files; BENCH_ERRORS=FILE keeps its errors"
+        )
 
 
 def _copy_if_new(file: str, to: str) -> None:
@@ -173,13 +207,18 @@ def _copy_if_new(file: str, to: str) -> None:
 
 
 def _in_children(works: list[Any]) -> list[bool]:
-    """Each in a process group of its own, which is killed when the time is over or the work done; whether it was in time."""
+    """Each in a process group of its own, which is killed when the time is over or the work done;
+    whether it was in time.
+    """
     children, in_time = [], []
     for work in works:
         child = os.fork()
         if child == 0:
             os.setsid()
-            with open(os.devnull) as nothing, open(os.environ.get("BENCH_ERRORS", os.devnull), "a") as errors:
+            with (
+                open(os.devnull) as nothing,
+                open(os.environ.get("BENCH_ERRORS", os.devnull), "a") as errors,
+            ):
                 os.dup2(nothing.fileno(), 0)
                 os.dup2(errors.fileno(), 1)
                 os.dup2(errors.fileno(), 2)
@@ -191,7 +230,10 @@ def _in_children(works: list[Any]) -> list[bool]:
         children.append(child)
     until = time.monotonic() + SECONDS
     for child in children:
-        while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None and time.monotonic() < until:
+        while (
+            os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+            and time.monotonic() < until
+        ):
             time.sleep(0.01)
         in_time.append(os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)
         with contextlib.suppress(ProcessLookupError, PermissionError):

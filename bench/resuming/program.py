@@ -19,7 +19,8 @@ from resuming.cases import Event, Leg, Pipeline
 
 @dataclass(frozen=True)
 class Touch:
-    """The first function that a pipeline applies to each record, in a worker: it takes the time, and fails, as the leg says.
+    """The first function that a pipeline applies to each record, in a worker: it takes the time,
+    and fails, as the leg says.
 
     A file says how, so that the program is the same in all legs.
 
@@ -57,7 +58,8 @@ class Run:
         folder: what `write` of the adapter has written.
         touch: a function to apply to each record, first of all.
         states: of the hosts of the leg before, in their order; None begins.
-        event: of which the leg is one; `alike` asks for the setting by which all hosts make the same number of batches.
+        event: of which the leg is one; `alike` asks for the setting by which all hosts make the
+            same number of batches.
     """
 
     pipeline: Pipeline

@@ -95,9 +95,7 @@ class ColorJitter(OnImagesWithOpenCV, RandomMapTransform):
             factor = low + (high - low) * shares[number]
             if (low, high) != ((0, 0) if number == 3 else (1, 1)):
                 change = _CHANGES[number]
-                images = on_frames(
-                    images, lambda image, change=change, factor=factor: change(image, factor)
-                )  # type: ignore[misc]
+                images = on_frames(images, change, factor)
         return images
 
 

@@ -172,14 +172,15 @@ def check_fill(images: Images, name: str, fill: Any) -> None:
             )
 
 
-def on_frames(images: Images, change: Callable[[Image], Image]) -> Images:
-    """Return `change(image)` for an image; for a clip, an array of the results for its frames.
+def on_frames(images: Images, change: Callable[..., Image], *arguments: Any) -> Images:
+    """Return `change(image, *arguments)`; for a clip, an array of the results for its frames.
 
     Args:
         images: the image `[height, width, channels]`, or the clip `[…, height, width, channels]`.
-        change: function that takes an image and returns an image.
+        change: function that takes an image and the arguments, and returns an image.
+        *arguments: further arguments of the function.
     """
     if images.ndim == 3:
-        return change(images)
-    frames = [change(frame) for frame in images.reshape(-1, *images.shape[-3:])]
+        return change(images, *arguments)
+    frames = [change(frame, *arguments) for frame in images.reshape(-1, *images.shape[-3:])]
     return np.stack(frames).reshape(*images.shape[:-3], *frames[0].shape)

@@ -13,11 +13,18 @@ import speed
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *BENCH.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *BENCH.glob("*.md"),
+    *(ROOT / "docs").rglob("*.md"),
+]
 
 
 def _functions(path):
-    return {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
+    return {
+        node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)
+    }
 
 
 def test_the_docs_name_commands_that_exist():
@@ -26,7 +33,9 @@ def test_the_docs_name_commands_that_exist():
     named = set(re.findall(r"bench/speed\.py\s+([a-z_]+)", text))
     assert {"compare", "loaders", "released", "orders"} <= named
     assert named - {*speed.PROGRAMS, *speed.MEASUREMENTS} == set()
-    assert {name for name in re.findall(r"bench/(\w+\.\w+)", text) if not (BENCH / name).exists()} == set()
+    assert {
+        name for name in re.findall(r"bench/(\w+\.\w+)", text) if not (BENCH / name).exists()
+    } == set()
 
 
 @pytest.mark.parametrize("command", speed.PROGRAMS)
@@ -46,7 +55,9 @@ def test_a_measurement_is_a_module_with_tables(command):
 
 
 def test_contenders_of_a_measurement_are_printed_in_the_order_of_the_table(capsys):
-    """Each with its median, and with the median of its ratios to the first one in the same round."""
+    """Each with its median, and with the median of its ratios to the first one in the
+    same round.
+    """
     times, rates = iter((1, 2, 4)), iter((2, 6, 8))
     contenders = {"known": [3, 3, 3], "slow": lambda: next(times), "fast": lambda: [next(rates)]}
     table = measurement.Table("a table", contenders, "more")
@@ -66,7 +77,8 @@ def test_a_measurement_prints_the_tables_that_are_named_with_the_options_that_ar
     """All tables and the defaults of the module, if none is named."""
     module = types.SimpleNamespace(
         TABLES={
-            name: lambda options, name=name: [measurement.Table(f"{name} {options.size}", {"": 1})] for name in "ab"
+            name: lambda options, name=name: [measurement.Table(f"{name} {options.size}", {"": 1})]
+            for name in "ab"
         },
         OPTIONS={"size": 5},
     )
@@ -74,7 +86,9 @@ def test_a_measurement_prints_the_tables_that_are_named_with_the_options_that_ar
         parser = argparse.ArgumentParser()
         measurement.arguments(parser, module)
         measurement.main(module, parser.parse_args(given))
-        assert [line for line in capsys.readouterr().out.splitlines() if re.match(r"[ab] \d", line)] == printed
+        assert [
+            line for line in capsys.readouterr().out.splitlines() if re.match(r"[ab] \d", line)
+        ] == printed
 
 
 def test_a_command_that_is_unknown_lists_the_known_ones(capsys):
@@ -84,11 +98,17 @@ def test_a_command_that_is_unknown_lists_the_known_ones(capsys):
 
 
 def test_the_roster_names_files_and_functions_that_exist():
-    """Each library has an adapter of one comparison or both, and requirements; each setting is a function of an adapter."""
+    """Each library has an adapter of one comparison or both, and requirements; each setting is a
+    function of an adapter.
+    """
     for library in libraries.LIBRARIES.values():
         module, _, inner = library.adapter.partition(":")
         path = BENCH / "adapters" / f"{module}.py"
-        assert f"class {inner}:" in path.read_text() if inner else {"stream", "batches"} & {*_functions(path)}
+        assert (
+            f"class {inner}:" in path.read_text()
+            if inner
+            else {"stream", "batches"} & {*_functions(path)}
+        )
         assert (BENCH / "requirements" / f"{library.requirements}.txt").exists()
     for setting in libraries.SETTINGS.values():
         module, _, function = setting.loader.partition(":")

@@ -26,7 +26,9 @@ FAULTS = {
 def test_a_contender_that_does_other_work_is_named_with_the_difference(fault, monkeypatch):
     """Its first batches are compared with those of the limit loop, in one order of the records."""
     monkeypatch.syspath_prepend(Path(__file__).parent / "planted")
-    planted = libraries.Setting("planted", "planted_loops:loader", options={"fault": fault}, keyed_draws=True)
+    planted = libraries.Setting(
+        "planted", "planted_loops:loader", options={"fault": fault}, keyed_draws=True
+    )
     monkeypatch.setitem(libraries.SETTINGS, "planted", planted)
     with pytest.raises(DifferentWorkError) as raised:
         verify(WORK, [Contender("limit"), Contender("bare"), Contender("planted")])

@@ -20,7 +20,9 @@ FAULTY = Library("faulty", "faulty_speed", "numpy")
 
 @pytest.fixture
 def played(tmp_path, monkeypatch):
-    """Plays `mnist` with few records, so that a second is several epochs, by a loader with a fault."""
+    """Plays `mnist` with few records, so that a second is several epochs, by a loader
+    with a fault.
+    """
     monkeypatch.setenv("PYTHONPATH", str(HERE / "planted"))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
@@ -55,7 +57,9 @@ def test_a_planted_fault_is_found_before_anything_is_measured(fault, played):
 
 
 def test_the_data_of_a_cell_are_in_its_folder_alone(played, tmp_path, monkeypatch):
-    """Cells of one place would read one another's files; and the folder from which the command is called stays as it is."""
+    """Cells of one place would read one another's files; and the folder from which the command is
+    called stays as it is.
+    """
     called_from = tmp_path / "called from"
     called_from.mkdir()
     monkeypatch.chdir(called_from)
@@ -124,7 +128,12 @@ os.wait()
 
 def test_work_and_memory_of_child_processes_count_and_shared_memory_counts_once():
     """A child works for 0.3 s, and shares 64 MiB with its parent."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    pipes = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "text": True,
+        "start_new_session": True,
+    }
     with subprocess.Popen([sys.executable, "-c", PROGRAM], **pipes) as program:
         assert program.stdout.readline() == "done\n"
         work, memory = processes.processor_seconds(program.pid), processes.memory(program.pid)
@@ -135,7 +144,9 @@ def test_work_and_memory_of_child_processes_count_and_shared_memory_counts_once(
 
 BATCHES = {
     "mnist": {"image": np.zeros((2, 28, 28), np.float32)},
-    "bytes_1k": np.stack([np.frombuffer(records.kilobyte(number), np.uint8) for number in range(2)]),
+    "bytes_1k": np.stack(
+        [np.frombuffer(records.kilobyte(number), np.uint8) for number in range(2)]
+    ),
     "tar": np.stack([np.frombuffer(records.kilobyte(number), np.uint8) for number in range(2)]),
     "jpeg": {"image": np.full((2, 224, 224, 3), 41, np.uint8), "number": np.arange(2)},
     "parquet": {"number": np.arange(2), "value": np.arange(2, dtype=np.float32) / 2},
@@ -145,7 +156,9 @@ BATCHES = {
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda one: one.name)
 def test_the_numbers_that_a_check_keeps_do_not_keep_the_batch(workload):
-    """Else the memory of all batches would count as that of the loader, the more the faster it is."""
+    """Else the memory of all batches would count as that of the loader, the more the
+    faster it is.
+    """
     batch = BATCHES[workload.name]
     found = records.numbers(workload, batch)
     arrays = list(batch.values()) if isinstance(batch, dict) else [batch]
@@ -155,9 +168,14 @@ def test_the_numbers_that_a_check_keeps_do_not_keep_the_batch(workload):
 def test_results_of_both_commands_are_kept_in_one_file(tmp_path):
     """Figures are added to verdicts, and a cell that is played again takes the place of its own."""
     file = tmp_path / "results.json"
-    file.write_text(json.dumps({"grain": {"cells": {"plain:middle": ["ok", ""]}, "versions": {"grain": "1"}}}))
+    file.write_text(
+        json.dumps({"grain": {"cells": {"plain:middle": ["ok", ""]}, "versions": {"grain": "1"}}})
+    )
     for rate in (1, 2):
-        run.keep(file, {"grain": {"versions": {"numpy": "2"}, "speed": {"tar": {"rate": rate}}, "facts": {}}})
+        run.keep(
+            file,
+            {"grain": {"versions": {"numpy": "2"}, "speed": {"tar": {"rate": rate}}, "facts": {}}},
+        )
     kept = json.loads(file.read_text())["grain"]
     assert kept["cells"] == {"plain:middle": ["ok", ""]}
     assert kept["speed"] == {"tar": {"rate": 2}}

@@ -8,9 +8,17 @@ RESULTS = {
     "grain": {
         "versions": {"grain": "0.2"},
         "facts": FACTS,
-        "cells": {"plain:middle": ["ok", ""], "shuffle:middle": ["lost", "1 element"], "mix:middle": ["grey", "“no”"]},
+        "cells": {
+            "plain:middle": ["ok", ""],
+            "shuffle:middle": ["lost", "1 element"],
+            "mix:middle": ["grey", "“no”"],
+        },
         "speed_facts": FACTS,
-        "speed": {"jpeg": CELL, "tar": {"unclaimed": "no tar"}, "mnist": CELL | {"wrong": "record 7 is spoiled"}},
+        "speed": {
+            "jpeg": CELL,
+            "tar": {"unclaimed": "no tar"},
+            "mnist": CELL | {"wrong": "record 7 is spoiled"},
+        },
     },
     "spdl": {
         "versions": {"spdl": "0.8"},
@@ -31,21 +39,29 @@ def test_a_speed_cell_has_its_rate_processor_time_first_batch_and_memory():
 
 
 def test_the_best_other_loader_is_named_and_the_factor_is_the_lowest_of_all_runs():
-    """Wrong figures do not count, nor does headrace with another format; without figures there is no factor."""
+    """Wrong figures do not count, nor does headrace with another format; without figures there is
+    no factor.
+    """
 
     def run(ours, theirs):
         speed = {"headrace": ours, "headrace_array_record": 9999.0, "spdl": theirs}
         found = {name: {"speed": {"jpeg": CELL | {"rate": rate}}} for name, rate in speed.items()}
-        return found | {"grain": {"speed": {"jpeg": CELL | {"rate": 5000.0, "wrong": "record 7 is spoiled"}}}}
+        return found | {
+            "grain": {"speed": {"jpeg": CELL | {"rate": 5000.0, "wrong": "record 7 is spoiled"}}}
+        }
 
     table = pages.rivals_table([run(2000.0, 500.0), run(900.0, 600.0)]).splitlines()
     (jpeg,) = [line for line in table if line.startswith("| `jpeg`")]
     assert jpeg.endswith("| 2,000 records/s | SPDL: 500 | 1.5 |")
-    assert all(line.endswith("| 0 records/s | – | – |") for line in table if line.startswith("| `tar`"))
+    assert all(
+        line.endswith("| 0 records/s | – | – |") for line in table if line.startswith("| `tar`")
+    )
 
 
 def test_a_cell_without_a_figure_has_a_sentence():
-    """What is not claimed, not installed, or wrong; what is wrong has no figure, though it was fast."""
+    """What is not claimed, not installed, or wrong; what is wrong has no figure, though it was
+    fast.
+    """
     table = pages.speed_tables(RESULTS)
     assert "| `mnist`, records/s | – | – |" in table
     for row in (
@@ -68,14 +84,18 @@ def test_date_machine_load_and_versions_are_those_that_the_command_noted():
     """Of loads, the least and the most."""
     table = pages.speed_tables(RESULTS)
     assert table.startswith(
-        "* **When**: 2026-11-25 13:30 UTC.\n* **Machine**: 2 cores, some CPU; load average 3.0 to 11.5.\n"
+        "* **When**: 2026-11-25 13:30 UTC.\n* **Machine**: 2 cores, some CPU; load average 3.0 to "
+        "11.5.\n"
     )
     assert "* **Versions**: grain 0.2, spdl 0.8." in table
 
 
 def test_a_table_is_written_between_its_own_marks():
     """All else on the page stays."""
-    page = "a\n<!-- by bench/pages.py -->\nold\n<!-- end -->\nb\n<!-- speed -->\nold\n<!-- end of speed -->\nc\n"
+    page = (
+        "a\n<!-- by bench/pages.py -->\nold\n<!-- end -->\nb\n<!-- speed -->\nold\n<!-- end of "
+        "speed -->\nc\n"
+    )
     written = pages.between(page, "speed", "new\n")
     assert written.count("old") == 1
     assert written.endswith("b\n<!-- speed -->\n\nnew\n\n<!-- end of speed -->\nc\n")
@@ -94,7 +114,11 @@ def test_the_page_has_each_rival_at_its_better_setting_and_only_with_as_many_wor
         one("grain_inline", 30),
         one("headrace@2", 180),
     ]
-    workload = {"workload": "mnist", "about": "pictures", "contenders": [*contenders, one("grain@2", 6)]}
+    workload = {
+        "workload": "mnist",
+        "about": "pictures",
+        "contenders": [*contenders, one("grain@2", 6)],
+    }
     lines = list(pages.performance_tables({"facts": {"cores": "2"}, "workloads": [workload]}))
     assert lines[0] == "* **Conditions of the measurement**: cores 2."
     assert "| `mnist`: pictures | 90 (91) | 0.90 | 3 |  | 180 (181) | 1.80 | 30 |  |" in lines

@@ -9,9 +9,13 @@ from compare import released
 
 def _results(**rates):
     contenders = [
-        {"name": name, "worker_count": 2 if name.endswith("2") else 0, "rate": rate} for name, rate in rates.items()
+        {"name": name, "worker_count": 2 if name.endswith("2") else 0, "rate": rate}
+        for name, rate in rates.items()
     ]
-    return {"facts": {"cpu": "some"}, "workloads": [{"workload": "mnist", "contenders": contenders}]}
+    return {
+        "facts": {"cpu": "some"},
+        "workloads": [{"workload": "mnist", "contenders": contenders}],
+    }
 
 
 def test_ratios_are_those_to_plain_loops_and_to_others_with_as_many_workers():
@@ -38,4 +42,6 @@ def test_a_ratio_that_fell_by_more_than_a_tenth_is_named(tmp_path, capsys, rate,
 
 def test_a_ratio_that_was_not_measured_is_named():
     """So that a workload that was left out does not pass for one that is as fast as before."""
-    assert released.falls({"mnist: headrace / limit": 1.0}, {}) == ["mnist: headrace / limit: 1.00 → not measured"]
+    assert released.falls({"mnist: headrace / limit": 1.0}, {}) == [
+        "mnist: headrace / limit: 1.00 → not measured"
+    ]

@@ -1,4 +1,6 @@
-"""`bench/resume.py` finds each fault of a loader, and none where there is none; our own column is right."""
+"""`bench/resume.py` finds each fault of a loader, and none where there is none; our own column is
+right.
+"""
 
 import functools
 import json
@@ -22,8 +24,12 @@ def verdicts(adapter, *cells, fault="", seconds=40):
     paths = {"PYTHONPATH": str(Path(__file__).parent / "planted")}
     environment = os.environ | paths | {"BENCH_FAULT": fault, "BENCH_SECONDS": str(seconds)}
     command = [sys.executable, str(ROOT / "bench/resume.py"), "--play", adapter, *cells]
-    text = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    return {line["cell"]: line["word"] for line in map(json.loads, text.splitlines()) if "cell" in line}
+    text = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    return {
+        line["cell"]: line["word"] for line in map(json.loads, text.splitlines()) if "cell" in line
+    }
 
 
 FAULTS = {
@@ -50,7 +56,9 @@ FAULTS = {
 def test_a_planted_fault_is_found(fault):
     """By the cell that is about it."""
     cell, word = FAULTS[fault]
-    assert verdicts("faulty_resume", cell, fault=fault.strip(), seconds=2 if word == "hang" else 40) == {cell: word}
+    assert verdicts(
+        "faulty_resume", cell, fault=fault.strip(), seconds=2 if word == "hang" else 40
+    ) == {cell: word}
 
 
 def test_a_right_loader_is_right():
@@ -62,9 +70,12 @@ def test_a_right_loader_is_right():
 
 
 def test_an_epoch_more_may_drop_other_records():
-    """A loader may begin the next epoch after the end; its last batch, which is dropped, has other records when shuffled."""
+    """A loader may begin the next epoch after the end; its last batch, which is dropped, has other
+    records when shuffled.
+    """
     pipeline, event = (
-        next(one for one in all_ if one.name == name) for all_, name in ((PIPELINES, "drop"), (EVENTS, "end"))
+        next(one for one in all_ if one.name == name)
+        for all_, name in ((PIPELINES, "drop"), (EVENTS, "end"))
     )
 
     def ledger(*legs):
@@ -79,11 +90,16 @@ def test_a_fault_that_has_nothing_to_do_with_the_event_is_told_so():
     """As where a loader fills its last batch up with a record that it has given already."""
     pipeline, event = PIPELINES[0], EVENTS[1]
     came = [[Page([[*range(96), 5]], "end", opened=True)]]
-    assert judge(pipeline, event, came, came).detail == "1 elements too often: 5; the same without the event"
+    assert (
+        judge(pipeline, event, came, came).detail
+        == "1 elements too often: 5; the same without the event"
+    )
 
 
 def test_records_are_added_in_a_file_of_their_own():
-    """Files that a program has read are as they were, which this loader demands; records that were added are no fault."""
+    """Files that a program has read are as they were, which this loader demands; records that were
+    added are no fault.
+    """
     assert verdicts("faulty_resume", "plain:data_grow") == {"plain:data_grow": "ok"}
 
 
@@ -104,7 +120,9 @@ def test_our_own_column():
 @pytest.mark.long
 @pytest.mark.parametrize("pipeline", PIPELINE)
 def test_our_whole_column(pipeline):
-    """All is right; only a window shuffle, which keeps the records that it was made with, refuses data that grew."""
+    """All is right; only a window shuffle, which keeps the records that it was made with, refuses
+    data that grew.
+    """
     found = verdicts("headrace", *(f"{pipeline}:{event}" for event in EVENT))
     assert set(found.values()) <= {"ok", "restart", "refused"}
     refused = [cell for cell, word in found.items() if word == "refused"]
@@ -122,14 +140,26 @@ def test_a_run_that_was_stopped_keeps_its_verdicts_and_goes_on(tmp_path, monkeyp
         raise RuntimeError("stopped")
 
     monkeypatch.setattr(resume, "python_of", lambda library: sys.executable)
-    command = ["resume.py", "--loaders", "grain", "--events", "middle", "end", "--go-on", "--results", str(file)]
+    command = [
+        "resume.py",
+        "--loaders",
+        "grain",
+        "--events",
+        "middle",
+        "end",
+        "--go-on",
+        "--results",
+        str(file),
+    ]
     monkeypatch.setattr(sys, "argv", command)
     for most in (1, 100):
         monkeypatch.setattr(resume, "play", functools.partial(play, most=most))
         with pytest.raises(RuntimeError, match="stopped"):
             resume.main()
         assert list(json.loads(file.read_text())["grain"]["cells"]) == sorted(played)
-    assert played == [f"{one.name}:{event}" for one in PIPELINES if one.small for event in ("middle", "end")]
+    assert played == [
+        f"{one.name}:{event}" for one in PIPELINES if one.small for event in ("middle", "end")
+    ]
 
 
 def test_cells_have_names_of_their_own():

@@ -13,7 +13,9 @@ from headrace import MapDataset
 @pytest.mark.parametrize("index", [2**63, 2**64, 2**70, -(2**63) - 1, np.uint64(2**63)])
 @pytest.mark.parametrize("method", ["shuffle", "map", "zip", "batch", "mix"])
 def test_an_index_that_is_too_large_is_refused(index, method):
-    """Alone, in a list, beside others, and in an array: an IndexError that tells the index and the limit."""
+    """Alone, in a list, beside others, and in an array: an IndexError that tells the index and the
+    limit.
+    """
     numbers = MapDataset.range(10)
     dataset = {
         "shuffle": numbers.shuffle(1),
@@ -23,13 +25,17 @@ def test_an_index_that_is_too_large_is_refused(index, method):
         "mix": MapDataset.mix([numbers, numbers]),
     }[method]
     for given in (index, [index], [3, index], [index, -1], (np.int64(1), index), np.array([index])):
-        with pytest.raises(IndexError, match=re.escape(str(index)) + r".* is too large.*2\*\*63 - 1"):
+        with pytest.raises(
+            IndexError, match=re.escape(str(index)) + r".* is too large.*2\*\*63 - 1"
+        ):
             dataset[given]
 
 
 @pytest.mark.parametrize("method", ["shuffle", "map", "batch", "filter", "repeat", "slice"])
 def test_an_empty_dataset_has_no_element_at_any_index(method):
-    """Alone, in a list or array, as a source, and asked for its records; no index has none of them."""
+    """Alone, in a list or array, as a source, and asked for its records; no index has
+    none of them.
+    """
     empty = MapDataset.range(3)[:0]
     dataset = {
         "shuffle": lambda: empty.shuffle(1),
@@ -39,7 +45,12 @@ def test_an_empty_dataset_has_no_element_at_any_index(method):
         "repeat": lambda: empty.repeat(2),
         "slice": lambda: empty,
     }[method]()
-    for at in (lambda: dataset[0], lambda: dataset[[0]], lambda: dataset[np.array([-1])], lambda: dataset.made_of(0)):
+    for at in (
+        lambda: dataset[0],
+        lambda: dataset[[0]],
+        lambda: dataset[np.array([-1])],
+        lambda: dataset.made_of(0),
+    ):
         with pytest.raises(IndexError, match="the dataset is empty"):
             at()
     with pytest.raises(IndexError, match="the dataset is empty"):

@@ -1,4 +1,6 @@
-"""Streams that come together by methods of IterDataset, beside the real grain where the promise is the same."""
+"""Streams that come together by methods of IterDataset, beside the real grain where the promise is
+the same.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def test_a_mix_keeps_to_its_weights_and_ends_as_told():
 def test_a_mix_that_repeats_shuffles_each_epoch_anew():
     """Where the stream comes from a shuffled MapDataset; other epochs of its random maps, too."""
     shuffled = MapDataset.range(8).shuffle(1).random_map(lambda x, rng: (x, rng.random()), seed=1)
-    stream = IterDataset.mix([shuffled.to_iter_dataset().filter(lambda e: e[0])], when_exhausted="repeat")
+    stream = IterDataset.mix(
+        [shuffled.to_iter_dataset().filter(lambda e: e[0])], when_exhausted="repeat"
+    )
     elements = list(stream.limit(14))
     epochs = [elements[:7], elements[7:]]
     assert all(sorted(x for x, _ in epoch) == list(range(1, 8)) for epoch in epochs)
@@ -106,7 +110,9 @@ def test_a_mix_that_repeats_begins_a_mix_below_it_anew(when_exhausted):
     """One with random access, as one of streams."""
     parts = [MapDataset.range(3), MapDataset.range(10, 13)]
     inner = MapDataset.mix(parts, when_exhausted=when_exhausted).to_iter_dataset()
-    outer = IterDataset.mix([inner, MapDataset.range(100, 900).to_iter_dataset()], when_exhausted="repeat")
+    outer = IterDataset.mix(
+        [inner, MapDataset.range(100, 900).to_iter_dataset()], when_exhausted="repeat"
+    )
     elements = [x for x in outer.limit(36) if x < 100]
     assert elements == list(inner) * 3
 
@@ -122,13 +128,21 @@ LIMITED = {
 
 @pytest.mark.parametrize("name", LIMITED)
 def test_a_limit_has_no_more_made_than_it_gives(name):
-    """Whatever the lengths of tasks; after a restore, what is left of it. A cache is filled once."""
+    """Whatever the lengths of tasks; after a restore, what is left of it. A cache is
+    filled once.
+    """
     made = []
-    iterator = iter(LIMITED[name](MapDataset.range(1000).map(lambda x: made.append(x) or x).to_iter_dataset()))
+    iterator = iter(
+        LIMITED[name](MapDataset.range(1000).map(lambda x: made.append(x) or x).to_iter_dataset())
+    )
     whole = list(iterator)
     assert len(made) == 90
     if name in ("elements", "batches"):
-        iterator = iter(LIMITED[name](MapDataset.range(1000).map(lambda x: made.append(x) or x).to_iter_dataset()))
+        iterator = iter(
+            LIMITED[name](
+                MapDataset.range(1000).map(lambda x: made.append(x) or x).to_iter_dataset()
+            )
+        )
         taken = len(whole) // 3
         for _ in range(taken):
             next(iterator)
@@ -141,4 +155,6 @@ def test_a_limit_has_no_more_made_than_it_gives(name):
 def test_a_limit_after_a_filter_has_all_made_that_it_needs():
     """However many the filter leaves out."""
     numbers = MapDataset.range(1000).to_iter_dataset()
-    assert list(numbers.filter(lambda x: x % 10 == 0).map(str).limit(90)) == [str(x) for x in range(0, 900, 10)]
+    assert list(numbers.filter(lambda x: x % 10 == 0).map(str).limit(90)) == [
+        str(x) for x in range(0, 900, 10)
+    ]

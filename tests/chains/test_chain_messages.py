@@ -16,10 +16,18 @@ NUMBERS = MapDataset.range(6)
 @pytest.mark.parametrize(
     ("dataset", "name", "remedy"),
     [
-        (NUMBERS, "mp_prefetch", r"MapDataset has no mp_prefetch\(\); use dataset.to_iter_dataset\(\).mp_prefetch"),
+        (
+            NUMBERS,
+            "mp_prefetch",
+            r"MapDataset has no mp_prefetch\(\); use dataset.to_iter_dataset\(\).mp_prefetch",
+        ),
         (NUMBERS.map(abs), "to_device", r"to_iter_dataset\(\).to_device"),
         (NUMBERS, "take", r"dataset\[:count\]"),
-        (NUMBERS.to_iter_dataset(), "shuffle", r"IterDataset has no shuffle\(\); shuffle the MapDataset"),
+        (
+            NUMBERS.to_iter_dataset(),
+            "shuffle",
+            r"IterDataset has no shuffle\(\); shuffle the MapDataset",
+        ),
         (NUMBERS.to_iter_dataset(), "take", r"limit\(count\)"),
     ],
 )
@@ -58,14 +66,20 @@ def test_what_cannot_be_done_to_an_endless_dataset_is_said_with_a_remedy():
     endless = MapDataset.mix([NUMBERS, NUMBERS], when_exhausted="repeat")
     with pytest.raises(
         ValueError,
-        match=r"repeat: the dataset never ends, because of repeat\(\) without num_epochs= or a mix .*\. Call repeat only once",
+        match=(
+            r"repeat: the dataset never ends, because of repeat\(\) without num_epochs= or a mix "
+            r".*\. Call repeat only once"
+        ),
     ):
         NUMBERS.repeat().repeat()
     with pytest.raises(ValueError, match="shuffle: the dataset never"):
         endless.shuffle(seed=0)
     with pytest.raises(ValueError, match=r"pack: .* to_iter_dataset\(\).pack"):
         endless.pack(8)
-    with pytest.raises(ValueError, match=r"concatenate \(dataset 0\): .* Call repeat\(\) of the concatenated dataset"):
+    with pytest.raises(
+        ValueError,
+        match=r"concatenate \(dataset 0\): .* Call repeat\(\) of the concatenated dataset",
+    ):
         MapDataset.concatenate([NUMBERS.repeat(), NUMBERS])
 
 
@@ -73,7 +87,10 @@ def test_what_cannot_be_done_to_an_endless_dataset_is_said_with_a_remedy():
 def test_names_of_datasets_are_text(joined):
     """Numbers would be other names in weights and elements than were given."""
     with pytest.raises(
-        TypeError, match=r"the name 1 of a dataset is an int, not a string\. Pass a dict whose keys are strings"
+        TypeError,
+        match=(
+            r"the name 1 of a dataset is an int, not a string\. Pass a dict whose keys are strings"
+        ),
     ):
         joined({1: NUMBERS, 2: NUMBERS})
 
@@ -98,7 +115,10 @@ def test_a_dataset_is_not_left_out_of_what_it_is_joined_with():
         (NUMBERS.to_iter_dataset(), "interleave"),
     ):
         with pytest.raises(
-            AttributeError, match=rf"{name} joins the datasets of a list, .* Write \w+Dataset.{name}\(\[dataset, …\]"
+            AttributeError,
+            match=(
+                rf"{name} joins the datasets of a list, .* Write \w+Dataset.{name}\(\[dataset, …\]"
+            ),
         ):
             getattr(dataset, name)([NUMBERS])
 
@@ -153,7 +173,11 @@ def test_a_schedule_counts_as_many_elements_for_a_step_as_it_is_told(mix):
         ({"web": "a", "books": 1}, TypeError, r"weight of 'web' is 'a', a str"),
         ([1, 2, 3], ValueError, "has 3 values, but there are 2 parts"),
         (3, TypeError, r"weights=3 is an int\. Pass a list of numbers"),
-        ([(5, {"web": 1, "books": 1})], ValueError, r"first step of the schedule is 5\. Begin it with"),
+        (
+            [(5, {"web": 1, "books": 1})],
+            ValueError,
+            r"first step of the schedule is 5\. Begin it with",
+        ),
         ([(0, [1, 1]), (9, [1, 1]), (4, [1, 1])], ValueError, "0, 9, 4, but each must be larger"),
         ([(0, [1, 1]), (9, [0, 0])], ValueError, "all weights are 0"),
     ],
@@ -171,7 +195,10 @@ def _of_kind(leaves, width):
     return MapDataset.source([{name: np.ones(width) for name in leaves}] * 8)
 
 
-UNLIKE = {"leaves": (_of_kind("xy", 3), _of_kind("x", 3)), "shape": (_of_kind("x", 3), _of_kind("x", 4))}
+UNLIKE = {
+    "leaves": (_of_kind("xy", 3), _of_kind("x", 3)),
+    "shape": (_of_kind("x", 3), _of_kind("x", 4)),
+}
 TOGETHER = {
     "mix": lambda parts: MapDataset.mix(parts),
     "mix of filtered": lambda parts: MapDataset.mix(parts).filter(bool).to_iter_dataset(),
@@ -201,15 +228,23 @@ def test_datasets_whose_elements_do_not_fit_together_are_both_named(together, un
 
 
 def test_documents_of_datasets_that_do_not_fit_together_are_told_by_both_names():
-    """Before anything is read, where lengths are known; in a stream, and where they are passed, with a note."""
+    """Before anything is read, where lengths are known; in a stream, and where they are passed,
+    with a note.
+    """
     web, books = UNLIKE["leaves"]
     with pytest.raises(
         PackError,
-        match=r"dataset web have the leaves \['x'\], \['y'\], but elements of dataset books have the leaves \['x'\]\. Map",
+        match=(
+            r"dataset web have the leaves \['x'\], \['y'\], but elements of dataset books have the "
+            r"leaves \['x'\]\. Map"
+        ),
     ):
         MapDataset.mix({"web": web, "books": books}).pack(16)
     mixed = MapDataset.mix({"web": books, "books": web})
-    for packed in (mixed.to_iter_dataset().pack(16), mixed.map(dict).pack(16, lengths={"x": [3] * 16})):
+    for packed in (
+        mixed.to_iter_dataset().pack(16),
+        mixed.map(dict).pack(16, lengths={"x": [3] * 16}),
+    ):
         with pytest.raises(PackError, match="the first has") as caught:
             list(packed)
         assert all(name in caught.value.__notes__[0] for name in ("web", "books"))
@@ -218,23 +253,35 @@ def test_documents_of_datasets_that_do_not_fit_together_are_told_by_both_names()
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (lambda x: x, r"leaf \['tokens'\] is 0, an int, but only arrays can be packed\. Map it to one"),
+        (
+            lambda x: x,
+            r"leaf \['tokens'\] is 0, an int, but only arrays can be packed\. Map it to one",
+        ),
         (lambda x: [x], r"is \[0\], a list, but only arrays can be packed"),
         (str, "is '0', a str, but only arrays"),
         (lambda x: None, "is None, a NoneType"),
-        (lambda x: np.array(x), r"dtype int64 and shape \(\), but packing needs numbers along a first axis"),
+        (
+            lambda x: np.array(x),
+            r"dtype int64 and shape \(\), but packing needs numbers along a first axis",
+        ),
         (lambda x: np.array([None]), "dtype object and shape"),
         (
             lambda x: {"text": np.arange(x)},
             r"which elements do not have, or which is in meta_features\. .*: \['text'\]",
         ),
-        (lambda x: np.arange(x + 3), r"5 tokens in leaf \['tokens'\], over length=4.*'split' or 'cut'"),
+        (
+            lambda x: np.arange(x + 3),
+            r"5 tokens in leaf \['tokens'\], over length=4.*'split' or 'cut'",
+        ),
         (lambda x: {"tokens" if x % 2 else "text": np.arange(2)}, "'text'"),
         (
             lambda x: np.arange(2, dtype=[np.int32, np.int64][x % 2]),
             r"int64\[2\] in one document, but int32\[…\] in the first",
         ),
-        (lambda x: np.zeros((2, 3) if x % 2 else 2), r"float64\[2, 3\] in one document, but float64\[…\] in the first"),
+        (
+            lambda x: np.zeros((2, 3) if x % 2 else 2),
+            r"float64\[2, 3\] in one document, but float64\[…\] in the first",
+        ),
     ],
 )
 def test_what_cannot_be_packed_is_told(document, message):
@@ -264,11 +311,15 @@ def test_what_cannot_be_packed_is_told(document, message):
     ],
 )
 @pytest.mark.parametrize("as_streams", [False, True])
-def test_datasets_whose_elements_differ_cannot_be_mixed_in_a_batch(first, second, message, as_streams):
+def test_datasets_whose_elements_differ_cannot_be_mixed_in_a_batch(
+    first, second, message, as_streams
+):
     """The error names both kinds, and the record and dataset of the other one."""
     parts = {"books": NUMBERS.map(first), "web": NUMBERS.map(second)}
     if as_streams:
-        mixed = IterDataset.mix({name: part.to_iter_dataset() for name, part in parts.items()}, [2, 1])
+        mixed = IterDataset.mix(
+            {name: part.to_iter_dataset() for name, part in parts.items()}, [2, 1]
+        )
     else:
         mixed = MapDataset.mix(parts, [2, 1]).to_iter_dataset()
     with pytest.raises(BatchError, match=message) as caught:
@@ -281,8 +332,14 @@ def test_datasets_whose_elements_differ_cannot_be_mixed_in_a_batch(first, second
     ("use", "message"),
     [
         (lambda: NUMBERS.apply(headrace.Batch), r"apply\(Batch\): .* Pass an instance, Batch\(…\)"),
-        (lambda: NUMBERS.apply(headrace.Filter), r"apply\(Filter\): .* Pass an instance, Filter\(…\)"),
-        (lambda: NUMBERS.filter(headrace.Filter), r"filter\(Filter\): .* Pass an instance, Filter\(…\)"),
+        (
+            lambda: NUMBERS.apply(headrace.Filter),
+            r"apply\(Filter\): .* Pass an instance, Filter\(…\)",
+        ),
+        (
+            lambda: NUMBERS.filter(headrace.Filter),
+            r"filter\(Filter\): .* Pass an instance, Filter\(…\)",
+        ),
         (lambda: NUMBERS.map(headrace.Batch), r"Pass a function, a headrace\.MapTransform"),
     ],
 )

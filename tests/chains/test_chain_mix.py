@@ -1,4 +1,6 @@
-"""MapDataset.mix: at an index and in a stream, as a loader with a MixSampler, and after its weights were changed."""
+"""MapDataset.mix: at an index and in a stream, as a loader with a MixSampler, and after its weights
+were changed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ import grain
 import numpy as np
 import pytest
 
-from headrace import Batch, DataLoader, IndexSampler, IterDataset, MapDataset, MixSampler, ShardOptions
+from headrace import (
+    Batch,
+    DataLoader,
+    IndexSampler,
+    IterDataset,
+    MapDataset,
+    MixSampler,
+    ShardOptions,
+)
 from headrace.errors import CheckpointError
 
 SOURCES = {"a": list(range(40)), "b": list(range(100, 125)), "c": list(range(200, 210))}
@@ -18,7 +28,10 @@ WEIGHTS = {"a": 0.5, "b": 0.3, "c": 0.2}
 
 def parts(**seeds):
     """Shuffled datasets."""
-    return {name: MapDataset.source(source).shuffle(seeds.get(name, 3)) for name, source in SOURCES.items()}
+    return {
+        name: MapDataset.source(source).shuffle(seeds.get(name, 3))
+        for name, source in SOURCES.items()
+    }
 
 
 def draw(element, rng):
@@ -56,9 +69,13 @@ MIXES = {
 def test_a_mix_is_the_same_at_an_index_and_in_a_stream(name):
     """One by one, many at a time, with workers, and from a state on."""
     dataset = MIXES[name]()
-    one_by_one = [each for each in map(dataset.__getitem__, range(len(dataset))) if each is not None]
+    one_by_one = [
+        each for each in map(dataset.__getitem__, range(len(dataset))) if each is not None
+    ]
     assert len(one_by_one) > 10
-    np.testing.assert_equal([each for each in dataset[range(len(dataset))] if each is not None], one_by_one)
+    np.testing.assert_equal(
+        [each for each in dataset[range(len(dataset))] if each is not None], one_by_one
+    )
     iterator = iter(dataset)
     elements = [next(iterator) for _ in range(7)]
     again = iter(dataset.to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
@@ -68,12 +85,19 @@ def test_a_mix_is_the_same_at_an_index_and_in_a_stream(name):
 
 def test_a_mix_is_that_of_a_loader():
     """With the same parts, weights and seeds; in shards, too; by its names."""
-    orders = {name: IndexSampler(len(source), shuffle=True, num_epochs=1, seed=3) for name, source in SOURCES.items()}
+    orders = {
+        name: IndexSampler(len(source), shuffle=True, num_epochs=1, seed=3)
+        for name, source in SOURCES.items()
+    }
     for exhausted in ("first", "all"):
         sampler = MixSampler(orders, WEIGHTS, when_exhausted=exhausted)
-        stream = MapDataset.mix(parts(), WEIGHTS, when_exhausted=exhausted).batch(4).to_iter_dataset()
+        stream = (
+            MapDataset.mix(parts(), WEIGHTS, when_exhausted=exhausted).batch(4).to_iter_dataset()
+        )
         for shard in (ShardOptions(0, 1), ShardOptions(1, 3)):
-            loader = DataLoader(data_source=SOURCES, sampler=sampler, operations=[Batch(4)], shard_options=shard)
+            loader = DataLoader(
+                data_source=SOURCES, sampler=sampler, operations=[Batch(4)], shard_options=shard
+            )
             np.testing.assert_equal(list(stream.shard(shard)), list(loader))
     one, other = iter(stream), iter(loader)
     next(one), next(other)
@@ -82,14 +106,23 @@ def test_a_mix_is_that_of_a_loader():
 
 def test_lengths_and_counts_are_those_of_grain():
     """As long as each element comes at most once; each part within one of its share."""
-    for lengths, weights in (([5, 3], None), ([10, 10, 10], [0.5, 0.3, 0.2]), ([70, 30], [7, 3]), ([5, 100], [1, 1])):
-        ours = MapDataset.mix([MapDataset.range(i * 1000, i * 1000 + n) for i, n in enumerate(lengths)], weights)
+    for lengths, weights in (
+        ([5, 3], None),
+        ([10, 10, 10], [0.5, 0.3, 0.2]),
+        ([70, 30], [7, 3]),
+        ([5, 100], [1, 1]),
+    ):
+        ours = MapDataset.mix(
+            [MapDataset.range(i * 1000, i * 1000 + n) for i, n in enumerate(lengths)], weights
+        )
         theirs = grain.MapDataset.mix(
             [grain.MapDataset.range(i * 1000, i * 1000 + n) for i, n in enumerate(lengths)], weights
         )
         assert abs(len(ours) - len(theirs)) <= len(lengths)
         shorter = min(len(ours), len(theirs))
-        counts, of_grain = (Counter(mix[i] // 1000 for i in range(shorter)) for mix in (ours, theirs))
+        counts, of_grain = (
+            Counter(mix[i] // 1000 for i in range(shorter)) for mix in (ours, theirs)
+        )
         assert all(abs(counts[part] - of_grain[part]) <= 1 for part in range(len(lengths)))
     repeated = MapDataset.mix([MapDataset.range(3).repeat(), MapDataset.range(5).repeat()])
     assert len(repeated) == sys.maxsize
@@ -100,7 +133,9 @@ def test_the_next_epoch_of_a_mix_has_the_next_elements_of_its_parts():
     """All of them again, in another order, where all were drawn; what was left, where not."""
     every = MapDataset.mix(parts(), WEIGHTS, when_exhausted="all")
     epochs = [[every[e * len(every) + i] for i in range(len(every))] for e in (-1, 0, 1)]
-    assert all(sorted(epoch) == sorted([*SOURCES["a"], *SOURCES["b"], *SOURCES["c"]]) for epoch in epochs)
+    assert all(
+        sorted(epoch) == sorted([*SOURCES["a"], *SOURCES["b"], *SOURCES["c"]]) for epoch in epochs
+    )
     assert epochs[0] != epochs[1] != epochs[2]
     first = MapDataset.mix([MapDataset.range(100), MapDataset.range(1000, 1010)])
     assert sorted(first[range(21, 31)]) == [*range(11, 16), *range(1000, 1005)]  # 21 in an epoch
@@ -110,8 +145,12 @@ def test_weights_and_parts_may_change_between_two_runs():
     """Parts that stay go on with their next elements; a strict state says what changed."""
 
     def stream(weights, names="abc"):
-        chosen = {name: part.map(lambda x: x + 0) for name, part in parts().items() if name in names}
-        return iter(MapDataset.mix(chosen, weights, when_exhausted="all").batch(2).to_iter_dataset())
+        chosen = {
+            name: part.map(lambda x: x + 0) for name, part in parts().items() if name in names
+        }
+        return iter(
+            MapDataset.mix(chosen, weights, when_exhausted="all").batch(2).to_iter_dataset()
+        )
 
     former = stream(WEIGHTS)
     seen = [x for _ in range(6) for x in next(former).tolist()]
@@ -126,9 +165,15 @@ def test_weights_and_parts_may_change_between_two_runs():
 
 AFTER = {
     "pack": lambda stream: stream.map(lambda x: np.full(1 + x % 5, x)).pack(12, window=8),
-    "packs in batches": lambda stream: stream.map(lambda x: np.full(1 + x % 5, x)).pack(12, window=8).batch(2),
-    "window_shuffle": lambda stream: stream.window_shuffle(8, seed=1).map(lambda x: {"tokens": x + 0}),
-    "rows of batches": lambda stream: stream.batch(8).flat_map(lambda batch: [{"tokens": x} for x in batch]),
+    "packs in batches": lambda stream: (
+        stream.map(lambda x: np.full(1 + x % 5, x)).pack(12, window=8).batch(2)
+    ),
+    "window_shuffle": lambda stream: stream.window_shuffle(8, seed=1).map(
+        lambda x: {"tokens": x + 0}
+    ),
+    "rows of batches": lambda stream: stream.batch(8).flat_map(
+        lambda batch: [{"tokens": x} for x in batch]
+    ),
 }
 
 
@@ -139,12 +184,19 @@ def test_what_a_window_of_a_mix_was_begun_with_comes_before_the_mix_is_changed(a
     """Wherever a window stands: each element of the parts that stay comes once."""
 
     def stream(weights):
-        chosen = {name: part.map(lambda x: x + 1000) for name, part in parts().items() if name in weights}
-        return iter(AFTER[after](MapDataset.mix(chosen, weights, when_exhausted="all").to_iter_dataset()))
+        chosen = {
+            name: part.map(lambda x: x + 1000) for name, part in parts().items() if name in weights
+        }
+        return iter(
+            AFTER[after](MapDataset.mix(chosen, weights, when_exhausted="all").to_iter_dataset())
+        )
 
     def elements(rows):
         return [
-            int(x) for row in rows for tokens in np.atleast_2d(row["tokens"]) for x in np.unique(tokens[tokens > 0])
+            int(x)
+            for row in rows
+            for tokens in np.atleast_2d(row["tokens"])
+            for x in np.unique(tokens[tokens > 0])
         ]
 
     former, later = stream({"a": 0.5, "b": 0.5}), stream({"a": 0.1, "b": 0.3, "c": 0.6})
@@ -158,14 +210,20 @@ def test_what_a_window_of_a_mix_was_begun_with_comes_before_the_mix_is_changed(a
 @pytest.mark.parametrize("changed", [{"a": 1, "b": 2}, {"a": 1, "b": 1, "c": 1}])
 @pytest.mark.one_in(24)
 def test_a_mix_is_changed_inside_a_window_of_what_a_filter_left(steps, changed):
-    """The window is read to its end, and comes as it was begun; each element of all parts comes once."""
+    """The window is read to its end, and comes as it was begun; each element of all parts comes
+    once.
+    """
 
     def stream(weights):
         chosen = {name: part for name, part in parts().items() if name in weights}
         mixed = MapDataset.mix(chosen, weights, when_exhausted="all").to_iter_dataset()
         return iter(mixed.filter(lambda x: x % 3).window_shuffle(8, seed=1))
 
-    former, whole, later = stream({"a": 0.7, "b": 0.3}), stream({"a": 0.7, "b": 0.3}), stream(changed)
+    former, whole, later = (
+        stream({"a": 0.7, "b": 0.3}),
+        stream({"a": 0.7, "b": 0.3}),
+        stream(changed),
+    )
     seen = [next(former) for _ in range(steps)]
     later.set_state(former.get_state(), strict=False)
     again = stream(changed)
@@ -180,7 +238,9 @@ def test_a_mix_is_changed_inside_a_window_of_what_a_filter_left(steps, changed):
 
 @pytest.mark.slow
 def test_shards_change_a_mix_inside_windows_of_what_a_filter_left_together():
-    """One alone does not know where the windows of the others end; given the states of all, on any number of shards."""
+    """One alone does not know where the windows of the others end; given the states of all, on any
+    number of shards.
+    """
 
     def shards(weights, count):
         mixed = MapDataset.mix(parts(), weights, when_exhausted="all").to_iter_dataset()
@@ -191,14 +251,18 @@ def test_shards_change_a_mix_inside_windows_of_what_a_filter_left_together():
     former = shards(WEIGHTS, 2)
     seen = [next(iterator) for iterator in former for _ in range(3)]
     states = [iterator.get_state() for iterator in former]
-    with pytest.raises(CheckpointError, match=r"Call set_states\(…\) with the states of all shards"):
+    with pytest.raises(
+        CheckpointError, match=r"Call set_states\(…\) with the states of all shards"
+    ):
         shards(equal, 2)[0].set_state(states[0], strict=False)
     for count in (1, 2, 3):
         rest = []
         for iterator in shards(equal, count):
             iterator.set_states(states, strict=False)
             rest += iterator
-        assert sorted([*seen, *rest]) == sorted(x for source in SOURCES.values() for x in source if x % 3)
+        assert sorted([*seen, *rest]) == sorted(
+            x for source in SOURCES.values() for x in source if x % 3
+        )
 
 
 WITHIN = {
@@ -208,7 +272,9 @@ WITHIN = {
     "limit": lambda mix: mix.to_iter_dataset().limit(9),
     "mix of mixes": lambda mix: MapDataset.mix([mix, MapDataset.range(50)]),
     "mix of streams": lambda mix: IterDataset.mix([mix, MapDataset.range(50)]),
-    "streams within": lambda mix: IterDataset.mix([IterDataset.mix({"m": mix, "n": mix}), MapDataset.range(50)]),
+    "streams within": lambda mix: IterDataset.mix(
+        [IterDataset.mix({"m": mix, "n": mix}), MapDataset.range(50)]
+    ),
     "zip": lambda mix: MapDataset.zip([mix, mix]),
     "pack": lambda mix: mix.map(lambda x: np.arange(3)).pack(8, lengths=[3] * len(mix)),
     "random map": lambda mix: mix.random_map(draw, seed=1).shuffle(1),
@@ -221,7 +287,11 @@ def test_a_changed_mix_is_refused_where_its_parts_cannot_go_on(within):
 
     def run(**weights):
         return iter(
-            WITHIN[within](MapDataset.mix({name: parts()[name] for name in weights}, weights, when_exhausted="all"))
+            WITHIN[within](
+                MapDataset.mix(
+                    {name: parts()[name] for name in weights}, weights, when_exhausted="all"
+                )
+            )
         )
 
     former = run(a=1, b=1)
@@ -260,6 +330,9 @@ def test_streams_with_options_of_different_kinds_are_mixed():
     """A number of workers and "auto", seconds and None: the option of the last stream wins."""
     streams = [
         MapDataset.source(range(4)).to_iter_dataset().mp_prefetch(2).with_options(hang_seconds=5),
-        MapDataset.source(range(4)).to_iter_dataset().mp_prefetch("auto").with_options(hang_seconds=None),
+        MapDataset.source(range(4))
+        .to_iter_dataset()
+        .mp_prefetch("auto")
+        .with_options(hang_seconds=None),
     ]
     assert IterDataset.mix(streams) is not None

@@ -1,4 +1,6 @@
-"""pack, a method of both kinds of datasets: the same rows, at an index and in a stream, before and after other methods."""
+"""pack, a method of both kinds of datasets: the same rows, at an index and in a stream, before and
+after other methods.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,19 @@ from headrace.operations.packing.rules import Rules
 from headrace.operations.packing.settings import Settings
 
 RANDOM = np.random.default_rng(0)
-DOCUMENTS = [np.full(size, number, np.int32) for number, size in enumerate(RANDOM.integers(1, 12, 60))]
-PAIRS = [{"x": document, "y": document[:3], "id": number} for number, document in enumerate(DOCUMENTS)]
+DOCUMENTS = [
+    np.full(size, number, np.int32) for number, size in enumerate(RANDOM.integers(1, 12, 60))
+]
+PAIRS = [
+    {"x": document, "y": document[:3], "id": number} for number, document in enumerate(DOCUMENTS)
+]
 
 
 def tokens(rows, leaf="tokens"):
     """All tokens that are no padding."""
-    return sorted(np.concatenate([row[leaf][row[f"{leaf}_segment_ids"] > 0] for row in rows]).tolist())
+    return sorted(
+        np.concatenate([row[leaf][row[f"{leaf}_segment_ids"] > 0] for row in rows]).tolist()
+    )
 
 
 def everything(documents=DOCUMENTS):
@@ -40,7 +48,11 @@ def test_a_row_at_an_index_is_that_of_the_operation(strategy):
     np.testing.assert_equal(list(packed), of_operation)
     np.testing.assert_equal(list(packed.to_iter_dataset().mp_prefetch(1)), of_operation)
     loader = headrace.load(
-        DOCUMENTS, shuffle=True, seed=1, num_epochs=1, transformations=[Pack(16, strategy, window=20)]
+        DOCUMENTS,
+        shuffle=True,
+        seed=1,
+        num_epochs=1,
+        transformations=[Pack(16, strategy, window=20)],
     )
     np.testing.assert_equal(list(loader), of_operation)
 
@@ -50,7 +62,9 @@ def test_packed_rows_are_a_dataset_like_any_other():
     """Shuffled anew each epoch, batched, sharded and resumed, with a length that is known."""
     packed = MapDataset.source(DOCUMENTS).pack(16)
     assert tokens(packed) == everything()
-    epochs = [packed.shuffle(1).repeat(2)[range(start, start + len(packed))] for start in (0, len(packed))]
+    epochs = [
+        packed.shuffle(1).repeat(2)[range(start, start + len(packed))] for start in (0, len(packed))
+    ]
     assert tokens(epochs[0]) == tokens(epochs[1]) == everything()
     batches = packed.shuffle(1).batch(4)
     stream = batches.to_iter_dataset()
@@ -60,7 +74,9 @@ def test_packed_rows_are_a_dataset_like_any_other():
     again = iter(stream.mp_prefetch(1))
     again.set_state(iterator.get_state())
     np.testing.assert_equal([*first, *again], [batches[index] for index in range(len(batches))])
-    shards = [list(packed.to_iter_dataset(shard_options=ShardOptions(index, 3))) for index in range(3)]
+    shards = [
+        list(packed.to_iter_dataset(shard_options=ShardOptions(index, 3))) for index in range(3)
+    ]
     assert tokens([row for shard in shards for row in shard]) == everything()
 
 
@@ -74,7 +90,9 @@ def test_epochs_before_a_pack_are_packed_each_in_its_order():
 
 
 def test_several_datasets_and_leaves_are_packed_by_their_lengths():
-    """Mixed, concatenated, sliced, in windows; with leaves of different lengths, and features passed along."""
+    """Mixed, concatenated, sliced, in windows; with leaves of different lengths, and features
+    passed along.
+    """
     some, others = MapDataset.source(DOCUMENTS[:40]), MapDataset.source(DOCUMENTS[40:])
     for joined in (
         MapDataset.mix([some.shuffle(1), others], when_exhausted="all"),
@@ -154,15 +172,24 @@ def test_a_pack_after_a_filter_is_refused():
 
 
 class _ChunkRules(Rules):
-    """Rules by which each row has a chunk of one document, half of which is also in the next row."""
+    """Rules by which each row has a chunk of one document, half of which is also in the
+    next row.
+    """
 
     def pieces(self, lengths, rows=None):
         """Return the pieces, a row for each."""
         length = self.capacity[0]
         counts = np.where(lengths[:, 0] > 0, np.maximum(-(-2 * lengths[:, 0] // length) - 1, 1), 0)
         documents = np.repeat(np.arange(len(lengths)), counts)
-        starts = (np.arange(len(documents)) - np.repeat(np.cumsum(counts) - counts, counts))[:, None] * (length // 2)
-        return Pieces(documents, starts, np.minimum(starts + length, lengths[documents]), 1 + np.arange(len(documents)))
+        starts = (np.arange(len(documents)) - np.repeat(np.cumsum(counts) - counts, counts))[
+            :, None
+        ] * (length // 2)
+        return Pieces(
+            documents,
+            starts,
+            np.minimum(starts + length, lengths[documents]),
+            1 + np.arange(len(documents)),
+        )
 
 
 class _ChunkSettings(Settings):
@@ -183,7 +210,9 @@ class Chunks(Pack):
 
 @pytest.mark.slow
 def test_an_operation_whose_rows_are_planned_from_lengths_is_one_class():
-    """A subclass of `Pack` with its own rules works in streams, with random access, planned on shards, and after a resume."""
+    """A subclass of `Pack` with its own rules works in streams, with random access, planned on
+    shards, and after a resume.
+    """
     expected = []
     for document in DOCUMENTS:
         stops = range(8, max(len(document) + 4, 9), 4) if len(document) else ()
@@ -199,7 +228,16 @@ def test_an_operation_whose_rows_are_planned_from_lengths_is_one_class():
     again.set_state(iterator.get_state())
     np.testing.assert_equal([*first, *again], list(stream))
     lengths = np.array([len(document) for document in DOCUMENTS])
-    options = {"num_epochs": 1, "transformations": [Chunks(8)], "balance": True, "lengths": lengths, "batch_size": 1}
-    shards = [list(headrace.load(DOCUMENTS, shard_options=ShardOptions(index, 2), **options)) for index in range(2)]
+    options = {
+        "num_epochs": 1,
+        "transformations": [Chunks(8)],
+        "balance": True,
+        "lengths": lengths,
+        "batch_size": 1,
+    }
+    shards = [
+        list(headrace.load(DOCUMENTS, shard_options=ShardOptions(index, 2), **options))
+        for index in range(2)
+    ]
     found = sorted(batch["tokens"][0].tolist() for shard in shards for batch in shard)
     assert found == sorted(row["tokens"].tolist() for row in stream)

@@ -1,4 +1,6 @@
-"""Chains as streams: what an equal DataLoader gives, whatever the workers; states, shards, devices."""
+"""Chains as streams: what an equal DataLoader gives, whatever the workers; states,
+shards, devices.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,12 @@ EQUAL = {
     "columns": ([Batch(8, drop_remainder=True)], lambda d: d.batch(8, drop_remainder=True)),
     "map": ([twice, Batch(8)], lambda d: d.map(twice).batch(8)),
     "random": (
-        [twice, RandomMapTransform(noisy), Batch(8), RandomMapTransform(lambda e, rng: (e["x"], rng.random()))],
+        [
+            twice,
+            RandomMapTransform(noisy),
+            Batch(8),
+            RandomMapTransform(lambda e, rng: (e["x"], rng.random())),
+        ],
         lambda d: (
             d.map(twice)
             .random_map(noisy, seed=7)
@@ -73,12 +80,30 @@ EQUAL = {
         ),
     ),
     "random in random access": (
-        [RandomMapTransform(noisy), Batch(8), RandomMapTransform(lambda e, rng: (e["x"], rng.random()))],
-        lambda d: d.random_map(noisy, seed=7).batch(8).random_map(lambda e, rng: (e["x"], rng.random()), seed=7),
+        [
+            RandomMapTransform(noisy),
+            Batch(8),
+            RandomMapTransform(lambda e, rng: (e["x"], rng.random())),
+        ],
+        lambda d: (
+            d.random_map(noisy, seed=7)
+            .batch(8)
+            .random_map(lambda e, rng: (e["x"], rng.random()), seed=7)
+        ),
     ),
-    "index": ([MapWithIndexTransform(indexed), Batch(8)], lambda d: d.map_with_index(indexed).batch(8)),
+    "index": (
+        [MapWithIndexTransform(indexed), Batch(8)],
+        lambda d: d.map_with_index(indexed).batch(8),
+    ),
     "filter": (
-        [twice, Filter(some), RandomMapTransform(noisy), MapWithIndexTransform(indexed), Batch(8), lambda e: e["y"]],
+        [
+            twice,
+            Filter(some),
+            RandomMapTransform(noisy),
+            MapWithIndexTransform(indexed),
+            Batch(8),
+            lambda e: e["y"],
+        ],
         lambda d: (
             d.map(twice)
             .filter(some)
@@ -91,7 +116,9 @@ EQUAL = {
     ),
     "flat map": (
         [FlatMap(copies), RandomMapTransform(noisy), Batch(8)],
-        lambda d: d.flat_map(copies, max_fan_out=2).random_map(noisy, seed=7).to_iter_dataset().batch(8),
+        lambda d: (
+            d.flat_map(copies, max_fan_out=2).random_map(noisy, seed=7).to_iter_dataset().batch(8)
+        ),
     ),
     "flat map of a stream": (
         [FlatMap(copies), RandomMapTransform(noisy), Batch(8)],
@@ -117,11 +144,15 @@ def assert_equal_streams(first, second):
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", EQUAL)
 def test_a_chain_gives_what_the_equal_loader_gives(name):
-    """Byte for byte: unsharded, in shards, in threads and processes; and at each index, where there is one."""
+    """Byte for byte: unsharded, in shards, in threads and processes; and at each index, where there
+    is one.
+    """
     operations, make = EQUAL[name]
     sampler = IndexSampler(RECORDS, shuffle=True, seed=7, num_epochs=2)
     for shard in (ShardOptions(0, 1), ShardOptions(1, 3), ShardOptions(2, 3, drop_remainder=True)):
-        loader = DataLoader(data_source=ARRAYS, sampler=sampler, operations=operations, shard_options=shard)
+        loader = DataLoader(
+            data_source=ARRAYS, sampler=sampler, operations=operations, shard_options=shard
+        )
         stream = as_stream(make(chain())).shard(shard)
         assert_equal_streams(loader, stream)
         assert_equal_streams(loader, stream.with_options(worker_count=2, worker_kind="thread"))
@@ -134,7 +165,8 @@ def test_elements_are_the_same_at_an_index_and_in_a_stream(name):
     dataset = EQUAL[name][1](chain())
     if isinstance(dataset, MapDataset):
         assert_equal_streams(
-            (each for each in map(dataset.__getitem__, range(len(dataset))) if each is not None), dataset
+            (each for each in map(dataset.__getitem__, range(len(dataset))) if each is not None),
+            dataset,
         )
         evaluated = dataset.to_iter_dataset(allow_nones=True)
         assert_equal_streams((each for each in evaluated if each is not None), dataset)
@@ -149,11 +181,15 @@ ODD = {
     "random below a shuffle": lambda d: (
         d.map(lambda x: (x,)).random_map(draw, seed=1).shuffle(2).random_map(draw, seed=1)
     ),
-    "index below a shuffle": lambda d: d.map_with_index(lambda i, x: i * 100 + x).shuffle(2).repeat(2),
+    "index below a shuffle": lambda d: (
+        d.map_with_index(lambda i, x: i * 100 + x).shuffle(2).repeat(2)
+    ),
     "repeats of random maps": lambda d: (
         d.map(lambda x: (x,)).random_map(draw, seed=1).repeat(3).random_map(draw, seed=1)
     ),
-    "same epoch again": lambda d: d.map(lambda x: (x,)).random_map(draw, seed=1).repeat(2, reseed_each_epoch=False),
+    "same epoch again": lambda d: (
+        d.map(lambda x: (x,)).random_map(draw, seed=1).repeat(2, reseed_each_epoch=False)
+    ),
     "batches repeated": lambda d: d.shuffle(1).batch(4).repeat(2),
     "whole batches repeated": lambda d: d.shuffle(1).batch(4, drop_remainder=True).repeat(2),
     "whole batches of indices repeated": lambda d: (
@@ -168,26 +204,40 @@ ODD = {
         .flat_map(lambda x: [(x,)] * x, max_fan_out=2)
         .random_map(draw, seed=1)
     ),
-    "flat map by index": lambda d: d.flat_map(lambda x: [x] * (x % 3), max_fan_out=2).map_with_index(
-        lambda i, x: (i, x)
-    ),
+    "flat map by index": lambda d: d.flat_map(
+        lambda x: [x] * (x % 3), max_fan_out=2
+    ).map_with_index(lambda i, x: (i, x)),
     "flat map repeated": lambda d: (
         d.flat_map(lambda x: [(x,)] * (x % 3), max_fan_out=2).random_map(draw, seed=1).repeat(2)
     ),
     "flat map repeated, random": lambda d: (
         d.flat_map(lambda x: [(x,)] * (x % 3), max_fan_out=2).repeat(2).random_map(draw, seed=1)
     ),
-    "batches repeated, random": lambda d: d.batch(4).repeat(2).random_map(lambda x, rng: x + rng.random(), seed=1),
+    "batches repeated, random": lambda d: (
+        d.batch(4).repeat(2).random_map(lambda x, rng: x + rng.random(), seed=1)
+    ),
     "whole batches repeated, random": lambda d: (
-        d.batch(4, drop_remainder=True).repeat(2).random_map(lambda x, rng: x + rng.random(), seed=1)
+        d.batch(4, drop_remainder=True)
+        .repeat(2)
+        .random_map(lambda x, rng: x + rng.random(), seed=1)
     ),
     "even batches taken apart, random": lambda d: (
-        d[:20].batch(4).flat_map(lambda x: [(y,) for y in x[:3]], max_fan_out=4).repeat(2).random_map(draw, seed=1)
+        d[:20]
+        .batch(4)
+        .flat_map(lambda x: [(y,) for y in x[:3]], max_fan_out=4)
+        .repeat(2)
+        .random_map(draw, seed=1)
     ),
     "flat map shuffled": lambda d: d.flat_map(lambda x: [x] * (x % 3), max_fan_out=2).shuffle(3),
-    "filters shuffled": lambda d: d.filter(lambda x: x % 3).shuffle(1).filter(lambda x: x % 2).repeat(2),
-    "windows of blocks": lambda d: d.block_shuffle(4, seed=1).window_shuffle(8, seed=1).repeat(2)[3:40],
-    "concatenated": lambda d: MapDataset.concatenate([d.filter(lambda x: x % 2), d.shuffle(1)[:7]]).shuffle(1),
+    "filters shuffled": lambda d: (
+        d.filter(lambda x: x % 3).shuffle(1).filter(lambda x: x % 2).repeat(2)
+    ),
+    "windows of blocks": lambda d: (
+        d.block_shuffle(4, seed=1).window_shuffle(8, seed=1).repeat(2)[3:40]
+    ),
+    "concatenated": lambda d: MapDataset.concatenate(
+        [d.filter(lambda x: x % 2), d.shuffle(1)[:7]]
+    ).shuffle(1),
     "zipped": lambda d: MapDataset.zip([d.shuffle(1), d.filter(lambda x: x % 2)]).map(str),
 }
 
@@ -195,14 +245,22 @@ ODD = {
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ODD)
 def test_what_the_engine_takes_apart_changes_nothing(name):
-    """Whatever part of a chain runs as order and operations of the engine, elements are those at each index."""
+    """Whatever part of a chain runs as order and operations of the engine, elements are those at
+    each index.
+    """
     dataset = ODD[name](MapDataset.range(22))
-    at_each_index = [each for each in map(dataset.__getitem__, range(len(dataset))) if each is not None]
+    at_each_index = [
+        each for each in map(dataset.__getitem__, range(len(dataset))) if each is not None
+    ]
     assert_equal_streams(at_each_index, dataset)
-    assert_equal_streams(at_each_index, [each for each in dataset[range(len(dataset))] if each is not None])
+    assert_equal_streams(
+        at_each_index, [each for each in dataset[range(len(dataset))] if each is not None]
+    )
     stream = dataset.to_iter_dataset()
     assert_equal_streams(at_each_index, stream.with_options(worker_count=2, worker_kind="thread"))
-    shards = [list(dataset.to_iter_dataset(shard_options=ShardOptions(index, 2))) for index in range(2)]
+    shards = [
+        list(dataset.to_iter_dataset(shard_options=ShardOptions(index, 2))) for index in range(2)
+    ]
     if "batch" not in name:
         assert sorted(map(str, shards[0] + shards[1])) == sorted(map(str, at_each_index))
 
@@ -214,7 +272,10 @@ def test_what_the_engine_takes_apart_changes_nothing(name):
 )  # fmt: skip
 def test_as_much_as_possible_runs_as_operations(name, operations):
     """So that batches are made on slabs, and orders in blocks."""
-    assert repr(ODD[name](MapDataset.range(22)).to_iter_dataset()) == f"IterDataset(1 source, {operations} operations)"
+    assert (
+        repr(ODD[name](MapDataset.range(22)).to_iter_dataset())
+        == f"IterDataset(1 source, {operations} operations)"
+    )
 
 
 def test_a_state_of_another_chain_is_refused():
@@ -254,7 +315,10 @@ def test_streams_know_their_length_as_loaders_do():
     dataset = MapDataset.range(50).batch(8)
     assert len(dataset.to_iter_dataset()) == 7
     assert len(dataset.to_iter_dataset(shard_options=ShardOptions(0, 2))) == 4
-    for unknown in (dataset.to_iter_dataset().filter(bool), MapDataset.range(5).repeat().to_iter_dataset()):
+    for unknown in (
+        dataset.to_iter_dataset().filter(bool),
+        MapDataset.range(5).repeat().to_iter_dataset(),
+    ):
         with pytest.raises(TypeError):
             len(unknown)
     with pytest.raises(EmptyStreamError):
@@ -274,7 +338,9 @@ def test_streams_know_their_length_as_loaders_do():
     ids=["limit", "batches", "batches of batches", "repeat", "part of an endless repeat", "shard"],
 )
 def test_limits_and_repeats_of_known_streams_have_a_length(stream):
-    """It is the number of elements that come, wherever the stream stands; also with an endless stream below the limit."""
+    """It is the number of elements that come, wherever the stream stands; also with an endless
+    stream below the limit.
+    """
     with iter(stream) as iterator:
         lengths = {len(stream), len(iterator), *(len(iterator) for _ in iterator)}
         assert lengths == {iterator.passed} == {len(list(stream))}
@@ -298,21 +364,37 @@ def test_options_change_where_the_work_is_done():
         num_workers = 1
         per_worker_buffer_size = 2
 
-    stream = MapDataset.range(10).map(lambda x: 10 // (x - 3)).to_iter_dataset(headrace.ReadOptions(num_threads=0))
+    stream = (
+        MapDataset.range(10)
+        .map(lambda x: 10 // (x - 3))
+        .to_iter_dataset(headrace.ReadOptions(num_threads=0))
+    )
     iterator = iter(stream.with_options(on_error="skip", max_errors=1))
-    assert (list(iterator), iterator.skipped_count) == ([10 // (x - 3) for x in range(10) if x != 3], 1)
+    assert (list(iterator), iterator.skipped_count) == (
+        [10 // (x - 3) for x in range(10) if x != 3],
+        1,
+    )
     assert list(MapDataset.range(10).to_iter_dataset().mp_prefetch(Options())) == list(range(10))
 
 
 @pytest.mark.slow
 def test_a_function_is_called_in_each_worker_before_its_first_task():
-    """With its number and how many there are; order and elements are as without it, with `sequential_slice` too."""
+    """With its number and how many there are; order and elements are as without it, with
+    `sequential_slice` too.
+    """
 
     def named(number, count):
         os.environ["OF_A_TEST"] = f"{number} of {count}"
 
-    stream = MapDataset.range(40).to_iter_dataset().map(lambda x: (x, os.environ["OF_A_TEST"])).batch(1, batch_fn=list)
-    found = [pair for batch in stream.mp_prefetch(2, named, sequential_slice=True) for pair in batch]
+    stream = (
+        MapDataset.range(40)
+        .to_iter_dataset()
+        .map(lambda x: (x, os.environ["OF_A_TEST"]))
+        .batch(1, batch_fn=list)
+    )
+    found = [
+        pair for batch in stream.mp_prefetch(2, named, sequential_slice=True) for pair in batch
+    ]
     assert [x for x, _ in found] == list(range(40))
     assert {name for _, name in found} <= {"0 of 2", "1 of 2"}
     assert "OF_A_TEST" not in os.environ
@@ -341,7 +423,9 @@ def _unpickled_with_setting():
 @pytest.mark.one_in(2)
 @pytest.mark.slow
 def test_a_function_is_called_in_each_worker_before_anything_else_is_unpickled(fresh, monkeypatch):
-    """The source finds what the function has set, also in workers that are fresh interpreters; what both have is one thing."""
+    """The source finds what the function has set, also in workers that are fresh interpreters; what
+    both have is one thing.
+    """
     if fresh:
         monkeypatch.setenv("HEADRACE_TRANSPORT", "portable")
     shared = []
@@ -388,7 +472,11 @@ def test_what_fails_before_the_first_task_of_a_worker_is_told_as_it_is():
 def test_prefetch_makes_elements_on_a_thread_ahead_of_the_loop():
     """As many as it is told; a stream with workers keeps them, and 0 makes none ahead."""
     made = []
-    stream = MapDataset.range(10).to_iter_dataset().map(lambda x: made.append(threading.current_thread().name) or x)
+    stream = (
+        MapDataset.range(10)
+        .to_iter_dataset()
+        .map(lambda x: made.append(threading.current_thread().name) or x)
+    )
     with iter(stream.prefetch(3)) as iterator:
         assert next(iterator) == 0
         until = time.monotonic() + 20
@@ -411,14 +499,19 @@ def test_prefetch_makes_elements_on_a_thread_ahead_of_the_loop():
 
 
 def test_failures_say_where_they_arose():
-    """In the operation, or in the reading of what was evaluated as a source; with the user's own exception."""
+    """In the operation, or in the reading of what was evaluated as a source; with the user's own
+    exception.
+    """
 
     def fails(x):
         if x == 5:
             raise KeyError("five")
         return x
 
-    for chain in (MapDataset.range(10).map(fails), MapDataset.range(10).map(fails).batch(1).shuffle(1)):
+    for chain in (
+        MapDataset.range(10).map(fails),
+        MapDataset.range(10).map(fails).batch(1).shuffle(1),
+    ):
         with pytest.raises(KeyError, match="five") as caught:
             list(chain)
         assert "headrace: " in caught.value.__notes__[0]
@@ -439,7 +532,9 @@ SAME_AS_GRAIN = {
     "batch": lambda stream: stream.filter(lambda x: x % 3).batch(4),
     "batch, rest dropped": lambda stream: stream.batch(4, drop_remainder=True),
     "batch by function": lambda stream: stream.batch(4, batch_fn=sum),
-    "batches mapped": lambda stream: stream.batch(4).map(lambda x: x * 2).filter(lambda x: x[0] % 16),
+    "batches mapped": lambda stream: (
+        stream.batch(4).map(lambda x: x * 2).filter(lambda x: x[0] % 16)
+    ),
     "pipe": lambda stream: stream.pipe(lambda s, size: s.batch(size), size=5),
 }
 
@@ -451,5 +546,8 @@ def test_streams_give_what_grain_gives(name):
 
     make = SAME_AS_GRAIN[name]
     for before in (lambda d: d, lambda d: d[1::2].repeat(2)):
-        ours, theirs = (make(before(kind.range(22)).to_iter_dataset()) for kind in (MapDataset, grain.MapDataset))
+        ours, theirs = (
+            make(before(kind.range(22)).to_iter_dataset())
+            for kind in (MapDataset, grain.MapDataset)
+        )
         assert_equal_streams(ours, theirs)

@@ -1,4 +1,6 @@
-"""MapDataset: what each method gives at an index, beside the real grain where the promise is the same."""
+"""MapDataset: what each method gives at an index, beside the real grain where the promise is the
+same.
+"""
 
 from __future__ import annotations
 
@@ -88,9 +90,15 @@ SAME_AS_GRAIN = {
     "map": lambda kind: kind.range(5).map(lambda x: x * 2),
     "map with index": lambda kind: kind.range(5).repeat(2).map_with_index(lambda i, x: (i, x)),
     "filter": lambda kind: kind.range(8).filter(lambda x: x % 3),
-    "filter and map": lambda kind: kind.range(8).filter(lambda x: x % 3).map(lambda x: x + 1).repeat(2)[1:],
-    "index after a filter": lambda kind: kind.range(8).filter(lambda x: x % 3).map_with_index(lambda i, x: (i, x)),
-    "a map that gives None": lambda kind: kind.range(4).map(lambda x: x or None).map(lambda x: x + 1)[1:],
+    "filter and map": lambda kind: (
+        kind.range(8).filter(lambda x: x % 3).map(lambda x: x + 1).repeat(2)[1:]
+    ),
+    "index after a filter": lambda kind: (
+        kind.range(8).filter(lambda x: x % 3).map_with_index(lambda i, x: (i, x))
+    ),
+    "a map that gives None": lambda kind: (
+        kind.range(4).map(lambda x: x or None).map(lambda x: x + 1)[1:]
+    ),
     "batch": lambda kind: kind.range(7).batch(3),
     "batch, rest dropped": lambda kind: kind.range(7).batch(3, drop_remainder=True).repeat(2),
     "batches of each epoch": lambda kind: kind.range(7).batch(3).repeat(2),
@@ -102,24 +110,37 @@ SAME_AS_GRAIN = {
     "concatenate epochs": lambda kind: kind.concatenate(
         [kind.range(3).map_with_index(lambda i, x: i), kind.range(2)]
     ).repeat(2),
-    "concatenate filtered": lambda kind: kind.concatenate([kind.range(6).filter(lambda x: x % 2), kind.range(3)]),
-    "select": lambda kind: kind.select_from_datasets([kind.range(3), kind.range(7, 9)], [(1, 0), (0, 2), (1, 1)]),
-    "pipe": lambda kind: kind.range(5).pipe(lambda dataset, by: dataset.map(lambda x: x * by), by=3),
+    "concatenate filtered": lambda kind: kind.concatenate(
+        [kind.range(6).filter(lambda x: x % 2), kind.range(3)]
+    ),
+    "select": lambda kind: kind.select_from_datasets(
+        [kind.range(3), kind.range(7, 9)], [(1, 0), (0, 2), (1, 1)]
+    ),
+    "pipe": lambda kind: kind.range(5).pipe(
+        lambda dataset, by: dataset.map(lambda x: x * by), by=3
+    ),
 }
 
 
 @pytest.mark.parametrize("name", SAME_AS_GRAIN)
 def test_methods_give_what_grain_gives(name):
-    """Lengths, elements at every index, past the end and before the beginning, and what iteration yields."""
+    """Lengths, elements at every index, past the end and before the beginning, and what iteration
+    yields.
+    """
     ours, theirs = (SAME_AS_GRAIN[name](kind) for kind in (MapDataset, grain.MapDataset))
     assert len(ours) == len(theirs)
-    past = 0 if name in ("select", "repeat forever") else 3  # a list ends, and Grain counts on beyond 2^63
+    # a list ends, and Grain counts on beyond 2^63
+    past = 0 if name in ("select", "repeat forever") else 3
     indices = range(-past, len(theirs) + past)
     assert [plain(ours[index]) for index in indices] == [plain(theirs[index]) for index in indices]
-    assert [plain(each) for each in ours[list(indices)]] == [plain(theirs[index]) for index in indices]
+    assert [plain(each) for each in ours[list(indices)]] == [
+        plain(theirs[index]) for index in indices
+    ]
     assert [plain(each) for each in ours] == [plain(each) for each in theirs]
     with_nones = ours.to_iter_dataset(allow_nones=True)
-    assert [plain(each) for each in with_nones] == [plain(theirs[index]) for index in range(len(theirs))]
+    assert [plain(each) for each in with_nones] == [
+        plain(theirs[index]) for index in range(len(theirs))
+    ]
 
 
 def test_flat_map_and_zip_give_what_grain_gives():
@@ -129,7 +150,9 @@ def test_flat_map_and_zip_give_what_grain_gives():
     assert len(ours) == len(theirs)
     assert [ours[i] for i in range(40)] == [theirs[i] for i in range(40)] == ours[list(range(40))]
     assert list(ours) == list(theirs.to_iter_dataset())
-    theirs = grain.experimental.ZipMapDataset([grain.MapDataset.range(3), grain.MapDataset.range(4, 7)])
+    theirs = grain.experimental.ZipMapDataset(
+        [grain.MapDataset.range(3), grain.MapDataset.range(4, 7)]
+    )
     ours = MapDataset.zip([MapDataset.range(3), MapDataset.range(4, 7)])
     assert [ours[i] for i in range(7)] == [theirs[i] for i in range(7)]
     assert list(ours) == list(theirs.to_iter_dataset())
@@ -175,18 +198,29 @@ SHUFFLES = {
 @pytest.mark.parametrize("length", [1, 2, 4, 7, 8, 9, 30])
 @pytest.mark.parametrize("shuffle", SHUFFLES.values(), ids=list(SHUFFLES))
 def test_shuffles_give_every_element_once_an_epoch(shuffle, length):
-    """Whatever the length; with a slice of time for each epoch, and another order in the next one."""
+    """Whatever the length; with a slice of time for each epoch, and another order in
+    the next one.
+    """
     dataset = shuffle(MapDataset.range(length))
-    epochs = [[dataset[index] for index in range(epoch * length, (epoch + 1) * length)] for epoch in range(-1, 3)]
+    epochs = [
+        [dataset[index] for index in range(epoch * length, (epoch + 1) * length)]
+        for epoch in range(-1, 3)
+    ]
     assert all(sorted(epoch) == list(range(length)) for epoch in epochs)
     assert length < 12 or len(set(map(tuple, epochs))) == 4
     assert list(dataset.repeat(3)) == [*epochs[1], *epochs[2], *epochs[3]]
 
 
 def test_windows_and_blocks_stay_together():
-    """A window shuffle moves nothing out of its window; a block shuffle leaves blocks as they are."""
+    """A window shuffle moves nothing out of its window; a block shuffle leaves blocks
+    as they are.
+    """
     windows = list(MapDataset.range(10).window_shuffle(4, seed=1))
-    assert [sorted(windows[start : start + 4]) for start in (0, 4, 8)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [sorted(windows[start : start + 4]) for start in (0, 4, 8)] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9],
+    ]
     blocks = list(MapDataset.range(10).block_shuffle(4, seed=1))
     assert blocks != list(range(10))
     assert {tuple(range(first, min(first + 4, 10))) for first in (0, 4, 8)} == {
@@ -203,7 +237,9 @@ def test_identity_of_shuffles_in_parts_keeps_its_class_names_of_old():
 
 def test_a_shuffle_may_be_the_same_in_each_epoch():
     """With reseed_each_epoch=False; the epochs of what is below go on."""
-    dataset = MapDataset.range(9).map_with_index(lambda i, x: i).shuffle(seed=1, reseed_each_epoch=False)
+    dataset = (
+        MapDataset.range(9).map_with_index(lambda i, x: i).shuffle(seed=1, reseed_each_epoch=False)
+    )
     assert [dataset[i + 9] for i in range(9)] == [dataset[i] + 9 for i in range(9)]
 
 
@@ -231,7 +267,13 @@ def test_random_maps_depend_on_seed_and_index():
 def test_random_maps_with_one_seed_draw_different_numbers():
     """Each knows how many operations came before it."""
     draw = RandomMapTransform(lambda x, rng: (*x, rng.random()))
-    dataset = MapDataset.range(5).map(lambda x: ()).random_map(draw, seed=1).shuffle(1).random_map(draw, seed=1)
+    dataset = (
+        MapDataset.range(5)
+        .map(lambda x: ())
+        .random_map(draw, seed=1)
+        .shuffle(1)
+        .random_map(draw, seed=1)
+    )
     assert all(first != second for first, second in dataset)
 
 
@@ -270,8 +312,16 @@ def test_what_is_random_needs_a_seed():
         (lambda d: d.repeat(0), ValueError, "num_epochs"),
         (lambda d: d.batch(0), ValueError, "batch_size"),
         (lambda d: d.window_shuffle(0, 1), ValueError, "window_size"),
-        (lambda d: d.filter(bool).batch(2), ValueError, r"`MapDataset\.batch` can not follow `MapDataset\.filter`"),
-        (lambda d: d.flat_map(Words()).map(str).batch(2), ValueError, r"follow `MapDataset\.flat_map`"),
+        (
+            lambda d: d.filter(bool).batch(2),
+            ValueError,
+            r"`MapDataset\.batch` can not follow `MapDataset\.filter`",
+        ),
+        (
+            lambda d: d.flat_map(Words()).map(str).batch(2),
+            ValueError,
+            r"follow `MapDataset\.flat_map`",
+        ),
         (
             lambda d: MapDataset.concatenate([d, d.filter(bool)]).batch(2),
             ValueError,
@@ -287,7 +337,11 @@ def test_what_is_random_needs_a_seed():
         (lambda d: d.apply(Batch), TypeError, r"Batch\): .* Pass an instance"),
         (lambda d: IterDataset.mix([MapDataset]), TypeError, "dataset 0 is a"),
         (lambda d: d[np.arange(10) > 5], TypeError, r"np\.flatnonzero\(mask\)"),
-        (lambda d: d.select([[1, 2], [3]]), TypeError, r"indices \[\[1, 2\], \[3\]\] are not a list of whole numbers"),
+        (
+            lambda d: d.select([[1, 2], [3]]),
+            TypeError,
+            r"indices \[\[1, 2\], \[3\]\] are not a list of whole numbers",
+        ),
         (lambda d: d.slice(3), TypeError, "a slice"),
         (lambda d: d["a"], TypeError, "str"),
         (lambda d: d[[0.5]], TypeError, "whole numbers"),
@@ -329,10 +383,15 @@ def test_a_dataset_of_the_users_own_stands_anywhere():
     assert [chain[i] for i in range(9)] == chain[list(range(9))] == list(chain)
     assert list(Reversed(MapDataset.range(4))) == [3, 2, 1, 0]
     assert list(Reversed(MapDataset.range(4))[1:3]) == [2, 1]
-    assert [Reversed(MapDataset.range(4))[each] for each in ([0, 2], np.array([3]), np.int64(1))] == [[3, 1], [0], 2]
+    assert [
+        Reversed(MapDataset.range(4))[each] for each in ([0, 2], np.array([3]), np.int64(1))
+    ] == [[3, 1], [0], 2]
     assert [plain(b) for b in Reversed(MapDataset.range(4)).batch(2)] == [[3, 2], [1, 0]]
     assert list(Sometimes().map(lambda x: x + 1)) == [2, 3, 5, 6, 8, 9]
-    assert [plain(b) for b in Sometimes().to_iter_dataset().batch(4).mp_prefetch(1)] == [[1, 2, 4, 5], [7, 8]]
+    assert [plain(b) for b in Sometimes().to_iter_dataset().batch(4).mp_prefetch(1)] == [
+        [1, 2, 4, 5],
+        [7, 8],
+    ]
     assert MapDataset.range(3).map(str).parents[0][2] == 2
 
 
@@ -346,8 +405,18 @@ def test_a_dataset_is_a_source():
     again = cloudpickle.loads(cloudpickle.dumps(chain))
     assert list(again) == list(chain)
     assert again.fingerprint == chain.fingerprint == copy.copy(chain).fingerprint
-    assert pickle.loads(pickle.dumps(MapDataset.range(3).shuffle(1)))[0] == MapDataset.range(3).shuffle(1)[0]
-    others = [chain.map(str), MapDataset.range(11), chain.shuffle(2), chain[1:], chain.batch(2), chain.batch(3)]
+    assert (
+        pickle.loads(pickle.dumps(MapDataset.range(3).shuffle(1)))[0]
+        == MapDataset.range(3).shuffle(1)[0]
+    )
+    others = [
+        chain.map(str),
+        MapDataset.range(11),
+        chain.shuffle(2),
+        chain[1:],
+        chain.batch(2),
+        chain.batch(3),
+    ]
     assert len({str(each.fingerprint) for each in [chain, *others]}) == 7
 
 
@@ -355,7 +424,13 @@ def test_long_chains_take_no_longer_than_their_length():
     """Each node asks the one below it once."""
     dataset = MapDataset.range(40).seed(1)
     for _ in range(15):
-        dataset = dataset.map_with_index(lambda i, x: x).filter(lambda x: True).shuffle().repeat(1).map(lambda x: x)
+        dataset = (
+            dataset.map_with_index(lambda i, x: x)
+            .filter(lambda x: True)
+            .shuffle()
+            .repeat(1)
+            .map(lambda x: x)
+        )
     assert sorted(dataset) == sorted(dataset[range(40)]) == list(range(40))
     with pytest.raises(ValueError, match=r"follow `MapDataset\.filter`, which"):
         dataset.batch(2)
@@ -366,7 +441,9 @@ def test_long_chains_take_no_longer_than_their_length():
 
 
 @pytest.mark.parametrize("number", [2, -3, 0.5])
-@pytest.mark.parametrize("take", [list, lambda dataset: dataset[1], lambda dataset: dataset[[0, 1]]])
+@pytest.mark.parametrize(
+    "take", [list, lambda dataset: dataset[1], lambda dataset: dataset[[0, 1]]]
+)
 def test_a_selection_of_a_dataset_that_is_not_there_is_an_error(number, take):
     """At an index and in a stream, never another element; numbers below 0 count from the last."""
     datasets = [MapDataset.range(4), MapDataset.range(10, 14)]
@@ -392,12 +469,17 @@ class Mapping:
 def test_a_selection_map_of_any_size_makes_a_small_state():
     """Whatever its class; another map is another chain."""
     maps = [Mapping(0), Mapping(1), [(0, 0)] * 999, [(0, 1)] * 999]
-    states = [iter(MapDataset.select_from_datasets([MapDataset.range(9)], each)).get_state() for each in maps]
+    states = [
+        iter(MapDataset.select_from_datasets([MapDataset.range(9)], each)).get_state()
+        for each in maps
+    ]
     assert len({*states}) == 4
     assert max(map(len, states)) < 1000
 
 
-@pytest.mark.parametrize("above", [lambda dataset: dataset, lambda dataset: MapDataset.zip([dataset])])
+@pytest.mark.parametrize(
+    "above", [lambda dataset: dataset, lambda dataset: MapDataset.zip([dataset])]
+)
 def test_another_array_in_a_selection_map_is_noticed(above):
     """A state is refused with it."""
 

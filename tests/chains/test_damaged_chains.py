@@ -28,14 +28,22 @@ def three():
 CHAINS = {
     "mix of all": lambda: IterDataset.mix(three(), [2, 1, 1], when_exhausted="all").batch(3),
     "mix of the first": lambda: IterDataset.mix(three()),
-    "mix with a schedule": lambda: IterDataset.mix(three(), [(0, [1, 0, 0]), (4, [1, 1, 1])], when_exhausted="all"),
+    "mix with a schedule": lambda: IterDataset.mix(
+        three(), [(0, [1, 0, 0]), (4, [1, 1, 1])], when_exhausted="all"
+    ),
     "mix that repeats": lambda: IterDataset.mix(three(), when_exhausted="repeat").limit(40),
     "zip": lambda: IterDataset.zip(three(), strict=False).map(sum),
-    "interleave": lambda: IterDataset.interleave(three(), 2).random_map(lambda x, rng: x + rng.random(), seed=1),
+    "interleave": lambda: IterDataset.interleave(three(), 2).random_map(
+        lambda x, rng: x + rng.random(), seed=1
+    ),
     "limit": lambda: three()[1].limit(15).batch(4),
     "repeat": lambda: three()[1].repeat(3).batch(4),
     "cache": lambda: three()[1].cache().repeat(2),
-    "pack": lambda: IterDataset.mix(three(), when_exhausted="all").map(lambda x: np.full(3, x)).pack(8, window=4),
+    "pack": lambda: (
+        IterDataset.mix(three(), when_exhausted="all")
+        .map(lambda x: np.full(3, x))
+        .pack(8, window=4)
+    ),
 }
 
 
@@ -56,7 +64,10 @@ def taken(name, state):
             iterator.set_state(sealed(state))
         except CheckpointError:
             return False
-        for again in [iterator.get_state(), *(iterator.get_state() for _ in itertools.islice(iterator, 40))]:
+        for again in [
+            iterator.get_state(),
+            *(iterator.get_state() for _ in itertools.islice(iterator, 40)),
+        ]:
             iterator.set_state(again)
         return True
 
@@ -65,7 +76,9 @@ def taken(name, state):
 @tries(400)
 @given(data=st.data())
 def test_a_damaged_cursor_of_a_chain_is_refused_or_a_place_in_the_stream(data):
-    """Whatever values are put into it: a CheckpointError, or elements come, to the end; no hang, no other exception."""
+    """Whatever values are put into it: a CheckpointError, or elements come, to the end; no hang, no
+    other exception.
+    """
     name = data.draw(st.sampled_from(sorted(CHAINS)))
     cursor = data.draw(st.sampled_from(states_of(name)))["cursor"]
     for _ in range(data.draw(st.integers(1, 2))):

@@ -1,4 +1,6 @@
-"""Chains of any methods, some of which fail: each failure at its place, nothing lost or repeated before or after it."""
+"""Chains of any methods, some of which fail: each failure at its place, nothing lost or repeated
+before or after it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*this is a slice of a shuffled 
 @given(recipe=failing_recipes(), shard=st.sampled_from(SHARDS), run=st.sampled_from(RUNS[:2]))
 @tries(150)
 def test_a_failure_comes_at_its_place_in_any_chain(recipe, shard, run):
-    """All before it comes first; `next` gives it again; every state, once it is repaired, goes on with what comes next."""
+    """All before it comes first; `next` gives it again; every state, once it is repaired, goes on
+    with what comes next.
+    """
     held(failing, recipe, shard, run)
 
 
@@ -36,7 +40,11 @@ def test_what_fails_is_left_out_of_any_chain(recipe, shard, run):
 
 
 @pytest.mark.long
-@given(recipe=failing_recipes(), shard=st.sampled_from(SHARDS), hold=st.sampled_from([failing, leaving_out]))
+@given(
+    recipe=failing_recipes(),
+    shard=st.sampled_from(SHARDS),
+    hold=st.sampled_from([failing, leaving_out]),
+)
 @tries(40)
 def test_what_fails_in_processes_comes_at_its_place_or_is_left_out(recipe, shard, hold):
     """As in one's own thread."""

@@ -1,4 +1,6 @@
-"""Chains of datasets on sources that grow: they take in what is appended as a loader does, or say that they do not."""
+"""Chains of datasets on sources that grow: they take in what is appended as a loader does, or say
+that they do not.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def _chain(path, seed=None, epochs=None, generation=None):
 @pytest.mark.parametrize("growth", [None, GrowthOptions("now", every=4)], ids=["epoch", "now"])
 @pytest.mark.parametrize("seed", [None, 3])
 def test_a_chain_takes_in_what_a_loader_does(path, seed, growth):
-    """In the same order, with operations before and after the shuffle; its states go on with the same changes."""
+    """In the same order, with operations before and after the shuffle; its states go on with the
+    same changes.
+    """
     sizes = path.read_text()
 
     def run(stream):
@@ -50,7 +54,9 @@ def test_a_chain_takes_in_what_a_loader_does(path, seed, growth):
         return dataset.to_iter_dataset(growth=growth).filter(lambda key: key >= 0).batch(4)
 
     def loader():
-        return load(GrowingKeys(path), batch_size=4, shuffle=seed is not None, seed=seed, growth=growth)
+        return load(
+            GrowingKeys(path), batch_size=4, shuffle=seed is not None, seed=seed, growth=growth
+        )
 
     keys = run(chain)
     assert keys == run(loader)
@@ -62,7 +68,9 @@ def test_a_chain_takes_in_what_a_loader_does(path, seed, growth):
 @pytest.mark.parametrize("epochs", [None, 4, "one"])
 @pytest.mark.parametrize("seed", [None, 3])
 def test_a_state_of_a_chain_that_did_not_grow_goes_on(path, seed, epochs, omit):
-    """At each step, with what was appended from the next epoch on, as a loader goes on from such states."""
+    """At each step, with what was appended from the next epoch on, as a loader goes on from such
+    states.
+    """
 
     def chain(generation, omit=omit):
         dataset = MapDataset.source(GrowingKeys(path, generation))
@@ -81,13 +89,21 @@ def test_a_state_of_a_chain_that_did_not_grow_goes_on(path, seed, epochs, omit):
     for step, state in enumerate(states[1:5], 1):
         with chain(None) as iterator:
             iterator.set_state(state)
-            rest = [key for batch in iterator for key in batch.tolist()] if epochs == "one" else _take(iterator, 12)
+            rest = (
+                [key for batch in iterator for key in batch.tolist()]
+                if epochs == "one"
+                else _take(iterator, 12)
+            )
         assert rest[: first - 2 * step] == keys[2 * step : first]
         if epochs != "one":
             assert {*rest[first - 2 * step :][: len(whole)]} == whole
     with chain(None, (3, 7)) as iterator:
         iterator.set_state(states[2])
-        rest = [key for batch in iterator for key in batch.tolist()] if epochs == "one" else _take(iterator, 2)
+        rest = (
+            [key for batch in iterator for key in batch.tolist()]
+            if epochs == "one"
+            else _take(iterator, 2)
+        )
         assert rest[:3] == [key for key in keys[4:first] if key not in (3, 7)][:3]
 
 
@@ -95,17 +111,31 @@ def test_a_state_of_a_chain_that_did_not_grow_goes_on(path, seed, epochs, omit):
 def test_a_state_of_another_order_than_that_of_a_growing_chain_is_refused(path):
     """Another seed, another number of epochs, an order that is not one of whole epochs."""
     whole = MapDataset.source(GrowingKeys(path, 0))
-    others = [whole.shuffle(4), whole, whole[:8].shuffle(3), whole.shuffle(3, reseed_each_epoch=False)]
-    for other in [*(other.repeat() for other in others), whole.shuffle(3).repeat(2), whole.shuffle(3)]:
+    others = [
+        whole.shuffle(4),
+        whole,
+        whole[:8].shuffle(3),
+        whole.shuffle(3, reseed_each_epoch=False),
+    ]
+    for other in [
+        *(other.repeat() for other in others),
+        whole.shuffle(3).repeat(2),
+        whole.shuffle(3),
+    ]:
         with iter(other.to_iter_dataset().batch(2)) as iterator:
             next(iterator)
             state = iterator.get_state()
-        with iter(_chain(path, 3).to_iter_dataset().batch(2)) as iterator, pytest.raises(CheckpointError):
+        with (
+            iter(_chain(path, 3).to_iter_dataset().batch(2)) as iterator,
+            pytest.raises(CheckpointError),
+        ):
             iterator.set_state(state)
 
 
 def test_a_chain_waits_for_a_writer(path):
-    """What comes while it is at work belongs to the only epoch; `iter(dataset)` is `iter(dataset.to_iter_dataset())`."""
+    """What comes while it is at work belongs to the only epoch; `iter(dataset)` is
+    `iter(dataset.to_iter_dataset())`.
+    """
     begin_writing(path)
     iterator = iter(MapDataset.source(GrowingKeys(path)).map(lambda key: key * 2))
     keys = [next(iterator) for _ in range(10)]
@@ -152,7 +182,11 @@ def test_a_stream_of_the_records_that_there_are_repeats_in_a_mix(path):
     """With its next epochs, shuffled anew each time, as a stream of a source that does not grow."""
 
     def mix(generation, growth):
-        chain = MapDataset.source(GrowingKeys(path, generation)).shuffle(1).to_iter_dataset(growth=growth)
+        chain = (
+            MapDataset.source(GrowingKeys(path, generation))
+            .shuffle(1)
+            .to_iter_dataset(growth=growth)
+        )
         other = MapDataset.range(100, 103).to_iter_dataset()
         return list(type(chain).mix([chain, other], when_exhausted="repeat").limit(60))
 
@@ -162,7 +196,11 @@ def test_a_stream_of_the_records_that_there_are_repeats_in_a_mix(path):
 def test_streams_that_take_in_records_are_not_joined(path):
     """Limits, repeats and joins count the elements of a stream that has a fixed end."""
     stream, other = _chain(path, 1, 2).to_iter_dataset(), MapDataset.range(5).to_iter_dataset()
-    for join in (lambda: stream.limit(3), lambda: stream.repeat(2), lambda: type(stream).zip([other, stream])):
+    for join in (
+        lambda: stream.limit(3),
+        lambda: stream.repeat(2),
+        lambda: type(stream).zip([other, stream]),
+    ):
         with pytest.raises(ValueError, match=r"repeat\(\) before to_iter_dataset\(\)"):
             join()
     assert len(list(_chain(path).to_iter_dataset(growth="hand").limit(3))) == 3

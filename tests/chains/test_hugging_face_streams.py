@@ -1,4 +1,6 @@
-"""Streams of Hugging Face, read from local files by the real `datasets`: where they stand is kept by them."""
+"""Streams of Hugging Face, read from local files by the real `datasets`: where they stand is kept
+by them.
+"""
 
 import gc
 import json
@@ -27,7 +29,12 @@ def parquet(tmp_path_factory):
     """A stream of four Parquet files, of 5, 9, 13 and 17 rows in small row groups."""
     folder, first = tmp_path_factory.mktemp("parquet"), 0
     for number, rows in enumerate((5, 9, 13, 17)):
-        table = pa.table({"n": range(first, first + rows), "text": [f"row {n}" for n in range(first, first + rows)]})
+        table = pa.table(
+            {
+                "n": range(first, first + rows),
+                "text": [f"row {n}" for n in range(first, first + rows)],
+            }
+        )
         pq.write_table(table, folder / f"{number}.parquet", row_group_size=4)
         first += rows
     return loaded("parquet", folder)
@@ -46,7 +53,9 @@ def lines(tmp_path_factory):
 def loaded(kind, folder):
     """What `load_dataset` gives, streaming."""
     files = sorted(map(str, folder.iterdir()))
-    return datasets.load_dataset(kind, data_files=files, split="train", streaming=True, cache_dir=str(folder / "cache"))
+    return datasets.load_dataset(
+        kind, data_files=files, split="train", streaming=True, cache_dir=str(folder / "cache")
+    )
 
 
 def by_generator():
@@ -66,10 +75,15 @@ KINDS = {
     "json": lambda _, j: j,
     "generator": lambda *_: by_generator(),
     "numpy": lambda p, _: p.with_format("numpy"),
-    "saved rows": lambda *_: datasets.Dataset.from_dict({"n": range(23)}).to_iterable_dataset(num_shards=3),
+    "saved rows": lambda *_: datasets.Dataset.from_dict({"n": range(23)}).to_iterable_dataset(
+        num_shards=3
+    ),
     "mapped": lambda p, _: p.map(lambda row: {"n": row["n"] * 2}),
     "mapped in batches": lambda p, _: p.map(
-        lambda rows: {"n": [n for n in rows["n"] if n % 3]}, batched=True, batch_size=4, remove_columns=["text"]
+        lambda rows: {"n": [n for n in rows["n"] if n % 3]},
+        batched=True,
+        batch_size=4,
+        remove_columns=["text"],
     ),
     "filtered": lambda p, _: p.filter(lambda row: row["n"] % 3 == 0),
     "batches": lambda p, _: p.batch(4),
@@ -156,7 +170,10 @@ def test_two_loops_at_a_time_do_not_meet(parquet):
 
 def test_it_joins_other_streams(parquet, lines):
     """Mixed, zipped and interleaved, with states."""
-    both = [HuggingFaceStream(parquet, num_epochs=None), HuggingFaceStream(lines).map(lambda row: row)]
+    both = [
+        HuggingFaceStream(parquet, num_epochs=None),
+        HuggingFaceStream(lines).map(lambda row: row),
+    ]
     mixed = IterDataset.mix(both, [0.5, 0.5]).map(lambda row: row["n"]).batch(3)
     expected = stream(mixed)
     iterator = iter(mixed)
@@ -169,7 +186,9 @@ def test_it_joins_other_streams(parquet, lines):
 
 def test_shards_are_the_datasets_own(parquet):
     """All rows, each in one of them; a state of a shard goes on with that shard."""
-    shards = [HuggingFaceStream(parquet, shard_options=ShardOptions(index, 3)) for index in range(3)]
+    shards = [
+        HuggingFaceStream(parquet, shard_options=ShardOptions(index, 3)) for index in range(3)
+    ]
     found = [[row["n"] for row in shard] for shard in shards]
     assert sorted(chain.from_iterable(found)) == list(range(44))
     assert found[1] == list(range(5, 14))
@@ -187,10 +206,16 @@ def test_more_processes_than_shards_take_every_other_row_instead(parquet):
     """The error says how; and that parts are not equally long."""
     with pytest.raises(
         ShardingError,
-        match=r"has 4 shards, but shard_count=5\. Pass a dataset of more files, or dataset\.reshard\(\) if its",
+        match=(
+            r"has 4 shards, but shard_count=5\. Pass a dataset of more files, or "
+            r"dataset\.reshard\(\) if its"
+        ),
     ):
         HuggingFaceStream(parquet, shard_options=ShardOptions(0, 5))
-    parts = [[row["n"] for row in HuggingFaceStream(parquet).shard(ShardOptions(index, 5))] for index in range(5)]
+    parts = [
+        [row["n"] for row in HuggingFaceStream(parquet).shard(ShardOptions(index, 5))]
+        for index in range(5)
+    ]
     assert parts == [list(range(index, 44, 5)) for index in range(5)]
 
 
@@ -198,11 +223,19 @@ def test_shards_of_files_cannot_be_made_equally_long(parquet):
     """What the error says instead can be done: endless shards, or every n-th row."""
     equal = ShardOptions(0, 2, drop_remainder=True)
     for epochs in (1, None):
-        with pytest.raises(ShardingError, match=r"equal length.* Leave drop_remainder out, and pass num_epochs=None"):
+        with pytest.raises(
+            ShardingError,
+            match=r"equal length.* Leave drop_remainder out, and pass num_epochs=None",
+        ):
             HuggingFaceStream(parquet, num_epochs=epochs, shard_options=equal)
-    with iter(HuggingFaceStream(parquet, num_epochs=None, shard_options=ShardOptions(0, 2))) as endless:
+    with iter(
+        HuggingFaceStream(parquet, num_epochs=None, shard_options=ShardOptions(0, 2))
+    ) as endless:
         assert len([next(endless) for _ in range(100)]) == 100
-    parts = [HuggingFaceStream(parquet).shard(ShardOptions(index, 3, drop_remainder=True)) for index in range(3)]
+    parts = [
+        HuggingFaceStream(parquet).shard(ShardOptions(index, 3, drop_remainder=True))
+        for index in range(3)
+    ]
     assert [len(stream(part)) for part in parts] == [14, 14, 14]
 
 
@@ -211,7 +244,8 @@ def test_the_length_of_a_stream_is_unknown_unless_it_never_ends(parquet):
     rows = HuggingFaceStream(parquet)
     for finite in (rows, rows.map(len).batch(3), rows.limit(5), rows.repeat(2)):
         with pytest.raises(
-            TypeError, match="is unknown before they are read, because of a source without random access"
+            TypeError,
+            match="is unknown before they are read, because of a source without random access",
         ):
             len(finite)
     for endless in (HuggingFaceStream(parquet, num_epochs=None), rows.repeat().batch(3)):
@@ -223,7 +257,9 @@ def test_for_ever_stops_where_nothing_comes(parquet):
     """An epoch without rows would never end."""
     assert stream(HuggingFaceStream(parquet.filter(lambda row: False), num_epochs=None)) == []
     endless = iter(HuggingFaceStream(parquet, num_epochs=None))
-    assert [next(endless)["n"] for _ in range(90)] == [n for epoch in second_epochs(parquet, 3) for n in epoch][:90]
+    assert [next(endless)["n"] for _ in range(90)] == [
+        n for epoch in second_epochs(parquet, 3) for n in epoch
+    ][:90]
 
 
 def second_epochs(dataset, count):
@@ -249,7 +285,9 @@ def test_what_is_no_stream_of_rows_is_refused(parquet, wrong, words):
         HuggingFaceStream(wrong(parquet))
 
 
-@pytest.mark.parametrize("below", [lambda d: d, lambda d: d.map(lambda row: row), lambda d: d.with_format("numpy")])
+@pytest.mark.parametrize(
+    "below", [lambda d: d, lambda d: d.map(lambda row: row), lambda d: d.with_format("numpy")]
+)
 def test_a_shuffle_buffer_is_refused_with_what_to_write(parquet, below):
     """Wherever it stands: `datasets` would lose its rows."""
     with pytest.raises(ValueError, match=r"\.window_shuffle\(100, seed=0\)"):
@@ -270,7 +308,10 @@ def test_a_state_of_other_steps_or_epochs_is_refused(parquet):
     other = iter(HuggingFaceStream(parquet.filter(lambda row: True)))
     other.set_state(state, strict=False)
     with pytest.raises(
-        CheckpointError, match="Make the dataset with the same maps, filters and shards as in the run that was saved"
+        CheckpointError,
+        match=(
+            "Make the dataset with the same maps, filters and shards as in the run that was saved"
+        ),
     ):
         next(other)
 

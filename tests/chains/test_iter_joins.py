@@ -18,7 +18,9 @@ def numbers(first, count, seed=None):
 
 def test_a_mix_that_repeats_goes_on_with_the_next_epoch_shuffled_anew():
     """Of the dataset that ended; the others stay where they are."""
-    mixed = IterDataset.mix([numbers(0, 5, seed=1), numbers(100, 1000)], [1, 1], when_exhausted="repeat")
+    mixed = IterDataset.mix(
+        [numbers(0, 5, seed=1), numbers(100, 1000)], [1, 1], when_exhausted="repeat"
+    )
     elements = [int(x) for x, _ in zip(mixed, range(40))]
     small = [x for x in elements if x < 100]
     assert [sorted(small[start : start + 5]) for start in range(0, 20, 5)] == [[0, 1, 2, 3, 4]] * 4
@@ -28,7 +30,9 @@ def test_a_mix_that_repeats_goes_on_with_the_next_epoch_shuffled_anew():
 
 def test_a_mix_of_filtered_streams_counts_what_comes_out():
     """Not what goes in."""
-    mixed = IterDataset.mix([numbers(0, 1000).filter(lambda x: x % 10 == 0), numbers(1000, 1000)], [0.5, 0.5])
+    mixed = IterDataset.mix(
+        [numbers(0, 1000).filter(lambda x: x % 10 == 0), numbers(1000, 1000)], [0.5, 0.5]
+    )
     elements = [int(x) for x, _ in zip(mixed, range(100))]
     assert sum(x < 1000 for x in elements) == 50
 
@@ -38,7 +42,8 @@ def test_a_mix_of_filtered_streams_counts_what_comes_out():
 def test_a_schedule_changes_the_weights_on_the_way(worker_count):
     """At the element that it says."""
     mixed = IterDataset.mix(
-        {"a": numbers(0, 900), "b": numbers(1000, 900)}, [(0, {"a": 1, "b": 0}), (50, {"a": 0, "b": 1})]
+        {"a": numbers(0, 900), "b": numbers(1000, 900)},
+        [(0, {"a": 1, "b": 0}), (50, {"a": 0, "b": 1})],
     )
     elements = [int(x) for x, _ in zip(mixed.mp_prefetch(worker_count), range(100))]
     assert elements == [*range(50), *range(1000, 1050)]
@@ -67,7 +72,9 @@ def test_a_mix_of_unlike_elements_names_them_when_it_is_batched():
 
 def test_options_of_the_parts_hold_for_the_whole():
     """The largest number of workers."""
-    mixed = IterDataset.mix([numbers(0, 9).mp_prefetch(1), numbers(0, 9).with_options(on_error="skip")])
+    mixed = IterDataset.mix(
+        [numbers(0, 9).mp_prefetch(1), numbers(0, 9).with_options(on_error="skip")]
+    )
     assert (mixed.chain_stream.execution.worker_count, mixed.chain_stream.skips_errors) == (1, True)
 
 
@@ -87,7 +94,9 @@ def test_what_is_no_list_of_streams_is_refused(wrong):
 
 
 def test_a_zip_that_ends_with_the_shortest_is_empty_where_one_is():
-    """As Python's; batches of it are none, and batches that are too small are counted in its elements."""
+    """As Python's; batches of it are none, and batches that are too small are counted in its
+    elements.
+    """
     some, none = numbers(0, 3), numbers(0, 3).filter(lambda x: x > 9)
     for empty in ([none, some], [some, none], {"x": some, "y": none}):
         zipped = IterDataset.zip(empty, strict=False)
@@ -104,7 +113,10 @@ def test_a_shard_is_not_divided_again():
     ):
         with pytest.raises(
             ValueError,
-            match=r"shard\(\) or shard_options=, and cannot be divided again\. Pass shard options only once",
+            match=(
+                r"shard\(\) or shard_options=, and cannot be divided again\. Pass shard options "
+                r"only once"
+            ),
         ):
             once.map(abs).shard(ShardOptions(1, 2))
     assert list(numbers(0, 4).shard(ShardOptions(0, 1)).shard(ShardOptions(1, 2))) == [1, 3]
@@ -112,7 +124,9 @@ def test_a_shard_is_not_divided_again():
 
 def _parts(*names):
     of = dict(zip("abcd", range(1, 5)))
-    return {name: numbers(1000 * of[name], 60, seed=of[name]).filter(lambda x: x % 7) for name in names}
+    return {
+        name: numbers(1000 * of[name], 60, seed=of[name]).filter(lambda x: x % 7) for name in names
+    }
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -157,11 +171,20 @@ def test_a_mix_of_rows_is_changed_inside_a_window(steps):
 
     def stream(weights, shuffles):
         mixed = IterDataset.mix(_parts(*weights), weights, when_exhausted="all")
-        return (mixed.window_shuffle(8, seed=1) if shuffles else mixed.batch(8).flat_map(list)).batch(3)
+        return (
+            mixed.window_shuffle(8, seed=1) if shuffles else mixed.batch(8).flat_map(list)
+        ).batch(3)
 
-    for weights, shuffles in (({"a": 0.2, "b": 0.8}, True), ({"d": 0.5, "b": 0.2, "a": 0.3}, False)):
+    for weights, shuffles in (
+        ({"a": 0.2, "b": 0.8}, True),
+        ({"d": 0.5, "b": 0.2, "a": 0.3}, False),
+    ):
         before = stream({"a": 0.7, "b": 0.3}, shuffles)
-        iterator, later, again = iter(before), iter(stream(weights, shuffles)), iter(stream(weights, shuffles))
+        iterator, later, again = (
+            iter(before),
+            iter(stream(weights, shuffles)),
+            iter(stream(weights, shuffles)),
+        )
         seen = [x for _ in range(steps) for x in next(iterator).tolist()]
         later.set_state(iterator.get_state(), strict=False)
         for batch in later:
@@ -174,7 +197,9 @@ def test_a_mix_of_rows_is_changed_inside_a_window(steps):
 
 
 def test_datasets_that_a_window_needs_stay():
-    """They are not removed inside it; nor others added, where what is random after the mix would be otherwise."""
+    """They are not removed inside it; nor others added, where what is random after the mix would be
+    otherwise.
+    """
 
     def stream(*names, shuffles=False):
         mixed = IterDataset.mix(_parts(*names), when_exhausted="all")
@@ -199,7 +224,12 @@ def test_datasets_that_a_window_needs_stay():
 def test_what_is_cached_is_not_changed_by_its_user(worker_count):
     """Each repetition has arrays of its own."""
     dataset = (
-        MapDataset.range(4).to_iter_dataset().map(lambda x: np.full(3, x)).cache().repeat(2).mp_prefetch(worker_count)
+        MapDataset.range(4)
+        .to_iter_dataset()
+        .map(lambda x: np.full(3, x))
+        .cache()
+        .repeat(2)
+        .mp_prefetch(worker_count)
     )
     found = []
     for element in dataset:
@@ -210,21 +240,33 @@ def test_what_is_cached_is_not_changed_by_its_user(worker_count):
 
 def test_map_datasets_are_taken_as_their_streams():
     """Where streams are joined."""
-    assert list(IterDataset.interleave([MapDataset.range(2), MapDataset.range(10, 13)])) == [0, 10, 1, 11, 12]
+    assert list(IterDataset.interleave([MapDataset.range(2), MapDataset.range(10, 13)])) == [
+        0,
+        10,
+        1,
+        11,
+        12,
+    ]
 
 
 @pytest.mark.parametrize(
-    "join", [IterDataset.interleave, lambda datasets: IterDataset.mix(datasets, when_exhausted="all")]
+    "join",
+    [IterDataset.interleave, lambda datasets: IterDataset.mix(datasets, when_exhausted="all")],
 )
 def test_a_dataset_too_small_for_a_batch_is_an_empty_one_among_others(join):
-    """Whichever it is, and whether the number of its elements is known or not; alone it is an error."""
+    """Whichever it is, and whether the number of its elements is known or not; alone it is an
+    error.
+    """
     small = [
         numbers(0, 3).batch(5, drop_remainder=True),
         numbers(0, 3).filter(lambda x: True).batch(5, drop_remainder=True),
     ]
     for one in small:
         for datasets in ([one, numbers(0, 10).batch(5)], [numbers(0, 10).batch(5), one]):
-            assert [batch.tolist() for batch in join(datasets)] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+            assert [batch.tolist() for batch in join(datasets)] == [
+                [0, 1, 2, 3, 4],
+                [5, 6, 7, 8, 9],
+            ]
         with pytest.raises(EmptyStreamError):
             list(one)
 
@@ -236,20 +278,32 @@ def test_equal_shards_may_be_of_any_class():
 
 
 def test_a_dataset_inside_a_window_keeps_its_place_in_a_mix():
-    """Before it nothing can be added, as its window would be shuffled otherwise; after it, and between windows, it can."""
+    """Before it nothing can be added, as its window would be shuffled otherwise; after it, and
+    between windows, it can.
+    """
 
     def mixed(*names):
-        numbers = {name: MapDataset.range(*ranges[name]).to_iter_dataset().map(lambda x: x) for name in names}
+        numbers = {
+            name: MapDataset.range(*ranges[name]).to_iter_dataset().map(lambda x: x)
+            for name in names
+        }
         numbers["a"] = numbers["a"].window_shuffle(5, seed=3)
         return iter(IterDataset.mix(numbers, when_exhausted="all"))
 
     ranges = {"a": (0, 10), "b": (100, 105), "c": (200, 205)}
-    for steps, names, is_refused in [(3, "cab", True), (3, "abc", False), (10, "cab", False), (3, "ba", True)]:
+    for steps, names, is_refused in [
+        (3, "cab", True),
+        (3, "abc", False),
+        (10, "cab", False),
+        (3, "ba", True),
+    ]:
         first = mixed("a", "b")
         seen = list(itertools.islice(first, steps))
         second = mixed(*names)
         if is_refused:
-            with pytest.raises(CheckpointError, match="was saved while dataset 'a' held records back"):
+            with pytest.raises(
+                CheckpointError, match="was saved while dataset 'a' held records back"
+            ):
                 second.set_state(first.get_state(), strict=False)
         else:
             second.set_state(first.get_state(), strict=False)
@@ -257,9 +311,13 @@ def test_a_dataset_inside_a_window_keeps_its_place_in_a_mix():
 
 
 def test_a_mix_that_repeats_takes_nothing_from_an_empty_dataset():
-    """It ends when the turn of that one comes; no element of a slice without elements is made up."""
+    """It ends when the turn of that one comes; no element of a slice without elements
+    is made up.
+    """
     empty = MapDataset.range(1)[1:].to_iter_dataset()
-    mix = IterDataset.mix([MapDataset.range(5, 8).to_iter_dataset(), empty], when_exhausted="repeat")
+    mix = IterDataset.mix(
+        [MapDataset.range(5, 8).to_iter_dataset(), empty], when_exhausted="repeat"
+    )
     assert list(mix) == list(IterDataset.mix([MapDataset.range(5, 8).to_iter_dataset(), empty]))
 
 

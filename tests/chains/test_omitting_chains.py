@@ -20,7 +20,9 @@ def _stream(dataset, state=None, steps=None):
     with iter(dataset.to_iter_dataset()) as iterator:
         if state is not None:
             iterator.set_state(state)
-        taken = [key for batch in itertools.islice(iterator, steps) for key in np.ravel(batch).tolist()]
+        taken = [
+            key for batch in itertools.islice(iterator, steps) for key in np.ravel(batch).tolist()
+        ]
         return taken, iterator.get_state()
 
 
@@ -41,9 +43,13 @@ ARRANGED = {
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", ARRANGED)
 def test_a_chain_without_some_records_keeps_its_order_and_goes_on(name):
-    """By index and as a stream, alone and after operations; from states of before at each step, and left out twice."""
+    """By index and as a stream, alone and after operations; from states of before at each step, and
+    left out twice.
+    """
     dataset = ARRANGED[name](MapDataset.source(range(20)).seed(3))
-    whole = [dataset[index] for index in range(min(len(dataset), 100) if name != "for ever" else 100)]
+    whole = [
+        dataset[index] for index in range(min(len(dataset), 100) if name != "for ever" else 100)
+    ]
     some = dataset.omit(GONE)
     assert name == "for ever" or len(some) == len(_left(whole))
     left = _left(whole)
@@ -80,7 +86,9 @@ def test_datasets_without_some_records_are_mixed_and_arranged():
 
 def test_files_written_anew_are_read_without_what_they_lack(tmp_path):
     """`omit()` alone leaves out what the source says is gone."""
-    headrace.convert([str(key).encode() for key in range(20)], tmp_path, omit=GONE, workers=0, progress=False)
+    headrace.convert(
+        [str(key).encode() for key in range(20)], tmp_path, omit=GONE, workers=0, progress=False
+    )
     now = headrace.FormerKeys(headrace.ArrayRecordDataSource(tmp_path))
     whole = MapDataset.source(range(20)).seed(3).shuffle().repeat(2)
     some = MapDataset.source(now).seed(3).shuffle().repeat(2).omit([8])
@@ -90,7 +98,11 @@ def test_files_written_anew_are_read_without_what_they_lack(tmp_path):
 def test_what_is_no_order_of_records_is_refused():
     """Batches, parts of a source, mixes, and maps that look at the index, with the remedy."""
     source = MapDataset.source(range(20))
-    for dataset in (source.batch(2), source.map_with_index(lambda index, key: key), MapDataset.mix([source, source])):
+    for dataset in (
+        source.batch(2),
+        source.map_with_index(lambda index, key: key),
+        MapDataset.mix([source, source]),
+    ):
         with pytest.raises(ValueError, match=r"after the source, or after its shuffle\(\)"):
             dataset.omit([1])
     for dataset in (
@@ -110,7 +122,9 @@ def _of_stream(stream, state=None, steps=None):
     with iter(stream) as iterator:
         if state is not None:
             iterator.set_state(state)
-        taken = [key for batch in itertools.islice(iterator, steps) for key in np.ravel(batch).tolist()]
+        taken = [
+            key for batch in itertools.islice(iterator, steps) for key in np.ravel(batch).tolist()
+        ]
         return taken, iterator.get_state()
 
 
@@ -118,7 +132,9 @@ def _of_stream(stream, state=None, steps=None):
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ARRANGED)
 def test_a_stream_leaves_out_records_of_its_source(name):
-    """With maps, filters and batches before it and after it; states of before go on at each step."""
+    """With maps, filters and batches before it and after it; states of before go on at
+    each step.
+    """
     stream = ARRANGED[name](MapDataset.source(range(20)).seed(3)).to_iter_dataset()
     whole = _of_stream(stream, steps=100)[0]
 
@@ -157,20 +173,32 @@ def test_shards_of_a_stream_stay_even_whatever_is_left_out():
 
 @pytest.mark.slow
 def test_mixes_leave_out_records_by_dataset_and_keep_the_orders():
-    """Of streams that repeat, each goes on with its next epochs; a mix of datasets takes a dict, and goes on from before."""
-    one, other = MapDataset.source(range(20)).shuffle(seed=3), MapDataset.source(range(100, 110)).shuffle(seed=1)
-    for some in (one.omit(GONE).to_iter_dataset(), one.to_iter_dataset().filter(lambda key: True).omit(GONE)):
+    """Of streams that repeat, each goes on with its next epochs; a mix of datasets takes a dict,
+    and goes on from before.
+    """
+    one, other = (
+        MapDataset.source(range(20)).shuffle(seed=3),
+        MapDataset.source(range(100, 110)).shuffle(seed=1),
+    )
+    for some in (
+        one.omit(GONE).to_iter_dataset(),
+        one.to_iter_dataset().filter(lambda key: True).omit(GONE),
+    ):
         streams = (
             IterDataset.mix([each, other.to_iter_dataset()], when_exhausted="repeat")
             for each in (one.to_iter_dataset(), some)
         )
-        whole, left = ([key for key in _of_stream(each, steps=120)[0] if key < 100] for each in streams)
+        whole, left = (
+            [key for key in _of_stream(each, steps=120)[0] if key < 100] for each in streams
+        )
         assert left[: len(_left(whole))] == _left(whole)
     parts = {"a": one.repeat(), "b": other.repeat()}
     before = MapDataset.mix(parts, {"a": 2, "b": 1}).to_iter_dataset()
     done, state = _of_stream(before, steps=20)
     whole = _of_stream(before, steps=200)[0]
-    inside = MapDataset.mix({**parts, "a": parts["a"].omit(GONE)}, {"a": 2, "b": 1}).to_iter_dataset()
+    inside = MapDataset.mix(
+        {**parts, "a": parts["a"].omit(GONE)}, {"a": 2, "b": 1}
+    ).to_iter_dataset()
     for mix in (before.omit({"a": GONE}), inside):
         rest = _of_stream(mix, state, 60)[0]
         of_a = [key for key in rest if key < 100]
@@ -184,7 +212,10 @@ def test_streams_without_a_source_of_their_own_are_refused():
     dataset = MapDataset.source(range(20))
     stream = dataset.to_iter_dataset()
     several = (IterDataset.mix([stream, stream]), stream.limit(3), stream.repeat(2), stream.cache())
-    for each in (*several, dataset.random_map(lambda key, rng: key, seed=1).shuffle(seed=1).to_iter_dataset()):
+    for each in (
+        *several,
+        dataset.random_map(lambda key, rng: key, seed=1).shuffle(seed=1).to_iter_dataset(),
+    ):
         with pytest.raises(ValueError, match="before mix, zip, interleave"):
             each.omit([1])
     with pytest.raises(ValueError, match="before slices"):
@@ -199,7 +230,9 @@ def test_streams_without_a_source_of_their_own_are_refused():
 @pytest.mark.parametrize("growth", [None, GrowthOptions("now", every=4)], ids=["epoch", "now"])
 @pytest.mark.parametrize("early", [True, False])
 def test_a_chain_that_grows_leaves_records_out(tmp_path, growth, early):
-    """As a loader does, before and after the stream is made; a function, which would not be asked again, is refused."""
+    """As a loader does, before and after the stream is made; a function, which would not be asked
+    again, is refused.
+    """
     path = tmp_path / "sizes.json"
 
     def run(make):
@@ -223,13 +256,19 @@ def test_a_chain_that_grows_leaves_records_out(tmp_path, growth, early):
         return dataset.to_iter_dataset(growth=growth).batch(3).omit(omit)
 
     keys = run(chain)
-    assert keys == run(lambda: load(GrowingKeys(path), batch_size=3, shuffle=True, seed=3, growth=growth, omit=[2, 5]))
+    assert keys == run(
+        lambda: load(
+            GrowingKeys(path), batch_size=3, shuffle=True, seed=3, growth=growth, omit=[2, 5]
+        )
+    )
     assert {*keys} == {*range(15)} - {2, 5}
     (tmp_path / "a.jsonl").write_text("1\n2\n3\n")
     source = headrace.JsonLinesDataSource(tmp_path / "*.jsonl", growing=tmp_path / "generations")
     with pytest.raises(ValueError, match="would not be"):
         MapDataset.source(source).omit(lambda file, row: row == 1).to_iter_dataset()
-    stream = MapDataset.source(source).omit(lambda file, row: row == 1).to_iter_dataset(growth="hand")
+    stream = (
+        MapDataset.source(source).omit(lambda file, row: row == 1).to_iter_dataset(growth="hand")
+    )
     assert _of_stream(stream)[0] == [1, 3]
 
 
@@ -242,10 +281,15 @@ def _mix_of_streams(gone=(), gone_too=(), more=False, shard=(0, 1), **options):
     options = {"when_exhausted": "repeat", **options}
     one = MapDataset.source(range(40)).shuffle(seed=3).to_iter_dataset().filter(_is_odd)
     other = MapDataset.source(range(100, 130)).shuffle(seed=1).to_iter_dataset()
-    streams = {"one": one.omit(gone) if gone else one, "other": other.omit(gone_too) if gone_too else other}
+    streams = {
+        "one": one.omit(gone) if gone else one,
+        "other": other.omit(gone_too) if gone_too else other,
+    }
     if more:
         streams["more"] = MapDataset.source(range(200, 210)).to_iter_dataset()
-    return IterDataset.mix(streams, [2, 1, 1] if more else None, **options).shard(ShardOptions(*shard))
+    return IterDataset.mix(streams, [2, 1, 1] if more else None, **options).shard(
+        ShardOptions(*shard)
+    )
 
 
 def _parts(keys):
@@ -264,13 +308,18 @@ def _check_rest(keys, expected, *gone):
 @pytest.mark.parametrize("steps", range(0, 80, 13))
 @pytest.mark.one_in(3)
 def test_streams_that_are_mixed_go_on_without_more_records(steps):
-    """From a state of before, and from one of a run that left out some; limited; with other weights and streams."""
+    """From a state of before, and from one of a run that left out some; limited; with other weights
+    and streams.
+    """
     whole, _ = _of_stream(_mix_of_streams(), steps=400)
     _, state = _of_stream(_mix_of_streams(), steps=steps)
     more, after = _of_stream(_mix_of_streams([5, 17], [3]), state, 31)
     _check_rest(more, whole[steps:], [5, 17], [103])
     again = _of_stream(_mix_of_streams([5, 17, 9], [3, 8]), after, 31)[0]
-    left = [part[len(taken) :] for part, taken in zip(_parts(_left(whole[steps:], [5, 17, 103])), _parts(more))]
+    left = [
+        part[len(taken) :]
+        for part, taken in zip(_parts(_left(whole[steps:], [5, 17, 103])), _parts(more))
+    ]
     _check_rest(again, [*left[0], *left[1]], [9], [108])
     with pytest.raises(CheckpointError, match="2 records of one, but now 0"):
         _of_stream(_mix_of_streams((), [3]), after)
@@ -285,19 +334,28 @@ def test_streams_that_are_mixed_go_on_without_more_records(steps):
 
 def test_shards_of_mixed_streams_go_on_on_others_without_more_records():
     """Two shards, three, one: each record that is left once in each epoch of its stream."""
-    states = [_of_stream(_mix_of_streams(shard=(index, 2), when_exhausted="all"), steps=12) for index in range(2)]
+    states = [
+        _of_stream(_mix_of_streams(shard=(index, 2), when_exhausted="all"), steps=12)
+        for index in range(2)
+    ]
     done = [key for keys, _ in states for key in keys]
     rest = []
     for index in range(3):
-        with iter(_mix_of_streams([5, 17], [3], shard=(index, 3), when_exhausted="all")) as iterator:
+        with iter(
+            _mix_of_streams([5, 17], [3], shard=(index, 3), when_exhausted="all")
+        ) as iterator:
             iterator.set_states([state for _, state in states])
             rest += [int(key) for key in iterator]
     every = [*filter(_is_odd, range(40)), *range(100, 130)]
-    assert sorted([*done, *rest]) == sorted([*_left(every, [5, 17, 103]), *({5, 17, 103} & {*done})])
+    assert sorted([*done, *rest]) == sorted(
+        [*_left(every, [5, 17, 103]), *({5, 17, 103} & {*done})]
+    )
 
 
 def test_joined_streams_that_would_read_a_former_order_again_are_refused():
-    """Repeated from the beginning; in the middle of a window above the mix. Between two windows they go on."""
+    """Repeated from the beginning; in the middle of a window above the mix. Between two windows
+    they go on.
+    """
     stream = MapDataset.source(range(20)).to_iter_dataset()
     _, state = _of_stream(stream.repeat(3), steps=4)
     with pytest.raises(CheckpointError, match=r"a stream that repeat\(\) reads again"):

@@ -51,14 +51,21 @@ def chain(kind):
         "below a batch": lambda: Count(70).filter(lambda x: x % 3).batch(4),
         "in the middle": lambda: Pairs(numbers.filter(lambda x: x % 3)).map(sum).batch(3),
         "on a dataset with workers": lambda: Pairs(numbers.mp_prefetch(2)).map(sum),
-        "in a mix": lambda: IterDataset.mix([Count(40), numbers, Pairs(numbers).map(sum)], when_exhausted="all").batch(
-            5
-        ),
+        "in a mix": lambda: IterDataset.mix(
+            [Count(40), numbers, Pairs(numbers).map(sum)], when_exhausted="all"
+        ).batch(5),
         "repeated": lambda: Count(40).flat_map(lambda x: [x] * (x % 3)).repeat(2),
     }[kind]()
 
 
-KINDS = ("below", "below a batch", "in the middle", "on a dataset with workers", "in a mix", "repeated")
+KINDS = (
+    "below",
+    "below a batch",
+    "in the middle",
+    "on a dataset with workers",
+    "in a mix",
+    "repeated",
+)
 
 
 @pytest.mark.slow
@@ -160,10 +167,19 @@ def test_its_own_error_comes_after_what_came_before(worker_count):
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 @pytest.mark.one_in(4)
 def test_an_error_of_its_own_comes_in_place_of_the_batch_that_it_stops(on_error, worker_count):
-    """A batch that is not full comes at the end alone. Where a stream breaks, nothing can be skipped."""
-    stream = Count(50, fail_at=37).map(lambda x: x).batch(5).with_options(worker_count=worker_count, on_error=on_error)
+    """A batch that is not full comes at the end alone. Where a stream breaks, nothing can be
+    skipped.
+    """
+    stream = (
+        Count(50, fail_at=37)
+        .map(lambda x: x)
+        .batch(5)
+        .with_options(worker_count=worker_count, on_error=on_error)
+    )
     iterator = iter(stream)
-    assert [next(iterator).tolist() for _ in range(7)] == [[*range(start, start + 5)] for start in range(0, 35, 5)]
+    assert [next(iterator).tolist() for _ in range(7)] == [
+        [*range(start, start + 5)] for start in range(0, 35, 5)
+    ]
     with pytest.raises(ValueError, match="broken"):
         next(iterator)
 
@@ -197,7 +213,9 @@ def test_threads_run_through_it_once():
             begun.append(self)
             return super().__iter__()
 
-    dataset = Noted(3000).map(lambda x: x).batch(2).with_options(worker_count=3, worker_kind="thread")
+    dataset = (
+        Noted(3000).map(lambda x: x).batch(2).with_options(worker_count=3, worker_kind="thread")
+    )
     assert stream(dataset) == stream(Count(3000).batch(2))
     assert len(begun) == 1
 
@@ -219,7 +237,9 @@ OTHER_PARENTS = {
 
 @pytest.mark.parametrize("here", OTHER_PARENTS)
 def test_a_state_of_another_parent_is_refused(here):
-    """Its elements are others, however alike the classes are; the same parent, made again, is taken."""
+    """Its elements are others, however alike the classes are; the same parent, made again, is
+    taken.
+    """
     for there in OTHER_PARENTS:
         iterator = iter(OTHER_PARENTS[here]())
         state = iter(OTHER_PARENTS[there]()).get_state()
@@ -239,7 +259,15 @@ def test_parents_that_are_kept_under_another_name_count_too():
             self.kept = kept
 
     numbers = [MapDataset.range(stop).to_iter_dataset() for stop in range(2, 80)]
-    many = [numbers, numbers[:40], numbers[::-1], {"one": numbers[:1]}, {"one": {"two": numbers[1]}}, (), numbers[3]]
+    many = [
+        numbers,
+        numbers[:40],
+        numbers[::-1],
+        {"one": numbers[:1]},
+        {"one": {"two": numbers[1]}},
+        (),
+        numbers[3],
+    ]
     states = [iter(Either(kept).map(abs)).get_state() for kept in many]
     for number, state in enumerate(states):
         taken = []
@@ -265,7 +293,9 @@ class Versioned(Count):
 
 
 def test_a_fingerprint_that_the_class_tells_is_its_identity():
-    """In place of its attributes: another one is refused, the same one taken, whatever the attributes are."""
+    """In place of its attributes: another one is refused, the same one taken, whatever the
+    attributes are.
+    """
     state = iter(Versioned(40, "a").map(abs)).get_state()
     iter(Versioned(41, "a").map(abs)).set_state(state)
     with pytest.raises(CheckpointError, match="parameters"):

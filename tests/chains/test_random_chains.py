@@ -1,4 +1,6 @@
-"""Chains of any methods in any order: the same stream wherever it is made, from every step on, and on other shards."""
+"""Chains of any methods in any order: the same stream wherever it is made, from every step on, and
+on other shards.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,10 @@ def test_any_chain_goes_on_from_every_step(recipe, data):
                 other.set_state(state)
                 assert other.get_state() == state
                 count = MOST_ELEMENTS if step == far else 2
-                assert stream(itertools.islice(other, count))[: len(expected) - step] == expected[step : step + count]
+                assert (
+                    stream(itertools.islice(other, count))[: len(expected) - step]
+                    == expected[step : step + count]
+                )
             next(iterator)
 
 
@@ -80,27 +85,43 @@ def test_the_element_at_an_index_is_that_of_the_stream(recipe):
     dataset = before(recipe)
     indices = range(min(len(dataset), MOST_ELEMENTS))
     one_by_one = [plain(dataset[index]) for index in indices]
-    assert [plain(element) for element in dataset.__getitems__(np.arange(len(indices)))] == one_by_one
+    assert [
+        plain(element) for element in dataset.__getitems__(np.arange(len(indices)))
+    ] == one_by_one
     there = [element for element in one_by_one if element != plain(None)]
     assert taken(opened(recipe._replace(after=())), len(there)) == there
     assert stream(itertools.islice(dataset, len(there))) == there
-    with_nones = itertools.islice(dataset.to_iter_dataset(allow_nones=True), len(indices)) if len(dataset) else ()
-    assert [element for element in stream(with_nones) if element != plain(None)][: len(there)] == there
+    with_nones = (
+        itertools.islice(dataset.to_iter_dataset(allow_nones=True), len(indices))
+        if len(dataset)
+        else ()
+    )
+    assert [element for element in stream(with_nones) if element != plain(None)][
+        : len(there)
+    ] == there
 
 
 @pytest.mark.parametrize("examples", [150, pytest.param(2000, marks=pytest.mark.long)])
 @pytest.mark.long
 def test_what_draws_by_its_place_draws_the_same_at_an_index_and_in_a_stream(examples):
-    """Random maps above whatever moves elements to other places, makes several of one, or one of several."""
+    """Random maps above whatever moves elements to other places, makes several of one, or one of
+    several.
+    """
 
     @settings(max_examples=examples, deadline=None)
     @given(recipe=recipes(after=()), step=st.integers(0, 10))
     def hold(recipe, step):
         recipe = recipe._replace(before=(*recipe.before, Step("random_map", 3)))
         dataset = before(recipe)
-        there = [element for element in map(plain, dataset[range(len(dataset))]) if element != plain(None)]
+        there = [
+            element
+            for element in map(plain, dataset[range(len(dataset))])
+            if element != plain(None)
+        ]
         assert [
-            element for element in map(plain, map(dataset.__getitem__, range(len(dataset)))) if element != plain(None)
+            element
+            for element in map(plain, map(dataset.__getitem__, range(len(dataset))))
+            if element != plain(None)
         ] == there
         assert taken(opened(recipe), len(there) + 1) == there
         iterator = opened(recipe)
@@ -115,7 +136,11 @@ def test_what_draws_by_its_place_draws_the_same_at_an_index_and_in_a_stream(exam
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:repeat. this is a slice of a shuffled dataset")
-@given(recipe=recipes(BEFORE.keys() - {"filter", "flat_map"}, ()), size=st.integers(1, 4), drops=st.booleans())
+@given(
+    recipe=recipes(BEFORE.keys() - {"filter", "flat_map"}, ()),
+    size=st.integers(1, 4),
+    drops=st.booleans(),
+)
 @tries(200)
 def test_any_chain_is_batched_as_its_elements_are(recipe, size, drops):
     """At an index, in the stream, and over two epochs."""
@@ -165,7 +190,9 @@ def test_any_chain_goes_on_with_other_shards(recipe, counts, data):
 
 
 def _all_tokens(recipe: Recipe, count: int) -> Any:
-    return counted(itertools.chain.from_iterable(stream_of(recipe, shard) for shard in shards(count)))
+    return counted(
+        itertools.chain.from_iterable(stream_of(recipe, shard) for shard in shards(count))
+    )
 
 
 def shards(count: int) -> list[ShardOptions]:

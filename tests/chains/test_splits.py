@@ -1,4 +1,6 @@
-"""Splits, folds and samples: each record in one part, classes in their shares, groups whole, the same every time."""
+"""Splits, folds and samples: each record in one part, classes in their shares, groups whole, the
+same every time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from support.pipelines import tries
 import headrace
 from headrace import MapDataset, kfold, sample, split
 
-SHARES = st.lists(st.integers(1, 20), min_size=2, max_size=4).map(lambda parts: [part / sum(parts) for part in parts])
+SHARES = st.lists(st.integers(1, 20), min_size=2, max_size=4).map(
+    lambda parts: [part / sum(parts) for part in parts]
+)
 
 
 def keys_of(parts):
@@ -56,7 +60,13 @@ def test_groups_stay_together(shares, seed, stratified):
     groups = rng.integers(0, 120, 1000)
     labels = rng.integers(0, 3, 120)[groups] if stratified else None
     parts = keys_of(
-        split(range(1000), shares, seed=seed, groups=[f"speaker {group}" for group in groups], stratify=labels)
+        split(
+            range(1000),
+            shares,
+            seed=seed,
+            groups=[f"speaker {group}" for group in groups],
+            stratify=labels,
+        )
     )
     assert sorted(chain(*parts)) == list(range(1000))
     of_parts = [set(groups[part].tolist()) for part in parts]
@@ -90,8 +100,13 @@ def test_every_record_is_as_likely_in_a_part_as_any_other():
 @pytest.mark.slow
 def test_the_same_call_gives_the_same_parts_in_every_process():
     """Of any kind of source; another seed gives others."""
-    code = "import headrace; print([list(part) for part in headrace.split(range(50), [0.5, 0.5], seed=3)])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
+    code = (
+        "import headrace; print([list(part) for part in headrace.split(range(50), [0.5, 0.5], "
+        "seed=3)])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    ).stdout
     parts = keys_of(split(range(50), [0.5, 0.5], seed=3))
     assert told.strip() == str(parts)
     assert keys_of(split(list(range(50)), [25, 25], seed=3)) == parts
@@ -112,8 +127,12 @@ def test_parts_by_name_and_by_number():
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_chains_are_divided_and_go_on(workers):
-    """What comes after a split is as after any dataset: shuffled, repeated, batched, resumed, sharded."""
-    whole = MapDataset.source([{"x": np.int64(number)} for number in range(40)]).map(lambda x: x["x"] + 100)
+    """What comes after a split is as after any dataset: shuffled, repeated, batched, resumed,
+    sharded.
+    """
+    whole = MapDataset.source([{"x": np.int64(number)} for number in range(40)]).map(
+        lambda x: x["x"] + 100
+    )
     train, test = split(whole, [0.75, 0.25], seed=1)
     stream = train.shuffle(seed=0).repeat(2).batch(4).to_iter_dataset()
     epochs = [batch.tolist() for batch in stream]
@@ -122,15 +141,22 @@ def test_chains_are_divided_and_go_on(workers):
     headrace.check_resume(stream, steps=5, worker_counts=[0, workers])
     again = split(whole, [0.75, 0.25], seed=1)[0]
     assert again.fingerprint == train.fingerprint != test.fingerprint
-    shards = [train.to_iter_dataset(shard_options=headrace.ShardOptions(shard, 3)) for shard in range(3)]
+    shards = [
+        train.to_iter_dataset(shard_options=headrace.ShardOptions(shard, 3)) for shard in range(3)
+    ]
     assert sorted(element for shard in shards for element in shard) == sorted(train)
 
 
 def test_what_is_selected_is_at_its_index():
-    """Also after maps and filters, in later epochs, and below others; an index outside is refused."""
+    """Also after maps and filters, in later epochs, and below others; an index outside
+    is refused.
+    """
     dataset = MapDataset.range(10).filter(lambda x: x % 2).select([3, 4, 9, 3])
     assert (len(dataset), list(dataset), dataset[1], dataset[4]) == (4, [3, 9, 3], None, 3)
-    assert list(MapDataset.range(10).shuffle(seed=0).select([1, 2])) == MapDataset.range(10).shuffle(seed=0)[[1, 2]]
+    assert (
+        list(MapDataset.range(10).shuffle(seed=0).select([1, 2]))
+        == MapDataset.range(10).shuffle(seed=0)[[1, 2]]
+    )
     assert list(MapDataset.concatenate([dataset, MapDataset.range(2)])) == [3, 9, 3, 0, 1]
     for wrong in ([10], [-1]):
         with pytest.raises(IndexError, match="outside"):
@@ -140,7 +166,9 @@ def test_what_is_selected_is_at_its_index():
 
 
 @pytest.mark.parametrize("of", [list, MapDataset.source])
-@pytest.mark.parametrize("more", [{}, {"stratify": [0, 1] * 11}, {"groups": [number // 2 for number in range(22)]}])
+@pytest.mark.parametrize(
+    "more", [{}, {"stratify": [0, 1] * 11}, {"groups": [number // 2 for number in range(22)]}]
+)
 def test_folds_are_each_once_the_test_set(of, more):
     """Of almost equal size; train and test together are everything."""
     folds = kfold(of(list(range(22))), 4, seed=2, **more)
@@ -158,7 +186,9 @@ def test_no_fold_is_empty_if_there_is_a_record_for_each():
             for k in range(2, len(labels) + 1):
                 folds = kfold(range(len(labels)), k, stratify=labels, seed=seed)
                 assert all(len(fold.test) for fold in folds)
-                assert sorted(record for fold in folds for record in fold.test) == list(range(len(labels)))
+                assert sorted(record for fold in folds for record in fold.test) == list(
+                    range(len(labels))
+                )
 
 
 @pytest.mark.parametrize("sizes", [[17, 2, 1], [1, 10, 10], [5, 90, 1, 1, 1, 2]])
@@ -167,7 +197,13 @@ def test_no_fold_is_empty_if_there_is_a_group_for_each(sizes, stratified):
     """However unequal they are."""
     groups = np.repeat(np.arange(len(sizes)), sizes)
     for k, seed in product(range(2, len(sizes) + 1), range(5)):
-        folds = kfold(range(len(groups)), k, seed=seed, groups=groups, stratify=groups % 2 if stratified else None)
+        folds = kfold(
+            range(len(groups)),
+            k,
+            seed=seed,
+            groups=groups,
+            stratify=groups % 2 if stratified else None,
+        )
         members = [set(groups[list(fold.test)].tolist()) for fold in folds]
         assert all(members)
         assert sorted(chain(*members)) == list(range(len(sizes)))
@@ -180,7 +216,11 @@ def test_a_sample_has_records_at_most_once_in_random_order():
     drawn = list(sample(range(100), 30, seed=1))
     assert len(set(drawn)) == 30
     assert drawn != sorted(drawn)
-    assert drawn == list(sample(MapDataset.range(100), 30, seed=1)) != list(sample(range(100), 30, seed=2))
+    assert (
+        drawn
+        == list(sample(MapDataset.range(100), 30, seed=1))
+        != list(sample(range(100), 30, seed=2))
+    )
     assert sorted(sample(list("abc"), 9)) == ["a", "b", "c"]
 
 

@@ -28,7 +28,9 @@ def _advanced(name: str, steps: int, **more):
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.one_in(6)
 def test_a_checkpoint_manager_saves_and_restores_an_iterator(name, asynchronous, tmp_path):
-    """What was to come at the moment of the save comes after the restore, in an iterator with other workers."""
+    """What was to come at the moment of the save comes after the restore, in an iterator with other
+    workers.
+    """
     iterator, rest = _advanced(name, 3)
     options = ocp.CheckpointManagerOptions(enable_async_checkpointing=asynchronous)
     with ocp.CheckpointManager(tmp_path, options=options) as manager:
@@ -50,7 +52,8 @@ def test_a_checkpoint_manager_saves_and_restores_an_iterator(name, asynchronous,
 def test_an_iterator_saves_and_loads_itself_with_the_newer_orbax(name, tmp_path):
     """`save_checkpointables` and `load_checkpointables` know what to do with an iterator."""
     iterator, rest = _advanced(name, 2)
-    v1 = pytest.importorskip("orbax.checkpoint.experimental.v1")  # older versions of Orbax have none
+    # older versions of Orbax have none
+    v1 = pytest.importorskip("orbax.checkpoint.experimental.v1")
     v1.save_checkpointables(tmp_path / "one", {"loader": iterator})
     again = iter(loader(name))
     v1.load_checkpointables(tmp_path / "one", {"loader": again})
@@ -77,17 +80,23 @@ def test_a_checkpoint_of_several_processes_is_restored_by_one(tmp_path):
     seen = []
     for shard in range(4):
         iterator = iter(
-            headrace.load(range(50), batch_size=3, num_epochs=1, shard_options=headrace.ShardOptions(shard, 4))
+            headrace.load(
+                range(50), batch_size=3, num_epochs=1, shard_options=headrace.ShardOptions(shard, 4)
+            )
         )
         for _ in range(shard):
             seen += next(iterator).tolist()
         (folder / f"process_{shard}-of-4.json").write_bytes(iterator.get_state())
     again = iter(headrace.load(range(50), batch_size=3, num_epochs=1))
     restore(folder, again)
-    assert sorted([*seen, *(number for batch in again for number in batch.tolist())]) == list(range(50))
+    assert sorted([*seen, *(number for batch in again for number in batch.tolist())]) == list(
+        range(50)
+    )
 
 
-@pytest.mark.parametrize("names", [[], ["process_0-of-4.json"], ["process_0-of-1x.json"], ["process_0-of-²2.json"]])
+@pytest.mark.parametrize(
+    "names", [[], ["process_0-of-4.json"], ["process_0-of-1x.json"], ["process_0-of-²2.json"]]
+)
 def test_a_checkpoint_that_is_not_whole_is_named(names, tmp_path):
     """The error lists the states that are there."""
     for name in names:
@@ -98,7 +107,10 @@ def test_a_checkpoint_that_is_not_whole_is_named(names, tmp_path):
 
 def test_a_loader_in_place_of_its_iterator_is_refused(tmp_path):
     """It stands nowhere; the message says what to pass."""
-    with ocp.CheckpointManager(tmp_path) as manager, pytest.raises(TypeError, match=r"iter\(loader\)"):
+    with (
+        ocp.CheckpointManager(tmp_path) as manager,
+        pytest.raises(TypeError, match=r"iter\(loader\)"),
+    ):
         manager.save(1, args=ocp.args.Composite(loader=CheckpointSave(loader("batch"))))
 
 
@@ -111,12 +123,16 @@ def test_other_names_of_the_module_are_refused():
 def test_a_folder_in_the_place_of_a_state_is_a_checkpoint_error(tmp_path):
     """What the file system says comes with the path."""
     (tmp_path / "process_0-of-1.json").mkdir()
-    with pytest.raises(CheckpointError, match=r"process_0-of-1\.json cannot be read: Is a directory"):
+    with pytest.raises(
+        CheckpointError, match=r"process_0-of-1\.json cannot be read: Is a directory"
+    ):
         restore(tmp_path, iter(loader("batch")))
 
 
 def test_the_handler_has_every_method_of_grains(tmp_path):
-    """Programs that call Grain's handler, `structure` too, find the same methods with the same answers."""
+    """Programs that call Grain's handler, `structure` too, find the same methods with the same
+    answers.
+    """
     from grain.checkpoint import CheckpointHandler as Grains
 
     ours, theirs = headrace.checkpoint.CheckpointHandler(), Grains()
@@ -126,17 +142,24 @@ def test_the_handler_has_every_method_of_grains(tmp_path):
 
 
 def test_a_restore_that_is_not_strict_goes_on_with_a_changed_pipeline(tmp_path):
-    """`CheckpointRestore(iterator, strict=False)`, and so does a `StateFile`; strict is the default, and refuses it."""
+    """`CheckpointRestore(iterator, strict=False)`, and so does a `StateFile`; strict is the
+    default, and refuses it.
+    """
     before = iter(headrace.load(range(8), transformations=[abs], num_epochs=1))
     changed = headrace.load(range(8), transformations=[float, str], num_epochs=1)
-    with ocp.CheckpointManager(tmp_path / "orbax") as manager, headrace.checkpoint.StateFile(tmp_path / "file") as file:
+    with (
+        ocp.CheckpointManager(tmp_path / "orbax") as manager,
+        headrace.checkpoint.StateFile(tmp_path / "file") as file,
+    ):
         next(before), next(before)
         manager.save(1, args=ocp.args.Composite(loader=CheckpointSave(before)))
         file.save(before)
         manager.wait_until_finished()
         again = iter(changed)
         for restore_it in (
-            lambda **more: manager.restore(1, args=ocp.args.Composite(loader=CheckpointRestore(again, **more))),
+            lambda **more: manager.restore(
+                1, args=ocp.args.Composite(loader=CheckpointRestore(again, **more))
+            ),
             lambda **more: file.restore(again, **more),
         ):
             again.set_state(iter(changed).get_state())
@@ -151,7 +174,9 @@ def test_a_restore_that_is_not_strict_goes_on_with_other_processes(tmp_path):
     """States of two shards with other operations are joined by one."""
     for index in range(2):
         shard = headrace.ShardOptions(index, 2)
-        one = iter(headrace.load(range(8), transformations=[abs], num_epochs=1, shard_options=shard))
+        one = iter(
+            headrace.load(range(8), transformations=[abs], num_epochs=1, shard_options=shard)
+        )
         next(one)
         (tmp_path / f"process_{index}-of-2.json").write_bytes(one.get_state())
     whole = iter(headrace.load(range(8), transformations=[float, str], num_epochs=1))
@@ -171,7 +196,9 @@ def test_what_has_no_state_is_told_how_to_get_one(tmp_path):
 
 
 def test_each_process_restores_a_changed_order_from_the_files_of_all(tmp_path, monkeypatch):
-    """Its own file does not tell where the others stood; if a file is missing, the error says what to pass."""
+    """Its own file does not tell where the others stood; if a file is missing, the error says what
+    to pass.
+    """
 
     def shard(index, omit=()):
         options = headrace.ShardOptions(index, 2)

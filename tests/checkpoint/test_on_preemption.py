@@ -1,4 +1,6 @@
-"""A process that is asked to end saves its state, and ends its loop: at any moment, alone or with other processes."""
+"""A process that is asked to end saves its state, and ends its loop: at any moment, alone or with
+other processes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ RECORDS = 60
 
 def loader(**options):
     """Batches of two."""
-    return headrace.load(range(RECORDS), shuffle=True, seed=1, batch_size=2, num_epochs=1, **options)
+    return headrace.load(
+        range(RECORDS), shuffle=True, seed=1, batch_size=2, num_epochs=1, **options
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +113,9 @@ def test_a_loop_may_run_in_another_thread(is_preempted):
             thread = threading.Thread(target=lambda: found.append(len(list(batches))))
             thread.start()
             thread.join()
-            assert (found, batches.preempted) == (([0, 0], True) if is_preempted else ([RECORDS // 2], False))
+            assert (found, batches.preempted) == (
+                ([0, 0], True) if is_preempted else ([RECORDS // 2], False)
+            )
             assert came == []
             os.kill(os.getpid(), signal.SIGTERM)
             assert came == [signal.SIGTERM]
@@ -147,7 +153,9 @@ def test_a_signal_in_an_inner_loop_ends_the_outer_one_too():
 
 
 def test_a_loop_after_one_that_ended_in_another_thread_hears_a_signal():
-    """The loop that has ended does nothing; after the second loop, signals are handled as before both."""
+    """The loop that has ended does nothing; after the second loop, signals are handled as before
+    both.
+    """
     came, saved = [], []
     former = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
     try:
@@ -165,7 +173,9 @@ def test_a_loop_after_one_that_ended_in_another_thread_hears_a_signal():
 
 
 def test_loops_may_end_in_any_order():
-    """After the end of all, signals are handled as before, also if the loop that began first has ended first."""
+    """After the end of all, signals are handled as before, also if the loop that began first has
+    ended first.
+    """
     before = signal.getsignal(signal.SIGTERM)
     with iter(loader()) as one, iter(loader()) as other:
         first, second = on_preemption(one, pytest.fail), on_preemption(other, pytest.fail)
@@ -175,14 +185,18 @@ def test_loops_may_end_in_any_order():
 
 
 def test_a_handler_around_a_loop_may_call_its_handler_after_the_end():
-    """As programs do that keep the former handler: the handler from before the loop is called, once."""
+    """As programs do that keep the former handler: the handler from before the loop is called,
+    once.
+    """
     came = []
     former = signal.signal(signal.SIGTERM, lambda number, frame: came.append("before"))
     try:
         with iter(loader()) as iterator:
             batches = on_preemption(iterator, pytest.fail)
             inner = signal.getsignal(signal.SIGTERM)
-            signal.signal(signal.SIGTERM, lambda number, frame: [came.append("around"), inner(number, frame)])
+            signal.signal(
+                signal.SIGTERM, lambda number, frame: [came.append("around"), inner(number, frame)]
+            )
             batches.close()
         os.kill(os.getpid(), signal.SIGTERM)
         assert came == ["around", "before"]
@@ -208,12 +222,16 @@ def test_what_cannot_be_preempted_is_refused():
     """A loader, a list, no function, no signal, another thread."""
     with iter(loader()) as iterator:
         for wrong in (loader(), iter([1])):
-            with pytest.raises(TypeError, match=r"without steps. Pass the iterator of a loader, iter\(loader\)"):
+            with pytest.raises(
+                TypeError, match=r"without steps. Pass the iterator of a loader, iter\(loader\)"
+            ):
                 on_preemption(wrong, print)
         with pytest.raises(TypeError, match=r"save=3 is an int. Pass a function"):
             on_preemption(iterator, 3)
         for number in (signal.SIGKILL, 1000, "TERM"):
-            with pytest.raises(ValueError, match=r"cannot be handled: .* Pass signals such as signal.SIGTERM"):
+            with pytest.raises(
+                ValueError, match=r"cannot be handled: .* Pass signals such as signal.SIGTERM"
+            ):
                 on_preemption(iterator, print, signals=[signal.SIGTERM, number])
         errors = []
 
@@ -230,7 +248,9 @@ def test_what_cannot_be_preempted_is_refused():
 
 
 SIGNALS = 8
-"""They come within 8 × 0.15 s, and two workers sleep for 3 s in the operation: so each signal comes before the end."""
+"""They come within 8 × 0.15 s, and two workers sleep for 3 s in the operation: so each signal comes
+before the end.
+"""
 
 PROGRAM = textwrap.dedent("""
     import json, os, signal, sys, time
@@ -262,8 +282,12 @@ PROGRAM = textwrap.dedent("""
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("whole_group", [False, True], ids=["process", "group"])
 @pytest.mark.parametrize("worker_count", [0, 2])
-def test_a_process_that_gets_sigterm_at_any_moment_loses_nothing(worker_count, whole_group, tmp_path):
-    """Again and again until the end: each record comes once. With the group, its workers get the signal, too, as in Slurm."""
+def test_a_process_that_gets_sigterm_at_any_moment_loses_nothing(
+    worker_count, whole_group, tmp_path
+):
+    """Again and again until the end: each record comes once. With the group, its workers get the
+    signal, too, as in Slurm.
+    """
     chance, codes = random.Random(worker_count), []
     while not codes or codes[-1] == 3:
         process = subprocess.Popen(
@@ -279,14 +303,20 @@ def test_a_process_that_gets_sigterm_at_any_moment_loses_nothing(worker_count, w
         codes.append(process.wait(60))
         process.stdout.close()
     assert codes == [3] * SIGNALS + [0]
-    seen = [record for line in (tmp_path / "seen.txt").read_text().splitlines() for record in json.loads(line)]
+    seen = [
+        record
+        for line in (tmp_path / "seen.txt").read_text().splitlines()
+        for record in json.loads(line)
+    ]
     assert sorted(seen) == list(range(6000))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("by", "workers"), [("jax", 0), ("folder", 2), ("alone", 0), ("alone", 2)])
 def test_two_hosts_that_get_sigterm_at_random_moments_lose_nothing(by, workers, tmp_path):
-    """While they start, in the loop or while they save; one or both, once or twice. More by `python tests/preemptions.py`."""
+    """While they start, in the loop or while they save; one or both, once or twice. More by `python
+    tests/preemptions.py`.
+    """
     found = preempted_hosts.play(tmp_path, 6, seed=workers, by=by, workers=workers)
     assert found["runs to the end"] >= 1
     assert sum(found.values()) > 6

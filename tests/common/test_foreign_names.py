@@ -1,4 +1,6 @@
-"""Names, arguments and habits of other libraries: each error says what to write here, and what it says runs."""
+"""Names, arguments and habits of other libraries: each error says what to write here, and what it
+says runs.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def names():
 
 
 def run(code):
-    """Run the code of a remedy; what it makes gives its first element, unless that takes worker processes."""
+    """Run the code of a remedy; what it makes gives its first element, unless that takes worker
+    processes.
+    """
     if re.match(r"\w+=", code):
         given = eval(f"dict({code})", names())
         if given.keys() <= {"num_records", "seed"}:
@@ -79,8 +83,12 @@ def run(code):
             made = eval(code, names())
         except SyntaxError:
             return exec(code, names())
-    execution = getattr(getattr(made, "chain_stream", getattr(made, "_description", None)), "execution", None)
-    if isinstance(made, (MapDataset, IterDataset, DataLoader)) and (execution is None or execution.worker_count == 0):
+    execution = getattr(
+        getattr(made, "chain_stream", getattr(made, "_description", None)), "execution", None
+    )
+    if isinstance(made, (MapDataset, IterDataset, DataLoader)) and (
+        execution is None or execution.worker_count == 0
+    ):
         next(iter(made))
     return made
 
@@ -89,7 +97,11 @@ def remedies():
     """Every remedy of every table, by where it stands."""
     found = {f"methods of {kind}": methods_instead(kind) for kind in KINDS}
     found |= {f"arguments of {owners}": table for owners, table in tables()["arguments"].items()}
-    return [(f"{place}: {names}", told) for place, table in found.items() for names, told in table.items()]
+    return [
+        (f"{place}: {names}", told)
+        for place, table in found.items()
+        for names, told in table.items()
+    ]
 
 
 CODES = sorted({code for _, told in remedies() for code in re.findall(r"`([^`]+)`", told)})
@@ -112,17 +124,34 @@ def test_the_code_of_every_remedy_runs(part, tmp_path, monkeypatch):
 
 def test_a_remedy_has_code_or_says_to_leave_it_out():
     """No row of the tables is empty, or a remark that helps nobody."""
-    words = ("leave it out", "without a name", "headrace.convert", "headrace.MapDataset.source(", "keep the source")
-    assert [place for place, told in remedies() if "`" not in told and not any(word in told for word in words)] == []
+    words = (
+        "leave it out",
+        "without a name",
+        "headrace.convert",
+        "headrace.MapDataset.source(",
+        "keep the source",
+    )
+    assert [
+        place
+        for place, told in remedies()
+        if "`" not in told and not any(word in told for word in words)
+    ] == []
     assert all(told.count("`") % 2 == 0 for _, told in remedies())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_method_of_another_library_says_what_to_write(kind):
-    """Asked of the class, of an object, and of one that was pickled; the name is on none of them, and no message is long."""
-    thing = {"MapDataset": DATASET, "IterDataset": STREAM, "IndexSampler": IndexSampler(3)}.get(kind, LOADER)
+    """Asked of the class, of an object, and of one that was pickled; the name is on none of them,
+    and no message is long.
+    """
+    thing = {"MapDataset": DATASET, "IterDataset": STREAM, "IndexSampler": IndexSampler(3)}.get(
+        kind, LOADER
+    )
     again = cloudpickle.loads(cloudpickle.dumps(thing))
-    objects = [KINDS[kind], *(map(iter, (thing, again)) if kind == "DataLoaderIterator" else (thing, again))]
+    objects = [
+        KINDS[kind],
+        *(map(iter, (thing, again)) if kind == "DataLoaderIterator" else (thing, again)),
+    ]
     for asked, name in itertools.product(objects, methods_instead(kind)):
         assert not hasattr(asked, name)
         with pytest.raises(AttributeError, match=rf"{kind} has no {name}\(\); ") as caught:
@@ -141,7 +170,9 @@ def test_a_name_that_nobody_has_is_told_as_python_tells_it():
 
 CALLS = {
     "load": lambda **given: load(SOURCE, **given),
-    "DataLoader": lambda **given: DataLoader(data_source=SOURCE, sampler=IndexSampler(100), **given),
+    "DataLoader": lambda **given: DataLoader(
+        data_source=SOURCE, sampler=IndexSampler(100), **given
+    ),
     "MapDataset.map": lambda **given: DATASET.map(abs, **given),
     "MapDataset.shuffle": lambda **given: DATASET.shuffle(seed=0, **given),
     "MapDataset.batch": lambda **given: DATASET.batch(2, **given),
@@ -175,7 +206,11 @@ CALLS = {
         ("MapDataset.map", "batched", r"dataset\.batch\(32\)"),
         ("MapDataset.map", "with_indices", "map_with_index"),
         ("MapDataset.map", "nonsense", r"it has transform\."),
-        ("MapDataset.shuffle", "buffer_size", r"whole epoch .* dataset\.window_shuffle\(1000, seed=0\)"),
+        (
+            "MapDataset.shuffle",
+            "buffer_size",
+            r"whole epoch .* dataset\.window_shuffle\(1000, seed=0\)",
+        ),
         ("MapDataset.shuffle", "reseed_each_epoc", "use reseed_each_epoch="),
         ("MapDataset.shuffle", "reshuffle_each_iteration", "reseed_each_epoch=False"),
         ("MapDataset.batch", "drop_last", "drop_remainder=True"),
@@ -201,15 +236,23 @@ CALLS = {
 )
 def test_an_argument_of_another_library_or_a_slip_is_told_with_ours(function, argument, remedy):
     """By the name of the function as it was called, and briefly."""
-    with pytest.raises(TypeError, match=f"^{re.escape(function)} has no argument {argument}=; .*{remedy}") as caught:
+    with pytest.raises(
+        TypeError, match=f"^{re.escape(function)} has no argument {argument}=; .*{remedy}"
+    ) as caught:
         CALLS[function](**{argument: 1})
     assert len(str(caught.value)) < LIMIT
 
 
 def test_methods_keep_their_signatures():
     """For help(), for editors and for documentation: they take what they took."""
-    assert list(inspect.signature(MapDataset.shuffle).parameters) == ["self", "seed", "reseed_each_epoch"]
-    assert inspect.signature(MapDataset.zip).parameters["datasets"].default is inspect.Parameter.empty
+    assert list(inspect.signature(MapDataset.shuffle).parameters) == [
+        "self",
+        "seed",
+        "reseed_each_epoch",
+    ]
+    assert (
+        inspect.signature(MapDataset.zip).parameters["datasets"].default is inspect.Parameter.empty
+    )
     assert STREAM.map.__doc__.startswith("Apply a function")
 
 
@@ -226,7 +269,9 @@ def test_methods_keep_their_signatures():
     ids=lambda thing: type(thing).__module__,
 )
 def test_datasets_and_loaders_are_no_iterators(thing):
-    """isinstance(dataset, Iterator) is False, since no class has a `__next__`, not even one that refuses."""
+    """isinstance(dataset, Iterator) is False, since no class has a `__next__`, not even one that
+    refuses.
+    """
     assert not isinstance(thing, Iterator)
     assert inspect.getattr_static(thing, "__next__", None) is None
     assert not hasattr(type(thing), "__next__")
@@ -236,7 +281,10 @@ def test_datasets_and_loaders_are_no_iterators(thing):
 def test_datasets_that_are_added_say_how_to_put_them_one_after_the_other():
     """As those of PyTorch are added."""
     for one in (DATASET, STREAM):
-        with pytest.raises(TypeError, match=r"not added; .*headrace\.MapDataset\.concatenate\(\[dataset, dataset\]\)"):
+        with pytest.raises(
+            TypeError,
+            match=r"not added; .*headrace\.MapDataset\.concatenate\(\[dataset, dataset\]\)",
+        ):
             one + one
     assert len(MapDataset.concatenate([DATASET, DATASET])) == 200
 
@@ -254,7 +302,9 @@ def test_a_class_of_ones_own_may_be_its_own_iterator():
     assert next(Own()) == 7
 
 
-@pytest.mark.parametrize("thing", [STREAM, LOADER, iter(LOADER)], ids=lambda thing: type(thing).__name__)
+@pytest.mark.parametrize(
+    "thing", [STREAM, LOADER, iter(LOADER)], ids=lambda thing: type(thing).__name__
+)
 def test_streams_have_no_elements_by_index(thing):
     """stream[0] is a TypeError, and no class has a `__getitem__`, not even one that refuses."""
     with pytest.raises(TypeError, match="not subscriptable"):
@@ -269,12 +319,16 @@ def test_streams_have_no_elements_by_index(thing):
     [
         GRAIN.to_iter_dataset(),
         GRAIN.to_iter_dataset().map(str).batch(2),
-        grain.DataLoader(data_source=range(3), sampler=grain.samplers.IndexSampler(3, num_epochs=1, seed=0)),
+        grain.DataLoader(
+            data_source=range(3), sampler=grain.samplers.IndexSampler(3, num_epochs=1, seed=0)
+        ),
     ],
     ids=["stream", "mapped", "loader"],
 )
 def test_streams_under_grains_names_have_no_length_as_in_grain(thing):
-    """len() is a TypeError, and streams are no sources for a protocol that is checked at run time."""
+    """len() is a TypeError, and streams are no sources for a protocol that is checked
+    at run time.
+    """
     with pytest.raises(TypeError, match="has no len"):
         len(thing)
     assert inspect.getattr_static(thing, "__len__", None) is None
@@ -296,7 +350,11 @@ def test_streams_under_grains_names_have_no_length_as_in_grain(thing):
 )
 def test_what_holds_a_stream_or_is_a_class_is_no_source(source, remedy):
     """In load, in a DataLoader and at the beginning of a chain."""
-    for make in (load, MapDataset.source, lambda it: DataLoader(data_source=it, sampler=IndexSampler(3))):
+    for make in (
+        load,
+        MapDataset.source,
+        lambda it: DataLoader(data_source=it, sampler=IndexSampler(3)),
+    ):
         with pytest.raises(TypeError, match=remedy) as caught:
             make(source)
         assert len(str(caught.value)) < LIMIT
@@ -308,7 +366,10 @@ def test_what_holds_a_stream_or_is_a_class_is_no_source(source, remedy):
 def test_a_dict_of_lists_is_told_as_columns_and_as_parts_of_a_mix(records):
     """Both remedies run as they are told."""
     data = {"web": records, "books": list(records)[:2]}
-    with pytest.raises(TypeError, match=r"\{name: np\.asarray\(column\) .* sampler=headrace\.MixSampler\(data\)\)\.$"):
+    with pytest.raises(
+        TypeError,
+        match=r"\{name: np\.asarray\(column\) .* sampler=headrace\.MixSampler\(data\)\)\.$",
+    ):
         load(data)
     mixed = list(headrace.DataLoader(data_source=data, sampler=headrace.MixSampler(data)))
     assert len(mixed) >= 4
@@ -326,7 +387,9 @@ def test_an_iterator_is_not_pickled_and_says_what_is():
     iterator = iter(LOADER)
     next(iterator)
     for act in (pickle.dumps, cloudpickle.dumps):
-        with pytest.raises(TypeError, match=r"state = iterator\.get_state\(\) .* iterator\.set_state\(state\)"):
+        with pytest.raises(
+            TypeError, match=r"state = iterator\.get_state\(\) .* iterator\.set_state\(state\)"
+        ):
             act(iterator)
     state, there = iterator.get_state(), iter(pickle.loads(pickle.dumps(LOADER)))
     there.set_state(state)
@@ -338,7 +401,9 @@ def test_a_state_file_of_a_loader_says_what_to_pass(tmp_path):
     file = headrace.checkpoint.StateFile(tmp_path / "state")
     for act in (file.save, file.restore):
         for thing in (LOADER, STREAM, DATASET):
-            with pytest.raises(TypeError, match=r"state\. Write iterator = iter\(loader\), and pass iterator"):
+            with pytest.raises(
+                TypeError, match=r"state\. Write iterator = iter\(loader\), and pass iterator"
+            ):
                 act(thing)
     assert list(tmp_path.iterdir()) == []
 
@@ -357,7 +422,10 @@ def test_a_partition_spec_without_a_mesh_says_to_pass_both():
     for target in (spec, {"x": spec}):
         with pytest.raises(
             TypeError,
-            match=r"is a PartitionSpec without a mesh\. Pass both, \(mesh, P\('data',\)\), or NamedSharding\(mesh",
+            match=(
+                r"is a PartitionSpec without a mesh\. Pass both, \(mesh, P\('data',\)\), or "
+                r"NamedSharding\(mesh"
+            ),
         ):
             LOADER.to_device(target)
     assert len(list(LOADER.to_device((mesh, spec)))) == 3
@@ -374,7 +442,9 @@ def test_a_partition_spec_without_a_mesh_says_to_pass_both():
 )
 def test_the_class_of_shard_options_says_to_call_it(act):
     """Wherever shard options are passed."""
-    with pytest.raises(TypeError, match=r"is a class\. Pass an instance, headrace\.ShardByJaxProcess\(\)"):
+    with pytest.raises(
+        TypeError, match=r"is a class\. Pass an instance, headrace\.ShardByJaxProcess\(\)"
+    ):
         act(headrace.ShardByJaxProcess)
     with pytest.raises(TypeError, match=r"headrace\.ShardOptions\(index, count\)"):
         act(headrace.ShardOptions)
@@ -403,7 +473,11 @@ def _as_pytorch_loads(dataset, batch_size):
     indices = list(range(len(dataset)))
     for start in range(0, len(indices), batch_size):
         wanted = indices[start : start + batch_size]
-        yield dataset.__getitems__(wanted) if getattr(dataset, "__getitems__", None) else [dataset[i] for i in wanted]
+        yield (
+            dataset.__getitems__(wanted)
+            if getattr(dataset, "__getitems__", None)
+            else [dataset[i] for i in wanted]
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Operations that draw from the global generators of a process: NumPy's, that of `random`, and torch's."""
+"""Operations that draw from the global generators of a process: NumPy's, that of `random`, and
+torch's.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def test_no_two_workers_have_the_same_numbers(draw):
 
 @pytest.mark.filterwarnings(SEEN)
 def test_the_users_own_generator_is_as_it_was_though_numpys_was_loaded_for_it(monkeypatch):
-    """Where `numpy.random` is not loaded, work that seeds and loads it leaves a state behind that no key gives."""
+    """Where `numpy.random` is not loaded, work that seeds and loads it leaves a state behind that
+    no key gives.
+    """
     monkeypatch.setattr(global_random, "_numpy", iter([None, np.random]).__next__)
     with global_random.restoring_global_generators():
         global_random.seed_all(1, 2, 3, 4)
@@ -68,10 +72,14 @@ def test_a_worker_that_takes_the_place_of_another_draws_other_numbers(tmp_path):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", chosen(OPERATIONS, "filter, batch", "of batches of rows", "lazy flat map"))
+@pytest.mark.parametrize(
+    "name", chosen(OPERATIONS, "filter, batch", "of batches of rows", "lazy flat map")
+)
 @pytest.mark.slow
 def test_with_seed_globals_the_stream_is_the_same_for_every_worker_count(name):
-    """Maps, filters, flat maps, batch functions and what comes after batches: bytes do not depend on workers."""
+    """Maps, filters, flat maps, batch functions and what comes after batches: bytes do not depend
+    on workers.
+    """
     operations = OPERATIONS[name]
     expected = [str(element) for element in seeded(operations)]
     for more in ({"worker_count": 1}, {"worker_count": 3}, {"worker_count": 2, "observe": False}):
@@ -81,7 +89,9 @@ def test_with_seed_globals_the_stream_is_the_same_for_every_worker_count(name):
 
 
 def test_with_seed_globals_each_record_and_operation_has_numbers_of_its_own():
-    """Records, epochs and operations draw different numbers; NumPy's differ from those of `random`."""
+    """Records, epochs and operations draw different numbers; NumPy's differ from those
+    of `random`.
+    """
     drawn = [number for _, *numbers in seeded([both], num_epochs=2) for number in numbers]
     twice = seeded([lambda record: (np.random.rand(),), lambda drawn: (*drawn, np.random.rand())])
     assert len(set(drawn)) == 240
@@ -117,7 +127,9 @@ def test_with_seed_globals_a_record_left_out_changes_no_other():
 
 
 def test_the_users_own_generators_are_as_they_were():
-    """Inline, what the program draws between batches does not depend on the loader, also after an error."""
+    """Inline, what the program draws between batches does not depend on the loader, also after an
+    error.
+    """
 
     def fails(element):
         raise ValueError("no")
@@ -134,7 +146,9 @@ def test_the_users_own_generators_are_as_they_were():
 
 
 def test_another_bit_generator_of_the_users_is_seeded_and_kept():
-    """np.random may stand on another bit generator: it is seeded likewise, and is as before afterwards."""
+    """np.random may stand on another bit generator: it is seeded likewise, and is as before
+    afterwards.
+    """
     before = np.random.get_bit_generator()
     np.random.set_bit_generator(np.random.PCG64(3))
     try:
@@ -160,7 +174,13 @@ def test_what_seed_globals_needs_is_told():
 @pytest.mark.slow
 def test_chains_seed_the_globals_by_position():
     """with_options(seed_globals=True): the same stream with any number of workers."""
-    stream = MapDataset.range(40).shuffle(seed=1).to_iter_dataset().map(both).with_options(seed_globals=True)
+    stream = (
+        MapDataset.range(40)
+        .shuffle(seed=1)
+        .to_iter_dataset()
+        .map(both)
+        .with_options(seed_globals=True)
+    )
     assert list(stream) == list(stream.with_options(worker_count=2))
 
 
@@ -170,17 +190,27 @@ def test_chains_seed_the_globals_by_position():
     [
         ([abs, numpys, Batch(4)], r"operation 1, MapTransform\(numpys\), .* of `np\.random`"),
         ([pythons], r"operation 0, MapTransform\(pythons\), .* of Python's `random`"),
-        ([Batch(4), lambda batch: np.random.permutation(batch)], r"operation 1, .* of `np\.random`"),
+        (
+            [Batch(4), lambda batch: np.random.permutation(batch)],
+            r"operation 1, .* of `np\.random`",
+        ),
         ([Filter(lambda record: random.random() < 2), Batch(4)], r"operation 0, Filter"),
         ([abs, Batch(4, batch_fn=lambda rows: np.random.rand())], r"operation 1, Batch"),
-        ([RandomMapTransform(lambda record, rng: np.random.rand())], r"operation 0, RandomMapTransform"),
+        (
+            [RandomMapTransform(lambda record, rng: np.random.rand())],
+            r"operation 0, RandomMapTransform",
+        ),
     ],
 )
 @pytest.mark.one_in(3)
-def test_an_operation_that_draws_from_a_global_generator_is_told_once(worker_count, operations, named):
+def test_an_operation_that_draws_from_a_global_generator_is_told_once(
+    worker_count, operations, named
+):
     """One warning, which names the operation, the generator, and RandomMapTransform."""
     sampler = IndexSampler(200, seed=0, num_epochs=1)
-    loader = DataLoader(data_source=range(200), sampler=sampler, operations=operations, worker_count=worker_count)
+    loader = DataLoader(
+        data_source=range(200), sampler=sampler, operations=operations, worker_count=worker_count
+    )
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         list(loader)
@@ -192,18 +222,31 @@ def test_an_operation_that_draws_from_a_global_generator_is_told_once(worker_cou
 
 @pytest.mark.slow
 def test_operations_that_draw_from_their_own_generators_are_not_told():
-    """The generator that is passed, generators of the user's own in this process, and seed_globals=True: no warning."""
+    """The generator that is passed, generators of the user's own in this process, and
+    seed_globals=True: no warning.
+    """
     own = np.random.default_rng(0)
-    operations = [RandomMapTransform(lambda record, rng: rng.random()), lambda number: number + own.random(), Batch(2)]
+    operations = [
+        RandomMapTransform(lambda record, rng: rng.random()),
+        lambda number: number + own.random(),
+        Batch(2),
+    ]
     for more in ({}, {"seed_globals": True}):
         for worker_count in (0, 1) if more else (0,):
             sampler = IndexSampler(20, seed=0, num_epochs=1)
-            arguments = {"sampler": sampler, "operations": operations, "worker_count": worker_count, **more}
+            arguments = {
+                "sampler": sampler,
+                "operations": operations,
+                "worker_count": worker_count,
+                **more,
+            }
             assert len(list(DataLoader(data_source=range(20), **arguments))) == 10
 
 
 class PlayedTorch:
-    """As much as is used here of what torch documents of `torch.Generator`; torch is no dependency of the tests."""
+    """As much as is used here of what torch documents of `torch.Generator`; torch is no dependency
+    of the tests.
+    """
 
     def __init__(self):
         self.draws = random.Random(0)
@@ -228,7 +271,9 @@ class PlayedTorch:
 
 
 def test_torchs_generator_is_seeded_and_kept_where_torch_is_loaded(monkeypatch):
-    """As NumPy's: by record, restored afterwards, told where it is drawn from; without torch it is not asked for."""
+    """As NumPy's: by record, restored afterwards, told where it is drawn from; without torch it is
+    not asked for.
+    """
     assert "torch" not in sys.modules
     played = types.ModuleType("torch")
     played.default_generator = generator = PlayedTorch()
@@ -247,7 +292,9 @@ def test_torchs_generator_is_seeded_and_kept_where_torch_is_loaded(monkeypatch):
 
 
 def loads_torch(record):
-    """Loads torch if it is not there, as an import in a function does; each process begins with the same state."""
+    """Loads torch if it is not there, as an import in a function does; each process begins with the
+    same state.
+    """
     if "torch" not in sys.modules:
         played = types.ModuleType("torch")
         played.default_generator = PlayedTorch()
@@ -271,12 +318,17 @@ def no_torch(monkeypatch):
 @pytest.mark.filterwarnings(SEEN)
 def test_workers_that_load_torch_and_draw_from_it_at_once_have_different_numbers(no_torch):
     """The task in which torch is loaded is done again, with a state that no other worker has."""
-    numbers = [list(load(range(40), transformations=[loads_and_draws], num_epochs=1, worker_count=2)) for _ in range(2)]
+    numbers = [
+        list(load(range(40), transformations=[loads_and_draws], num_epochs=1, worker_count=2))
+        for _ in range(2)
+    ]
     assert len(set(numbers[0] + numbers[1])) == 80
 
 
 @pytest.mark.slow
-def test_with_seed_globals_torch_that_an_operation_loads_is_seeded_from_the_first_record_on(no_torch):
+def test_with_seed_globals_torch_that_an_operation_loads_is_seeded_from_the_first_record_on(
+    no_torch,
+):
     """The first record of a process has the numbers of its position, too."""
     expected = list(seeded([loads_and_draws]))
     assert list(seeded([loads_and_draws])) == expected
@@ -358,10 +410,14 @@ class Compose:
 @pytest.mark.parametrize("where", ["closure", "attribute", "object of a library"])
 @pytest.mark.slow
 def test_with_seed_globals_generators_that_operations_hold_are_seeded_too(where):
-    """Each record has numbers of its own, whatever the number of workers; the generators of the program stay as they were."""
+    """Each record has numbers of its own, whatever the number of workers; the generators of the
+    program stay as they were.
+    """
     operation = _holding()[where]
     expected = [row.tolist() for row in seeded([operation])]
-    assert len({number for row in expected for number in row[1:]}) == sum(len(row) - 1 for row in expected)
+    assert len({number for row in expected for number in row[1:]}) == sum(
+        len(row) - 1 for row in expected
+    )
     for worker_count in (0, 1, 3):
         assert [row.tolist() for row in seeded([operation], worker_count)] == expected
     batches = [row.tolist() for batch in seeded([operation, Batch(7)], 2) for row in batch]
@@ -378,9 +434,13 @@ def test_with_seed_globals_held_generators_are_as_before_after_a_task():
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", ["closure", "attribute", "object of a library"])
 def test_a_warning_names_an_operation_that_holds_a_generator(where):
-    """Workers would all draw the same numbers. In the program's own process there is one generator, and no warning."""
+    """Workers would all draw the same numbers. In the program's own process there is one generator,
+    and no warning.
+    """
     operation = _holding()[where]
     assert len(list(load(range(4), transformations=[operation], num_epochs=1))) == 4
     loader = load(range(4), transformations=[operation], num_epochs=1, worker_count=1)
-    with pytest.warns(UserWarning, match="operation 0, .* holds a random generator of type .*RandomMapTransform"):
+    with pytest.warns(
+        UserWarning, match="operation 0, .* holds a random generator of type .*RandomMapTransform"
+    ):
         assert len(list(loader)) == 4

@@ -1,4 +1,6 @@
-"""headrace on a Python without the parts that Windows lacks: no worker processes; all else is as on Linux."""
+"""headrace on a Python without the parts that Windows lacks: no worker processes; all else is as on
+Linux.
+"""
 
 import json
 import os
@@ -55,10 +57,14 @@ PROGRAM = """
 
 @pytest.mark.slow
 def test_all_but_worker_processes_does_without_what_windows_lacks(tmp_path):
-    """Every module is imported; files are read and written, states kept, shards converted. Processes are refused by name."""
+    """Every module is imported; files are read and written, states kept, shards converted.
+    Processes are refused by name.
+    """
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(PROGRAM))
-    path = os.pathsep.join([str(folder_without(WINDOWS_LACKS, tmp_path)), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [str(folder_without(WINDOWS_LACKS, tmp_path)), os.environ.get("PYTHONPATH", "")]
+    )
     told = subprocess.run(
         [sys.executable, program, tmp_path],
         capture_output=True,

@@ -1,4 +1,6 @@
-"""Values that look right, and would be taken for something else: each is refused where it is passed, or first seen."""
+"""Values that look right, and would be taken for something else: each is refused where it is
+passed, or first seen.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from headrace.errors import BatchError, RecordKeyError
 
 @pytest.mark.parametrize("shuffle", [(16, 4), "False", 16, None])
 def test_shuffle_is_a_bool_or_a_block_shuffle(shuffle):
-    """What is true in Python, but says something else than True, shuffles nothing: it is an error that names BlockShuffle."""
+    """What is true in Python, but says something else than True, shuffles nothing: it is an error
+    that names BlockShuffle.
+    """
     with pytest.raises(TypeError, match=r"Pass True, False or headrace\.BlockShuffle\(…\)"):
         load(range(20), shuffle=shuffle, seed=0)
     with pytest.raises(TypeError, match="shuffle="):
@@ -73,7 +77,11 @@ def test_a_record_key_between_two_records_is_refused(key):
 
 def test_whole_record_keys_are_taken_as_what_they_are():
     """Ints of NumPy's, and floats that are whole, name their records."""
-    assert list(DataLoader(data_source=range(4), sampler=Keys(np.int32(2), 3.0, np.uint8(1)))) == [2, 3, 1]
+    assert list(DataLoader(data_source=range(4), sampler=Keys(np.int32(2), 3.0, np.uint8(1)))) == [
+        2,
+        3,
+        1,
+    ]
 
 
 def lazily(record):
@@ -95,8 +103,14 @@ async def lazily_later(record):
 @pytest.mark.parametrize("function", [lazily, later, lazily_later])
 @pytest.mark.parametrize("nested", [False, True])
 def test_what_is_still_to_be_made_cannot_be_batched(function, nested):
-    """A generator or a coroutine is no value: Batch says which operation gave it, and what to write; wherever it stands."""
-    made = (lambda record: {"a": record, "b": function(record) if record > 1 else "b"}) if nested else function
+    """A generator or a coroutine is no value: Batch says which operation gave it, and what to
+    write; wherever it stands.
+    """
+    made = (
+        (lambda record: {"a": record, "b": function(record) if record > 1 else "b"})
+        if nested
+        else function
+    )
     with pytest.raises(BatchError, match="no value yet") as caught:
         list(load(range(4), transformations=[made], batch_size=4, num_epochs=1))
     assert "on record key" in caught.value.__notes__[0]
@@ -105,7 +119,11 @@ def test_what_is_still_to_be_made_cannot_be_batched(function, nested):
 
 def test_single_elements_may_still_be_made():
     """Without a batch, elements are the user's own: a generator comes as it is."""
-    assert [next(one) for one in load(range(3), transformations=[lazily], num_epochs=1)] == [0, 1, 2]
+    assert [next(one) for one in load(range(3), transformations=[lazily], num_epochs=1)] == [
+        0,
+        1,
+        2,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +138,9 @@ def test_single_elements_may_still_be_made():
         lambda ragged: headrace.Subset([1, 2], ragged),
         lambda ragged: load([1, 2], omit=ragged),
         lambda ragged: MapDataset.source([np.arange(2)] * 2).pack(4, lengths=ragged),
-        lambda ragged: MapDataset.source([1, 2]).budget_batch(lengths=ragged, max_tokens=4, pad_to=(4,)),
+        lambda ragged: MapDataset.source([1, 2]).budget_batch(
+            lengths=ragged, max_tokens=4, pad_to=(4,)
+        ),
         lambda ragged: MapDataset.source([1, 2]).select(ragged),
     ],
 )

@@ -1,4 +1,6 @@
-"""Credentials in URLs and options are shown nowhere: not in messages, tracebacks, reprs, logs, states, plans or reports."""
+"""Credentials in URLs and options are shown nowhere: not in messages, tracebacks, reprs, logs,
+states, plans or reports.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ from headrace.sources import (
 )
 from headrace.tools.command_line import main
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # fsspec's FTP, half made
+# fsspec's FTP, half made
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 SECRET = "hush" + "9hush"
 """Put together, so that a traceback, which prints lines of this file, does not have it."""
@@ -67,7 +70,9 @@ def files():
 
 
 class _Answers(http.server.BaseHTTPRequestHandler):
-    """Good files under `/`, and each status under its number; it says what it was asked, as real stores do."""
+    """Good files under `/`, and each status under its number; it says what it was asked, as real
+    stores do.
+    """
 
     files: dict[str, bytes]
 
@@ -142,7 +147,12 @@ KINDS = list(urls("", ""))
 
 def options(host, tmp_path):
     """What leads to the server, with a secret of its own."""
-    keys = {"access_key_id": "a", "secret_access_key": SECRET, "region": "us-east-1", "endpoint": f"http://{host}"}
+    keys = {
+        "access_key_id": "a",
+        "secret_access_key": SECRET,
+        "region": "us-east-1",
+        "endpoint": f"http://{host}",
+    }
     return {**keys, "tries": 1, "timeout": 1, "cache_dir": str(tmp_path / "cache")}
 
 
@@ -150,7 +160,12 @@ def told_by(error):
     """All that anybody may see of an exception and of those that led to it."""
     yield "".join(traceback.format_exception(error))
     while error is not None:
-        yield from (str(error), repr(error), *map(str, error.args), *getattr(error, "__notes__", ()))
+        yield from (
+            str(error),
+            repr(error),
+            *map(str, error.args),
+            *getattr(error, "__notes__", ()),
+        )
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
@@ -161,7 +176,10 @@ READERS = {
     "TextLinesSource": (TextLinesSource, "a.txt"),
     "ParquetDataSource": (ParquetDataSource, "a.parquet"),
     "ArrayRecordDataSource": (ArrayRecordDataSource, "a.array_record"),
-    "ArrayRecord range": (lambda url, **more: ArrayRecordDataSource(f"{url}[0:9]", **more), "a.array_record"),
+    "ArrayRecord range": (
+        lambda url, **more: ArrayRecordDataSource(f"{url}[0:9]", **more),
+        "a.array_record",
+    ),
     "TokenSource": (TokenSource, "a.npy"),
     "MegatronSource": (MegatronSource, "a.bin"),
     "ImageFolderDataSource": (ImageFolderDataSource, "images"),
@@ -171,7 +189,9 @@ READERS = {
     "NpzSource": (NpzSource, "a.npz"),
     "TfdsDataSource": (lambda url, **more: TfdsDataSource("mnist", "train", url, **more), "data"),
     "convert": (
-        lambda url, **more: _convert(url, Path(more["storage_options"]["cache_dir"], "out"), **more),
+        lambda url, **more: _convert(
+            url, Path(more["storage_options"]["cache_dir"], "out"), **more
+        ),
         "a.jsonl",
     ),
     "convert to": (lambda url, **more: _convert([b"one"], url, **more), "out"),
@@ -184,9 +204,13 @@ def _convert(source, target, **more):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("reader", chosen(READERS, "JsonLinesDataSource", "ParquetDataSource", "TfdsDataSource"))
+@pytest.mark.parametrize(
+    "reader", chosen(READERS, "JsonLinesDataSource", "ParquetDataSource", "TfdsDataSource")
+)
 def test_no_error_tells_a_secret(reader, kind, host, tmp_path, caplog, capfd):
-    """Nor do the library's exceptions that it is chained to, a log, a warning, or what is printed."""
+    """Nor do the library's exceptions that it is chained to, a log, a warning, or what
+    is printed.
+    """
     if reader == "TfdsDataSource" and kind not in ("s3", "unknown"):
         pytest.skip("TFDS datasets are folders, which HTTP does not have")
     read, name = READERS[reader]
@@ -207,16 +231,28 @@ def test_no_error_tells_a_secret(reader, kind, host, tmp_path, caplog, capfd):
 
 
 @pytest.mark.parametrize("kind", ["user", "token as user", "api key", "signature"])
-@pytest.mark.parametrize("reader", ["JsonLinesDataSource", "TFRecordDataSource", "TarDataSource", "ParquetDataSource"])
+@pytest.mark.parametrize(
+    "reader", ["JsonLinesDataSource", "TFRecordDataSource", "TarDataSource", "ParquetDataSource"]
+)
 def test_a_source_that_reads_tells_no_secret(reader, kind, host, tmp_path):
-    """In its repr, its fingerprint, a loader's repr, state, statistics, trace and cache; and states go on."""
+    """In its repr, its fingerprint, a loader's repr, state, statistics, trace and cache; and states
+    go on.
+    """
     read, name = READERS[reader]
     given = options(host, tmp_path)
     source = read(urls(host, name)[kind], storage_options=given)
-    loader = headrace.DataLoader(data_source=source, sampler=headrace.IndexSampler(20, num_epochs=1, seed=1))
+    loader = headrace.DataLoader(
+        data_source=source, sampler=headrace.IndexSampler(20, num_epochs=1, seed=1)
+    )
     with iter(loader) as iterator:
         assert next(iterator) is not None
-        told = [repr(source), str(source.fingerprint), repr(loader), repr(iterator), str(iterator.stats())]
+        told = [
+            repr(source),
+            str(source.fingerprint),
+            repr(loader),
+            repr(iterator),
+            str(iterator.stats()),
+        ]
         told += [str(iterator.get_state())]
     told += [str(headrace.trace(loader, 0)), repr(storage_options_of(given))]
     told += [str(path) for path in (tmp_path / "cache").rglob("*")]
@@ -240,7 +276,9 @@ def test_errors_while_records_are_read_tell_no_secret(host, tmp_path):
 
 
 def test_a_conversion_keeps_no_secret(host, tmp_path):
-    """Its plan and its manifest name the file without it; the same file under another signature is the same conversion."""
+    """Its plan and its manifest name the file without it; the same file under another signature is
+    the same conversion.
+    """
     given = options(host, tmp_path)
     seen = []
     keep = Target.keep
@@ -317,7 +355,9 @@ def test_commands_print_no_secret(command, host, tmp_path, capfd):
     """On standard output or error."""
     told = []
     for url in urls(host, "404/a.jsonl").values():
-        arguments = [url, str(tmp_path / "out"), "--workers", "0"] if command == "convert" else [url]
+        arguments = (
+            [url, str(tmp_path / "out"), "--workers", "0"] if command == "convert" else [url]
+        )
         try:
             main([command, *arguments])
         except Exception as error:
@@ -335,10 +375,21 @@ def test_values_in_messages_tell_no_secret(kind):
         def __repr__(self):
             return f"Holds(url={url!r}, more={'x' * 999})"
 
-    values = [url, url.encode(), [url] * 3, {"url": url}, (url, {url}), Holds(), partial(len, url), ValueError(url)]
+    values = [
+        url,
+        url.encode(),
+        [url] * 3,
+        {"url": url},
+        (url, {url}),
+        Holds(),
+        partial(len, url),
+        ValueError(url),
+    ]
     for value in values:
         for limit in range(9, 300, 7):
-            assert SECRET[:6] not in short_repr(value, limit) + shorten(value, limit) + first_few([value, value])
+            assert SECRET[:6] not in short_repr(value, limit) + shorten(value, limit) + first_few(
+                [value, value]
+            )
     assert redacted(redacted(url)) == redacted(url)
     with pytest.raises(HeadraceError) as caught:
         find_files(url, ("*",), {"tries": 1, "timeout": 0.2, "endpoint": "http://127.0.0.1:1"})
@@ -366,7 +417,10 @@ def test_options_are_hidden_by_name_and_value():
     """In a library's text, and where options are shown as a dict."""
     given = [("secret", SECRET), ("client_options", {"token": SECRET + "2"}), ("region", "eu")]
     text = f"denied for {SECRET} and {SECRET}2 in eu; password: abc; Authorization: Bearer xyz"
-    assert redacted_error(text, given) == "denied for *** and *** in eu; password: ***; Authorization: ***"
+    assert (
+        redacted_error(text, given)
+        == "denied for *** and *** in eu; password: ***; Authorization: ***"
+    )
     assert SECRET not in short_repr({"aws_secret_access_key": SECRET, "token": SECRET})
     with pytest.raises(TypeError) as caught:
         storage_options_of([("secret_access_key", f"s3://a:{SECRET}@b")])
@@ -381,9 +435,13 @@ def test_a_chained_exception_without_secrets_stays_itself():
     assert (type(told).__name__, str(told)) == ("ValueError", "http://***@h")
 
 
-@pytest.mark.parametrize("where", ["?k%65y=", "?a=1#access_token=", "#id_token=", "?bearer=", "?a=1&pw=", "?%74oken="])
+@pytest.mark.parametrize(
+    "where", ["?k%65y=", "?a=1#access_token=", "#id_token=", "?bearer=", "?a=1&pw=", "?%74oken="]
+)
 def test_parameters_of_other_ways_to_sign_are_hidden(where):
-    """In the fragment, where OAuth has them, too, and whatever letters of the name are written as numbers."""
+    """In the fragment, where OAuth has them, too, and whatever letters of the name are written as
+    numbers.
+    """
     url = f"https://host/a.npy{where}{SECRET}"
     for text in (redacted(url), shorten(OSError(2, f"cannot open {url}", url)), short_repr(url)):
         assert SECRET not in text

@@ -55,7 +55,10 @@ GOOD = {
     headrace.TFRecordDataSource: {"paths": "none.tfrecord"},
     headrace.TarDataSource: {"paths": "none.tar"},
     headrace.TextLinesSource: {"paths": "none.txt"},
-    headrace.DataLoader: {"data_source": [1, 2, 3], "sampler": headrace.IndexSampler(3, num_epochs=1)},
+    headrace.DataLoader: {
+        "data_source": [1, 2, 3],
+        "sampler": headrace.IndexSampler(3, num_epochs=1),
+    },
     headrace.Filter: {"function": bool},
     headrace.FlatMap: {"function": list},
     headrace.IndexSampler: {"num_records": 3},
@@ -101,10 +104,15 @@ def told(act, *given):
 
 @pytest.mark.parametrize("make", GOOD, ids=lambda make: make.__name__)
 def test_no_message_is_long_whatever_is_passed(make):
-    """An argument that is refused is named in less than 500 characters, however large or odd it is."""
+    """An argument that is refused is named in less than 500 characters, however large
+    or odd it is.
+    """
     for name in inspect.signature(make).parameters:
         for kind, value in HUGE.items():
-            assert len(told(lambda given: make(**GOOD[make] | given), {name: value})) <= LIMIT, (name, kind)
+            assert len(told(lambda given: make(**GOOD[make] | given), {name: value})) <= LIMIT, (
+                name,
+                kind,
+            )
 
 
 @pytest.mark.one_in(6)
@@ -124,10 +132,18 @@ def test_what_arises_later_is_short_too(kind):
         lambda: loader.skip(value),
         lambda: loader.skip([value]),
         lambda: loader.with_batch_size(value),
-        lambda: headrace.check_resume(loader, steps=value, worker_counts=[]) if kind != "int" else None,
+        lambda: (
+            headrace.check_resume(loader, steps=value, worker_counts=[]) if kind != "int" else None
+        ),
         lambda: headrace.pad_batch()([{"x": value}, {"y": value}]),
         lambda: next(iter(headrace.load([{"x": value}, {"y": np.zeros(2)}], batch_size=2))),
-        lambda: next(iter(headrace.load([{"x" * 100_000: value}, {"x" * 100_000: np.zeros((2, 3))}], batch_size=2))),
+        lambda: next(
+            iter(
+                headrace.load(
+                    [{"x" * 100_000: value}, {"x" * 100_000: np.zeros((2, 3))}], batch_size=2
+                )
+            )
+        ),
         lambda: headrace.IndexSampler(3)[value],
         lambda: headrace.MemorySource([1])[value],
         lambda: getattr(headrace, "x" * 100_000),
@@ -149,7 +165,9 @@ def test_a_state_file_that_cannot_be_written_is_told_briefly(tmp_path):
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["str", "tuple", "list", "dict", "int", "array", "talkative"])
 def test_messages_about_devices_are_short(kind):
-    """Arguments of to_device and device_put, and trees of shardings that do not fit, are shown briefly."""
+    """Arguments of to_device and device_put, and trees of shardings that do not fit, are shown
+    briefly.
+    """
     import jax
 
     value, device = HUGE[kind], jax.devices()[0]
@@ -195,13 +213,25 @@ def test_differences_of_many_operations_are_counted():
 
 def test_texts_keep_their_beginning_and_their_end():
     """Both ends of a path matter, and a text that is short enough stays."""
-    assert shorten("/data/" + "x" * 1000 + "/train.parquet", 40) == "/data/xxxxxxxxxxxxxx…xxxxx/train.parquet"
-    assert (shorten("short"), short_repr([1, "a"]), short_repr("it's")) == ("short", "[1, 'a']", '"it\'s"')
+    assert (
+        shorten("/data/" + "x" * 1000 + "/train.parquet", 40)
+        == "/data/xxxxxxxxxxxxxx…xxxxx/train.parquet"
+    )
+    assert (shorten("short"), short_repr([1, "a"]), short_repr("it's")) == (
+        "short",
+        "[1, 'a']",
+        '"it\'s"',
+    )
 
 
 @pytest.mark.parametrize(
     ("values", "text"),
-    [([1], "1"), ("abc", "a, b, c"), (range(4), "0, 1, 2 and 1 more"), (range(9), "0, 1, 2 and 6 more")],
+    [
+        ([1], "1"),
+        ("abc", "a, b, c"),
+        (range(4), "0, 1, 2 and 1 more"),
+        (range(9), "0, 1, 2 and 6 more"),
+    ],
 )
 def test_long_lists_are_told_by_their_first_three(values, text):
     """A message names three values and counts the others."""

@@ -1,6 +1,7 @@
 """A program that trains with Keras and may be killed: what it ends with is in a file.
 
-In: a folder for checkpoints, the kind of data, after how many batches to die (0: never), and a file. Out: losses and weights.
+In: a folder for checkpoints, the kind of data, after how many batches to die (0: never), and a
+file. Out: losses and weights.
 """
 
 import json
@@ -32,20 +33,40 @@ def kept(number):
 
 DATA = {
     "loader": lambda: headrace.load(
-        range(RECORDS), shuffle=True, seed=3, batch_size=BATCH, transformations=[example], worker_count=2
+        range(RECORDS),
+        shuffle=True,
+        seed=3,
+        batch_size=BATCH,
+        transformations=[example],
+        worker_count=2,
     ),
     "filtered": lambda: (
-        headrace.MapDataset.range(RECORDS).shuffle(seed=3).filter(kept).map(example).to_iter_dataset().batch(BATCH)
+        headrace.MapDataset.range(RECORDS)
+        .shuffle(seed=3)
+        .filter(kept)
+        .map(example)
+        .to_iter_dataset()
+        .batch(BATCH)
     ),
     "ahead": lambda: DATA["loader"](),
     "parallel": lambda: DATA["loader"](),
     "device": lambda: DATA["loader"]().to_device(jax.devices()[0]),
     "grain_loader": lambda: grain.load(
-        list(range(RECORDS)), shuffle=True, seed=3, batch_size=BATCH, num_epochs=None, transformations=[Example()]
+        list(range(RECORDS)),
+        shuffle=True,
+        seed=3,
+        batch_size=BATCH,
+        num_epochs=None,
+        transformations=[Example()],
     ),
     "grain_map": lambda: grain.MapDataset.range(RECORDS).shuffle(seed=3).map(example).batch(BATCH),
     "grain_iter": lambda: (
-        grain.MapDataset.range(RECORDS).shuffle(seed=3).to_iter_dataset().filter(kept).map(example).batch(BATCH)
+        grain.MapDataset.range(RECORDS)
+        .shuffle(seed=3)
+        .to_iter_dataset()
+        .filter(kept)
+        .map(example)
+        .batch(BATCH)
     ),
 }
 """Endless ones have epochs of so many steps; the others end."""
@@ -75,7 +96,9 @@ class Dies(keras.callbacks.Callback):
 def model():
     """With dropout, whose seeds are state, too."""
     keras.utils.set_random_seed(5)
-    made = keras.Sequential([keras.layers.Dense(4), keras.layers.Dropout(0.2), keras.layers.Dense(1)])
+    made = keras.Sequential(
+        [keras.layers.Dense(4), keras.layers.Dropout(0.2), keras.layers.Dense(1)]
+    )
     made.compile("adam", "mse", metrics=["mae"])
     return made
 
@@ -106,7 +129,9 @@ def main(folder, kind, after, file):
         callbacks=[Waits(folder, every=3), Dies(int(after))],
     )
     with open(file, "w") as opened:
-        json.dump({"logs": history.history, "weights": [w.tolist() for w in fitted.get_weights()]}, opened)
+        json.dump(
+            {"logs": history.history, "weights": [w.tolist() for w in fitted.get_weights()]}, opened
+        )
 
 
 if __name__ == "__main__":

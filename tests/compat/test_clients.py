@@ -1,4 +1,6 @@
-"""Programs in the manner of well-known clients: beside real Grain, element for element, with states both ways."""
+"""Programs in the manner of well-known clients: beside real Grain, element for element, with states
+both ways.
+"""
 
 import runpy
 import subprocess
@@ -11,14 +13,19 @@ from support import both
 
 from headrace.compat import grain_replaced
 
-pytestmark = pytest.mark.filterwarnings("ignore:label:DeprecationWarning", "ignore::ResourceWarning")  # of TFDS
+# of TFDS
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:label:DeprecationWarning", "ignore::ResourceWarning"
+)
 
 PROGRAMS = sorted(Path(__file__).parent.glob("clients/*.py"))
 
 
 @pytest.fixture(autouse=True)
 def folder_of_tfds(tmp_path, monkeypatch):
-    """The folder in which a program writes what it reads. TFDS leaves empty temporary folders, too."""
+    """The folder in which a program writes what it reads. TFDS leaves empty temporary
+    folders, too.
+    """
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

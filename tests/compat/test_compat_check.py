@@ -86,12 +86,17 @@ def test_a_name_that_is_not_here_is_told(tmp_path, text, line):
 @pytest.mark.slow
 def test_a_name_that_raises_is_told_with_what_it_raised(tmp_path):
     """The names in the statement that failed stand with the error; others went well."""
-    text = "import grain\n\ngrain.MapDataset.range(3)\nsampler = grain.samplers.SequentialSampler(\n    num_records=-1\n)\n"
+    text = (
+        "import grain\n\ngrain.MapDataset.range(3)\nsampler = grain.samplers.SequentialSampler(\n  "
+        "  num_records=-1\n)\n"
+    )
     out, _, status = run(tmp_path, text)
     assert status == 1
     lines = out.splitlines()
     assert [
-        line for line in lines if line.startswith("grain.samplers.SequentialSampler") and "raised ValueError" in line
+        line
+        for line in lines
+        if line.startswith("grain.samplers.SequentialSampler") and "raised ValueError" in line
     ]
     assert [line for line in lines if line.startswith("grain.MapDataset") and line.endswith("ok")]
 
@@ -100,12 +105,15 @@ def test_a_name_that_raises_is_told_with_what_it_raised(tmp_path):
 def test_an_error_far_from_grains_names_is_not_blamed_on_them(tmp_path):
     """The list says so, and the error stands above it."""
     text = (
-        "import grain\n\nnumbers = grain.MapDataset.range(3).map(lambda x: 1 // x)\nfor number in numbers:\n    pass\n"
+        "import grain\n\nnumbers = grain.MapDataset.range(3).map(lambda x: 1 // x)\nfor number in "
+        "numbers:\n    pass\n"
     )
     out, err, status = run(tmp_path, text)
     assert status == 1
     assert "ZeroDivisionError" in err
-    assert out.endswith("None of these names stands in the line that failed: see the error above.\n")
+    assert out.endswith(
+        "None of these names stands in the line that failed: see the error above.\n"
+    )
 
 
 def test_the_status_of_a_program_that_ends_itself_is_kept(tmp_path):
@@ -121,7 +129,9 @@ def test_afterwards_grain_is_grain_again(tmp_path):
     import grain
 
     program = tmp_path / "program.py"
-    program.write_text("import grain\n\nassert grain.DataLoader.__module__.startswith('headrace.')\n")
+    program.write_text(
+        "import grain\n\nassert grain.DataLoader.__module__.startswith('headrace.')\n"
+    )
     uses, failure = checks.check(str(program))
     assert failure is None
     assert uses.found == {"grain.DataLoader"}

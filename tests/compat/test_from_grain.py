@@ -64,11 +64,16 @@ RECORDED = Path(__file__).parent.parent / "grain_runs.json"
 
 
 def runs_of_grain(folder):
-    """For each case Grain's state at some step, and the batches that it would have delivered after it."""
+    """For each case Grain's state at some step, and the batches that it would have delivered after
+    it.
+    """
     program = folder / "program.py"
-    program.write_text(PROGRAM)  # a process of its own: Grain's workers need a main, and leave threads behind
+    # a process of its own: Grain's workers need a main, and leave threads behind
+    program.write_text(PROGRAM)
     cases = json.dumps([[RECORDS, *case] for case in CASES])
-    done = subprocess.run([sys.executable, str(program), cases], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, str(program), cases], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -91,12 +96,16 @@ def _ours(shard, filters=False, batch=4, **changes):
     own, loaders = (NoSharding(), shards) if shard[2:] else (shards, None)
     sampler = IndexSampler(RECORDS, own, **arguments)
     operations = [*([Filter(lambda x: x % 3 != 0)] if filters else []), Batch(batch)]
-    return DataLoader(data_source=range(RECORDS), sampler=sampler, operations=operations, shard_options=loaders)
+    return DataLoader(
+        data_source=range(RECORDS), sampler=sampler, operations=operations, shard_options=loaders
+    )
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=map(str, CASES))
 def test_the_records_that_grain_had_not_delivered_come_exactly_once(number, grain_runs):
-    """From the real Grain's state, taken at several worker counts, shards and steps; our own states go on from there."""
+    """From the real Grain's state, taken at several worker counts, shards and steps; our own states
+    go on from there.
+    """
     _, shard, filters, _ = CASES[number]
     state, rest = grain_runs[number]
     iterator = from_grain_state(state, _ours(shard, filters))
@@ -124,11 +133,31 @@ def test_without_workers_the_batches_are_grains(grain_runs):
         ({"next_index": 3}, _ours((0, 1)), "last_seen_indices"),
         (b'{"version": 3, "last_seen_indices": {}}', _ours((0, 1)), "version 3"),
         (b'{"version": 2, "last_seen_indices": {}, "worker_count": 1}', _ours((0, 1)), "damaged"),
-        (b'{"version": 2, "last_seen_indices": {"0": 3}, "worker_count": 0}', _ours((1, 3)), "another shard"),
-        (b'{"version": 2, "last_seen_indices": {"0": Infinity}, "worker_count": 0}', _ours((0, 1)), "damaged"),
-        (b'{"version": 2, "last_seen_indices": {"0": 3}, "worker_count": Infinity}', _ours((0, 1)), "damaged"),
-        (b'{"version": 2, "last_seen_indices": {"0": 2.9}, "worker_count": 0}', _ours((0, 1)), "damaged"),
-        (b'{"version": 2, "last_seen_indices": {"0": 999}, "worker_count": 0}', _ours((0, 1)), "the end"),
+        (
+            b'{"version": 2, "last_seen_indices": {"0": 3}, "worker_count": 0}',
+            _ours((1, 3)),
+            "another shard",
+        ),
+        (
+            b'{"version": 2, "last_seen_indices": {"0": Infinity}, "worker_count": 0}',
+            _ours((0, 1)),
+            "damaged",
+        ),
+        (
+            b'{"version": 2, "last_seen_indices": {"0": 3}, "worker_count": Infinity}',
+            _ours((0, 1)),
+            "damaged",
+        ),
+        (
+            b'{"version": 2, "last_seen_indices": {"0": 2.9}, "worker_count": 0}',
+            _ours((0, 1)),
+            "damaged",
+        ),
+        (
+            b'{"version": 2, "last_seen_indices": {"0": 999}, "worker_count": 0}',
+            _ours((0, 1)),
+            "the end",
+        ),
         (
             b'{"version": 2, "last_seen_indices": {"0": 1}, "worker_count": 0, '
             b'"sampler": "IndexSampler(num_records=62, shuffle=True, seed=6)"}',

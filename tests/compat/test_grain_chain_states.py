@@ -55,23 +55,39 @@ CHAINS = {
     "plain": lambda g: numbers(g).to_iter_dataset(),
     "left out before": lambda g: numbers(g).filter(lambda x: x % 2).to_iter_dataset(),
     "map and batch": lambda g: numbers(g).to_iter_dataset().map(lambda x: x * 2).batch(4),
-    "batches of a MapDataset": lambda g: numbers(g).repeat(2).batch(4).to_iter_dataset().map(lambda x: x + 1),
+    "batches of a MapDataset": lambda g: (
+        numbers(g).repeat(2).batch(4).to_iter_dataset().map(lambda x: x + 1)
+    ),
     "batches of batches": lambda g: numbers(g).batch(2).to_iter_dataset().batch(3),
     "filter and batch": lambda g: numbers(g).to_iter_dataset().filter(lambda x: x % 3).batch(2),
-    "random map": lambda g: numbers(g).to_iter_dataset().random_map(noisy).map_with_index(lambda i, x: (i, x)),
-    "random map after a filter": lambda g: numbers(g).to_iter_dataset().filter(lambda x: x % 3).random_map(noisy),
-    "map after that": lambda g: CHAINS["random map after a filter"](g).map(str).batch(2, batch_fn=list),
-    "mix": lambda g: g.IterDataset.mix([CHAINS["map and batch"](g), CHAINS["filter and batch"](g)], [0.4, 0.6]),
-    "mix by name": lambda g: g.IterDataset.mix({"b": CHAINS["plain"](g), "a": CHAINS["left out before"](g)}).map(str),
+    "random map": lambda g: (
+        numbers(g).to_iter_dataset().random_map(noisy).map_with_index(lambda i, x: (i, x))
+    ),
+    "random map after a filter": lambda g: (
+        numbers(g).to_iter_dataset().filter(lambda x: x % 3).random_map(noisy)
+    ),
+    "map after that": lambda g: (
+        CHAINS["random map after a filter"](g).map(str).batch(2, batch_fn=list)
+    ),
+    "mix": lambda g: g.IterDataset.mix(
+        [CHAINS["map and batch"](g), CHAINS["filter and batch"](g)], [0.4, 0.6]
+    ),
+    "mix by name": lambda g: g.IterDataset.mix(
+        {"b": CHAINS["plain"](g), "a": CHAINS["left out before"](g)}
+    ).map(str),
     "bins": lambda g: g.experimental.FirstFitPackIterDataset(
         numbers(g).to_iter_dataset().map(lambda x: {"x": np.arange(1 + x % 5)}),
         length_struct={"x": 8},
         num_packing_bins=3,
     ),
     "best bins": lambda g: g.experimental.BestFitPackIterDataset(
-        documents(g).mp_prefetch(g.MultiprocessingOptions(0)), length_struct={"x": 8}, num_packing_bins=3
+        documents(g).mp_prefetch(g.MultiprocessingOptions(0)),
+        length_struct={"x": 8},
+        num_packing_bins=3,
     ).batch(2),
-    "end to end": lambda g: g.experimental.ConcatThenSplitIterDataset(documents(g), length_struct={"x": 7}).map(str),
+    "end to end": lambda g: g.experimental.ConcatThenSplitIterDataset(
+        documents(g), length_struct={"x": 7}
+    ).map(str),
     "full rows": lambda g: g.experimental.ConcatThenSplitIterDataset(
         documents(g), length_struct={"x": 4}, split_full_length_features=False
     ),
@@ -81,37 +97,59 @@ CHAINS = {
         meta_features=["id"],
     ),
     "repeated bins": lambda g: g.experimental.RepeatIterDataset(CHAINS["bins"](g), 2),
-    "windows": lambda g: g.experimental.WindowShuffleIterDataset(numbers(g).to_iter_dataset(), window_size=7, seed=5),
+    "windows": lambda g: g.experimental.WindowShuffleIterDataset(
+        numbers(g).to_iter_dataset(), window_size=7, seed=5
+    ),
     "windows after a filter": lambda g: (
-        g.experimental.WindowShuffleIterDataset(odd(g), window_size=4, seed=5).filter(lambda x: x % 2).batch(2)
+        g.experimental.WindowShuffleIterDataset(odd(g), window_size=4, seed=5)
+        .filter(lambda x: x % 2)
+        .batch(2)
     ),
     "windows of batches": lambda g: g.experimental.WindowShuffleIterDataset(
         numbers(g).batch(3).to_iter_dataset().map(lambda x: x), window_size=2, seed=5
     ).random_map(noisy, seed=3),
-    "interleave": lambda g: g.experimental.InterleaveIterDataset(files(g), cycle_length=2).filter(lambda x: x % 5),
+    "interleave": lambda g: g.experimental.InterleaveIterDataset(files(g), cycle_length=2).filter(
+        lambda x: x % 5
+    ),
     "windows of an interleave": lambda g: g.experimental.WindowShuffleIterDataset(
         g.experimental.InterleaveIterDataset(files(g), cycle_length=3), window_size=4, seed=2
     ).batch(2),
-    "zip": lambda g: g.experimental.ZipIterDataset([odd(g), numbers(g).to_iter_dataset()], strict=False),
-    "random map of a zip": lambda g: g.experimental.ZipIterDataset([odd(g), odd(g)]).seed(2).random_map(noisy),
+    "zip": lambda g: g.experimental.ZipIterDataset(
+        [odd(g), numbers(g).to_iter_dataset()], strict=False
+    ),
+    "random map of a zip": lambda g: (
+        g.experimental.ZipIterDataset([odd(g), odd(g)]).seed(2).random_map(noisy)
+    ),
     "rebatch": lambda g: g.experimental.RebatchIterDataset(odd(g).batch(3), 2).map(lambda x: x),
-    "larger batches": lambda g: g.experimental.RebatchIterDataset(numbers(g).batch(2).to_iter_dataset(), 5),
-    "flat map": lambda g: g.experimental.FlatMapIterDataset(odd(g), thrice(g)).filter(lambda x: x % 5).batch(2),
+    "larger batches": lambda g: g.experimental.RebatchIterDataset(
+        numbers(g).batch(2).to_iter_dataset(), 5
+    ),
+    "flat map": lambda g: (
+        g.experimental.FlatMapIterDataset(odd(g), thrice(g)).filter(lambda x: x % 5).batch(2)
+    ),
     "limit": lambda g: g.experimental.LimitIterDataset(odd(g), 9).random_map(noisy, seed=1),
     "repeat": lambda g: g.experimental.RepeatIterDataset(odd(g), 2).batch(3),
-    "random map of a repeat": lambda g: g.experimental.RepeatIterDataset(odd(g), 2).random_map(noisy, seed=1),
+    "random map of a repeat": lambda g: g.experimental.RepeatIterDataset(odd(g), 2).random_map(
+        noisy, seed=1
+    ),
     "cache": lambda g: g.experimental.CacheIterDataset(odd(g)),
     "epochs of a cache": lambda g: g.experimental.RepeatIterDataset(
         g.experimental.CacheIterDataset(numbers(g)[:5].to_iter_dataset().map(lambda x: x + 1)), 2
     ),
     "mix of everything": lambda g: g.IterDataset.mix(
-        [CHAINS[name](g) for name in ("windows of an interleave", "rebatch", "mix by name", "bins")], [1, 2, 3, 1]
+        [
+            CHAINS[name](g)
+            for name in ("windows of an interleave", "rebatch", "mix by name", "bins")
+        ],
+        [1, 2, 3, 1],
     ).map(str),
     "flat map by index": lambda g: flat_mapped(g).to_iter_dataset(),
     "flat map by index, filtered": lambda g: (
         flat_mapped(g).filter(lambda x: x % 5).to_iter_dataset().filter(lambda x: x % 7)
     ),
-    "flat map of a flat map": lambda g: g.experimental.FlatMapMapDataset(flat_mapped(g), thrice(g)).to_iter_dataset(),
+    "flat map of a flat map": lambda g: g.experimental.FlatMapMapDataset(
+        flat_mapped(g), thrice(g)
+    ).to_iter_dataset(),
     "flat map of batches": lambda g: g.experimental.FlatMapMapDataset(
         numbers(g).batch(4).map(lambda x: int(x.sum())), thrice(g)
     ).to_iter_dataset(),
@@ -121,7 +159,9 @@ CHAINS = {
     "interleave of interleaves": lambda g: g.experimental.InterleaveIterDataset(
         [g.experimental.InterleaveIterDataset(files(g), cycle_length=2)] * 2, cycle_length=1
     ),
-    "whole epochs": lambda g: numbers(g).repeat(3).map(lambda x: x)[3:].to_iter_dataset().batch(7, drop_remainder=True),
+    "whole epochs": lambda g: (
+        numbers(g).repeat(3).map(lambda x: x)[3:].to_iter_dataset().batch(7, drop_remainder=True)
+    ),
 }
 
 
@@ -168,7 +208,9 @@ def test_what_workers_of_grain_left_comes_once():
 
 
 def test_whole_batches_that_workers_of_grain_left_come_once():
-    """Worker w of three had every third batch from the w-th on; they delivered 4, 2 and 3 of them."""
+    """Worker w of three had every third batch from the w-th on; they delivered 4, 2 and
+    3 of them.
+    """
     chain = CHAINS["batches of a MapDataset"]
     whole = list(chain(grain))
     iterator = iter(chain(grain))
@@ -206,7 +248,11 @@ def test_one_worker_of_grain_is_as_none():
             r"numbers of batches of a MapDataset \(\[2, 1\]\)",
         ),
         ("map after that", workers({"next_index": 2}, {"next_index": 1}), "2 Grain workers"),
-        ("plain", {**workers({"next_index": 2}), "iterators_in_use_indices": [3]}, "workers cannot be"),
+        (
+            "plain",
+            {**workers({"next_index": 2}), "iterators_in_use_indices": [3]},
+            "workers cannot be",
+        ),
     ],
 )
 def test_states_that_cannot_be_gone_on_with_are_refused(name, state, message):

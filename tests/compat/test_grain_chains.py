@@ -21,15 +21,31 @@ def program(function):
 @program
 def indices_past_the_end(g):
     """Indices past the end."""
-    dataset = g.MapDataset.range(10).seed(3).shuffle().random_map(lambda x, rng: x + rng.random()).repeat(2)
+    dataset = (
+        g.MapDataset.range(10)
+        .seed(3)
+        .shuffle()
+        .random_map(lambda x, rng: x + rng.random())
+        .repeat(2)
+    )
     return [dataset[i] for i in range(25)], list(dataset), list(dataset.to_iter_dataset())
 
 
 @program
 def random_maps_and_shuffles_anywhere(g):
     """Random maps and shuffles anywhere."""
-    dataset = g.MapDataset.source(list(range(20))).seed(5).map(lambda x: x).filter(lambda x: x % 3).shuffle()[2:18:3]
-    dataset = dataset.random_map(lambda x, rng: (x, rng.normal())).shuffle().map_with_index(lambda i, x: (i, x))
+    dataset = (
+        g.MapDataset.source(list(range(20)))
+        .seed(5)
+        .map(lambda x: x)
+        .filter(lambda x: x % 3)
+        .shuffle()[2:18:3]
+    )
+    dataset = (
+        dataset.random_map(lambda x, rng: (x, rng.normal()))
+        .shuffle()
+        .map_with_index(lambda i, x: (i, x))
+    )
     return [dataset[i] for i in range(20)], list(dataset)
 
 
@@ -38,14 +54,25 @@ def random_maps_of_streams(g):
     """Random maps of streams."""
     dataset = g.MapDataset.range(20).seed(1).shuffle().to_iter_dataset().map(lambda x: x)
     dataset = dataset.random_map(lambda x, rng: x + rng.random())
-    batches = dataset.batch(3).random_map(lambda x, rng: x + rng.random()).map_with_index(lambda i, x: (i, x))
+    batches = (
+        dataset.batch(3)
+        .random_map(lambda x, rng: x + rng.random())
+        .map_with_index(lambda i, x: (i, x))
+    )
     return list(dataset), list(batches)
 
 
 @program
 def random_maps_after_filters(g):
     """Random maps after filters."""
-    stream = g.MapDataset.range(20).seed(1).filter(lambda x: x % 4).shuffle().to_iter_dataset().filter(lambda x: x % 3)
+    stream = (
+        g.MapDataset.range(20)
+        .seed(1)
+        .filter(lambda x: x % 4)
+        .shuffle()
+        .to_iter_dataset()
+        .filter(lambda x: x % 3)
+    )
     stream = stream.random_map(lambda x, rng: x + rng.random()).map_with_index(lambda i, x: (i, x))
     return list(stream.seed(4).random_map(lambda x, rng: (x, rng.random())))
 
@@ -81,7 +108,10 @@ def batches(g):
 @program
 def concatenations(g):
     """Concatenations."""
-    one, other = g.MapDataset.range(4).shuffle(seed=3), g.MapDataset.range(10, 13).map(lambda x: x * 2)
+    one, other = (
+        g.MapDataset.range(4).shuffle(seed=3),
+        g.MapDataset.range(10, 13).map(lambda x: x * 2),
+    )
     both_of_them = g.MapDataset.concatenate([one, other])
     repeated = both_of_them.seed(3).shuffle().repeat(2, reseed_each_epoch=False)
     return len(both_of_them), [both_of_them[i] for i in range(20)], list(repeated)
@@ -106,7 +136,11 @@ def slices(g):
 def filters_leave_none(g):
     """Filters leave none."""
     dataset = g.MapDataset.range(10).filter(lambda x: x % 2)
-    stream = dataset.shuffle(seed=1).to_iter_dataset(g.ReadOptions(num_threads=0)).batch(2, drop_remainder=True)
+    stream = (
+        dataset.shuffle(seed=1)
+        .to_iter_dataset(g.ReadOptions(num_threads=0))
+        .batch(2, drop_remainder=True)
+    )
     return list(dataset), list(dataset.to_iter_dataset(allow_nones=True)), list(stream)
 
 
@@ -146,7 +180,11 @@ def of_ones_own(g):
         def __getitem__(self, index):
             return self.slice(index) if isinstance(index, slice) else self._parent[2 * index]
 
-    dataset = Even(g.MapDataset.range(20).seed(4).shuffle()).shuffle().random_map(lambda x, rng: x + rng.random())
+    dataset = (
+        Even(g.MapDataset.range(20).seed(4).shuffle())
+        .shuffle()
+        .random_map(lambda x, rng: x + rng.random())
+    )
     return dataset, Counted(dataset.to_iter_dataset().map(lambda x: x))
 
 
@@ -160,7 +198,13 @@ def datasets_of_ones_own(g):
     rest = list(iterator)
     iterator.set_state(state)
     assert list(iterator) == rest
-    return list(dataset), list(stream), list(stream.random_map(lambda x, rng: (x, rng.random()))), first, rest
+    return (
+        list(dataset),
+        list(stream),
+        list(stream.random_map(lambda x, rng: (x, rng.random()))),
+        first,
+        rest,
+    )
 
 
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
@@ -201,8 +245,13 @@ def test_a_mix_goes_on_with_other_weights_and_datasets():
     """As with Grain: each dataset goes on where it stood, a new one begins."""
 
     def mixed(g, weights):
-        parts = {name: g.MapDataset.range(100 * i, 100 * i + 40).to_iter_dataset() for i, name in enumerate("abc")}
-        return g.IterDataset.mix({name: parts[name].filter(lambda x: x % 3) for name in weights}, weights).map(str)
+        parts = {
+            name: g.MapDataset.range(100 * i, 100 * i + 40).to_iter_dataset()
+            for i, name in enumerate("abc")
+        }
+        return g.IterDataset.mix(
+            {name: parts[name].filter(lambda x: x % 3) for name in weights}, weights
+        ).map(str)
 
     def program(g):
         iterator = iter(mixed(g, {"a": 0.7, "b": 0.3}))
@@ -212,7 +261,10 @@ def test_a_mix_goes_on_with_other_weights_and_datasets():
         return [*first, *other]
 
     both.runs_alike(program)
-    iterator, other = iter(mixed(grain, {"a": 0.7, "b": 0.3})), iter(mixed(grain, {"a": 0.5, "c": 0.5}))
+    iterator, other = (
+        iter(mixed(grain, {"a": 0.7, "b": 0.3})),
+        iter(mixed(grain, {"a": 0.5, "c": 0.5})),
+    )
     first = [next(iterator) for _ in range(8)]
     other.set_state(iterator.get_state())
     rest = list(other)
@@ -222,7 +274,9 @@ def test_a_mix_goes_on_with_other_weights_and_datasets():
 
 
 def test_workers_do_not_change_the_stream():
-    """mp_prefetch gives the stream of no workers, whatever their number; a state goes on with any."""
+    """mp_prefetch gives the stream of no workers, whatever their number; a state goes
+    on with any.
+    """
     stream = list(streams())[1]
     iterator = iter(stream.mp_prefetch(grain.MultiprocessingOptions(num_workers=2)))
     first = [next(iterator) for _ in range(2)]
@@ -265,7 +319,9 @@ def test_a_state_of_another_dataset_is_refused():
 
 
 def test_several_workers_over_what_cannot_be_sliced_are_refused():
-    """A dataset of a class of the user's without parents: as in Grain, when it is iterated; one worker is enough."""
+    """A dataset of a class of the user's without parents: as in Grain, when it is iterated; one
+    worker is enough.
+    """
 
     class Endless(grain.IterDataset):
         def __iter__(self):
@@ -294,13 +350,18 @@ def test_several_workers_over_what_cannot_be_sliced_are_refused():
     iterator = iter(Endless().mp_prefetch(grain.MultiprocessingOptions(1)))
     assert next(iterator) == 1
     iterator.close()
-    rest = Over(grain.MapDataset.range(5).to_iter_dataset()).mp_prefetch(grain.MultiprocessingOptions(2))
+    rest = Over(grain.MapDataset.range(5).to_iter_dataset()).mp_prefetch(
+        grain.MultiprocessingOptions(2)
+    )
     assert list(rest) == list(range(5))
 
 
 def test_a_loader_takes_a_sampler_of_more_records_than_there_are():
     """As in Grain it is built; a record that is not there is an error when it is read."""
-    for sampler in (grain.samplers.IndexSampler(5, num_epochs=1, seed=0), grain.samplers.SequentialSampler(5)):
+    for sampler in (
+        grain.samplers.IndexSampler(5, num_epochs=1, seed=0),
+        grain.samplers.SequentialSampler(5),
+    ):
         loader = grain.DataLoader(data_source=[10, 20, 30], sampler=sampler, operations=[])
         iterator = iter(loader)
         assert [next(iterator) for _ in range(3)] == [10, 20, 30]
@@ -328,10 +389,16 @@ UNLIKE = {
 }
 
 REFUSED = {
-    "batch of a stream": lambda g, unlike: list(g.MapDataset.range(4).map(unlike).to_iter_dataset().batch(2)),
+    "batch of a stream": lambda g, unlike: list(
+        g.MapDataset.range(4).map(unlike).to_iter_dataset().batch(2)
+    ),
     "batch of a dataset": lambda g, unlike: g.MapDataset.range(4).map(unlike).batch(2)[0],
-    "zip with a shorter stream": lambda g, _: list(g.experimental.ZipIterDataset([numbers_of(g, 3), numbers_of(g, 2)])),
-    "zip with a longer stream": lambda g, _: list(g.experimental.ZipIterDataset([numbers_of(g, 3), numbers_of(g, 4)])),
+    "zip with a shorter stream": lambda g, _: list(
+        g.experimental.ZipIterDataset([numbers_of(g, 3), numbers_of(g, 2)])
+    ),
+    "zip with a longer stream": lambda g, _: list(
+        g.experimental.ZipIterDataset([numbers_of(g, 3), numbers_of(g, 4)])
+    ),
     "zip of no streams": lambda g, _: g.experimental.ZipIterDataset([]),
     "zip of no datasets": lambda g, _: g.experimental.ZipMapDataset([]),
     "zip of unequal datasets": lambda g, _: g.experimental.ZipMapDataset(
@@ -339,11 +406,17 @@ REFUSED = {
     ),
     "batch after a filter": lambda g, _: g.MapDataset.range(4).filter(bool).batch(2),
     "shuffle without a seed": lambda g, _: g.MapDataset.range(4).shuffle(),
-    "concatenation of what never ends": lambda g, _: g.MapDataset.concatenate([g.MapDataset.range(4).repeat()]),
-    "mix with an empty dataset": lambda g, _: g.MapDataset.mix([g.MapDataset.range(4), g.MapDataset.range(0)]),
+    "concatenation of what never ends": lambda g, _: g.MapDataset.concatenate(
+        [g.MapDataset.range(4).repeat()]
+    ),
+    "mix with an empty dataset": lambda g, _: g.MapDataset.mix(
+        [g.MapDataset.range(4), g.MapDataset.range(0)]
+    ),
     "document longer than a row": lambda g, _: list(
         g.experimental.FirstFitPackIterDataset(
-            numbers_of(g, 2).map(lambda x: {"x": np.zeros(9)}), length_struct={"x": 8}, num_packing_bins=1
+            numbers_of(g, 2).map(lambda x: {"x": np.zeros(9)}),
+            length_struct={"x": 8},
+            num_packing_bins=1,
         )
     ),
 }
@@ -362,7 +435,9 @@ def test_errors_that_programs_match_on_have_grains_words(name):
             REFUSED[name](both.real, unlike)
         with pytest.raises(ValueError, match=r".") as ours:
             REFUSED[name](grain, unlike)
-        first = str(theirs.value).partition("\n")[0][:64].partition(". ")[0].partition(" because")[0]
+        first = (
+            str(theirs.value).partition("\n")[0][:64].partition(". ")[0].partition(" because")[0]
+        )
         assert str(ours.value).startswith(first.rstrip("."))
         assert len(str(ours.value)) < 500
 
@@ -395,7 +470,9 @@ class Unpicklable:
 @pytest.mark.parametrize("kind", ["map dataset", "iter dataset", "loader"])
 @pytest.mark.one_in(3)
 def test_what_cannot_be_pickled_is_the_users_error_with_grains_note(kind):
-    """The exception that pickling raised, with a note "Dataset: … cannot be pickled!" and one with the path to the culprit."""
+    """The exception that pickling raised, with a note "Dataset: … cannot be pickled!" and one with
+    the path to the culprit.
+    """
     bound = Unpicklable()
 
     def function(element):
@@ -409,9 +486,13 @@ def test_what_cannot_be_pickled_is_the_users_error_with_grains_note(kind):
         chain = grain.MapDataset.range(4)
         if kind == "loader":
             sampler = grain.samplers.IndexSampler(4, num_epochs=1)
-            return grain.DataLoader(data_source=range(4), sampler=sampler, operations=[Mapped()], worker_count=1)
+            return grain.DataLoader(
+                data_source=range(4), sampler=sampler, operations=[Mapped()], worker_count=1
+            )
         chain = (
-            chain.map(Mapped()).to_iter_dataset() if kind == "map dataset" else chain.to_iter_dataset().map(function)
+            chain.map(Mapped()).to_iter_dataset()
+            if kind == "map dataset"
+            else chain.to_iter_dataset().map(function)
         )
         return chain.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
 

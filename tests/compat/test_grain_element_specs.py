@@ -1,4 +1,6 @@
-"""Specs of elements, beside those of the real Grain: shapes, dtypes, and the errors where nobody tells them."""
+"""Specs of elements, beside those of the real Grain: shapes, dtypes, and the errors where nobody
+tells them.
+"""
 
 import numpy as np
 import pytest
@@ -37,23 +39,34 @@ KNOWN = {
         numbers(g).shuffle(seed=1).repeat(2)[1:].filter(bool).to_iter_dataset().filter(bool)
     ),
     "a batch that may be short": lambda g: numbers(g).batch(2),
-    "batches of batches": lambda g: numbers(g).batch(2, drop_remainder=True).to_iter_dataset().batch(3),
+    "batches of batches": lambda g: (
+        numbers(g).batch(2, drop_remainder=True).to_iter_dataset().batch(3)
+    ),
     "a transform that tells": lambda g: numbers(g).map(doubling(g)).to_iter_dataset().batch(4),
-    "a zip": lambda g: g.experimental.ZipIterDataset([stream(g), numbers(g).batch(2).to_iter_dataset()]),
+    "a zip": lambda g: g.experimental.ZipIterDataset(
+        [stream(g), numbers(g).batch(2).to_iter_dataset()]
+    ),
     "a zip by index": lambda g: g.experimental.ZipMapDataset([numbers(g), numbers(g)]).batch(2),
     "a mix": lambda g: g.MapDataset.mix([numbers(g), numbers(g)]),
-    "a mix as a stream": lambda g: g.MapDataset.mix([numbers(g), numbers(g)]).to_iter_dataset().batch(2),
+    "a mix as a stream": lambda g: (
+        g.MapDataset.mix([numbers(g), numbers(g)]).to_iter_dataset().batch(2)
+    ),
     "options over an interleave": lambda g: g.experimental.WithOptionsIterDataset(
-        g.experimental.InterleaveIterDataset([stream(g)], cycle_length=1), g.experimental.DatasetOptions()
+        g.experimental.InterleaveIterDataset([stream(g)], cycle_length=1),
+        g.experimental.DatasetOptions(),
     ),
     "a mix of streams": lambda g: g.IterDataset.mix([stream(g), stream(g)]).batch(4),
     "batches of another size": lambda g: g.experimental.RebatchIterDataset(
         numbers(g).batch(2).to_iter_dataset(), 3
     ).filter(bool),
-    "an interleave": lambda g: g.experimental.InterleaveIterDataset([stream(g)], cycle_length=1).batch(2),
+    "an interleave": lambda g: g.experimental.InterleaveIterDataset(
+        [stream(g)], cycle_length=1
+    ).batch(2),
     "workers": lambda g: stream(g).mp_prefetch(g.MultiprocessingOptions(2)).batch(2),
     "windows of epochs": lambda g: g.experimental.WindowShuffleIterDataset(
-        g.experimental.RepeatIterDataset(g.experimental.CacheIterDataset(stream(g)), 2), window_size=2, seed=1
+        g.experimental.RepeatIterDataset(g.experimental.CacheIterDataset(stream(g)), 2),
+        window_size=2,
+        seed=1,
     ),
 }
 UNKNOWN = {
@@ -104,5 +117,9 @@ def test_specs_of_random_programs_are_those_of_grain(kind):
         with both.quiet():
             expected = told_of(both.real, kind(number))
         found = told_of(grain, kind(number))
-        same = isinstance(found, type(expected)) if isinstance(expected, Exception) else found == expected
+        same = (
+            isinstance(found, type(expected))
+            if isinstance(expected, Exception)
+            else found == expected
+        )
         assert same, f"program {number}: {expected!r}, {found!r}"

@@ -49,14 +49,38 @@ def bins(g):
     for kind in (g.experimental.FirstFitPackIterDataset, g.experimental.BestFitPackIterDataset):
         yield kind(documents(g), length_struct=lengths, num_packing_bins=3)
         yield kind(
-            documents(g), length_struct={"x": 9}, num_packing_bins=4, shuffle_bins=False, max_sequences_per_bin=2
+            documents(g),
+            length_struct={"x": 9},
+            num_packing_bins=4,
+            shuffle_bins=False,
+            max_sequences_per_bin=2,
         )
-        yield kind(documents(g), length_struct={"x": 9}, num_packing_bins=5, seed=8, padding_struct={"x": -1})
-        yield kind(documents(g), length_struct=lengths, num_packing_bins=4, pack_alignment_struct={"x": 4, "y": 1})
-        yield kind(documents(g), length_struct=lengths, num_packing_bins=4, shuffle_bins_group_by_feature="x")
-        yield kind(documents(g), length_struct={"x": 9, "id": 9}, num_packing_bins=2, meta_features=["id"])
+        yield kind(
+            documents(g),
+            length_struct={"x": 9},
+            num_packing_bins=5,
+            seed=8,
+            padding_struct={"x": -1},
+        )
+        yield kind(
+            documents(g),
+            length_struct=lengths,
+            num_packing_bins=4,
+            pack_alignment_struct={"x": 4, "y": 1},
+        )
+        yield kind(
+            documents(g),
+            length_struct=lengths,
+            num_packing_bins=4,
+            shuffle_bins_group_by_feature="x",
+        )
+        yield kind(
+            documents(g), length_struct={"x": 9, "id": 9}, num_packing_bins=2, meta_features=["id"]
+        )
         yield kind(documents(g), length_struct={"x": 9}, num_packing_bins=2, meta_features=["id"])
-        yield kind(empty_and_full(g), length_struct={"x": 33}, num_packing_bins=3, max_sequences_per_bin=1)
+        yield kind(
+            empty_and_full(g), length_struct={"x": 33}, num_packing_bins=3, max_sequences_per_bin=1
+        )
         yield kind(
             documents(g),
             length_struct={"x": 16},
@@ -72,27 +96,53 @@ def bins_of_trees(g):
 
     def nested(x):
         tokens = x["x"]
-        return {"x": tokens, "inner": {"a": tokens[::2], "b": [tokens.astype(np.float32), x["id"]]}, "id": x["id"]}
+        return {
+            "x": tokens,
+            "inner": {"a": tokens[::2], "b": [tokens.astype(np.float32), x["id"]]},
+            "id": x["id"],
+        }
 
     lengths = {"x": 14, "inner": {"a": 8, "b": [12, 5]}}
     for kind in (g.experimental.FirstFitPackIterDataset, g.experimental.BestFitPackIterDataset):
-        arguments = {"length_struct": lengths, "num_packing_bins": 3, "meta_features": ["inner", "id"]}
+        arguments = {
+            "length_struct": lengths,
+            "num_packing_bins": 3,
+            "meta_features": ["inner", "id"],
+        }
         yield kind(documents(g).map(nested), **arguments)
         filled = {"x": -1, "inner": {"a": -2, "b": [0.5, -3]}}
         yield kind(documents(g).map(nested), **arguments, padding_struct=filled)
         aligned = {"x": 4, "inner": {"a": 1, "b": [2, 1]}}
-        yield kind(documents(g).map(nested), **arguments, padding_struct=filled, pack_alignment_struct=aligned)
+        yield kind(
+            documents(g).map(nested),
+            **arguments,
+            padding_struct=filled,
+            pack_alignment_struct=aligned,
+        )
 
 
 def test_a_feature_that_is_a_tree_is_a_meta_feature():
-    """Else it would get segment ids, which have no place; Grain's words. A document without it is a KeyError."""
+    """Else it would get segment ids, which have no place; Grain's words. A document without it is a
+    KeyError.
+    """
     for package in (real, grain):
         trees = package.MapDataset.source([{"x": {"a": np.arange(3)}}]).to_iter_dataset()
         kind = package.experimental.FirstFitPackIterDataset
-        with pytest.raises(ValueError, match="Failed to extract segment ids for 'x', which has type <class 'dict'>"):
+        with pytest.raises(
+            ValueError, match="Failed to extract segment ids for 'x', which has type <class 'dict'>"
+        ):
             next(iter(kind(trees, length_struct={"x": {"a": 4}}, num_packing_bins=1)))
         with pytest.raises(KeyError):
-            next(iter(kind(trees, length_struct={"x": {"b": 4}}, num_packing_bins=1, meta_features=["x"])))
+            next(
+                iter(
+                    kind(
+                        trees,
+                        length_struct={"x": {"b": 4}},
+                        num_packing_bins=1,
+                        meta_features=["x"],
+                    )
+                )
+            )
 
 
 @program
@@ -103,10 +153,20 @@ def end_to_end(g):
     yield kind(numbers, length_struct={"x": 7})
     yield kind(numbers, length_struct={"x": 8}, split_full_length_features=False)
     replaced = bos.REPLACE_FIRST_TOKEN_WITH_BOS
-    yield kind(numbers, length_struct={"x": 3}, bos_handling=replaced, bos_features=["x"], bos_token_id=-5)
-    yield kind(empty_and_full(g), length_struct={"x": 40}, bos_handling=replaced, bos_features=["x"], bos_token_id=77)
     yield kind(
-        documents(g).map(lambda x: {"x": x["x"], "id": x["id"]}), length_struct={"x": 16, "id": 3}, meta_features=["id"]
+        numbers, length_struct={"x": 3}, bos_handling=replaced, bos_features=["x"], bos_token_id=-5
+    )
+    yield kind(
+        empty_and_full(g),
+        length_struct={"x": 40},
+        bos_handling=replaced,
+        bos_features=["x"],
+        bos_token_id=77,
+    )
+    yield kind(
+        documents(g).map(lambda x: {"x": x["x"], "id": x["id"]}),
+        length_struct={"x": 16, "id": 3},
+        meta_features=["id"],
     ).batch(2)
 
 
@@ -115,19 +175,30 @@ def windows(g):
     """Shuffles in windows."""
     numbers = g.MapDataset.range(20)
     yield g.experimental.WindowShuffleMapDataset(numbers, window_size=6, seed=4).to_iter_dataset()
-    yield g.experimental.WindowShuffleMapDataset(numbers, window_size=6, seed=4).repeat(2).to_iter_dataset()
+    yield (
+        g.experimental.WindowShuffleMapDataset(numbers, window_size=6, seed=4)
+        .repeat(2)
+        .to_iter_dataset()
+    )
     yield g.experimental.WindowShuffleIterDataset(numbers.to_iter_dataset(), window_size=6, seed=4)
-    yield g.experimental.WindowShuffleIterDataset(numbers.to_iter_dataset(), window_size=50, seed=4).batch(3)
+    yield g.experimental.WindowShuffleIterDataset(
+        numbers.to_iter_dataset(), window_size=50, seed=4
+    ).batch(3)
 
 
 @program
 def interleaves(g):
     """Streams in turn."""
-    streams = [g.MapDataset.range(10 * i, 10 * i + n).to_iter_dataset() for i, n in enumerate((3, 1, 5, 0, 2, 4))]
+    streams = [
+        g.MapDataset.range(10 * i, 10 * i + n).to_iter_dataset()
+        for i, n in enumerate((3, 1, 5, 0, 2, 4))
+    ]
     for cycle in (1, 2, 3, 10):
         yield g.experimental.InterleaveIterDataset(streams, cycle_length=cycle)
     files = g.MapDataset.range(4).map(lambda i: g.MapDataset.range(10 * i, 10 * i + 3))
-    yield g.experimental.InterleaveIterDataset(files, cycle_length=2).filter(lambda x: x % 2).batch(2)
+    yield (
+        g.experimental.InterleaveIterDataset(files, cycle_length=2).filter(lambda x: x % 2).batch(2)
+    )
 
 
 @program
@@ -136,7 +207,9 @@ def zips(g):
     one, other = g.MapDataset.range(6).shuffle(seed=1), g.MapDataset.range(10, 16)
     yield g.experimental.ZipMapDataset([one, other]).shuffle(seed=2).to_iter_dataset()
     yield g.experimental.ZipIterDataset([one.to_iter_dataset(), other.to_iter_dataset()])
-    yield g.experimental.ZipIterDataset([one.to_iter_dataset(), other[:4].to_iter_dataset()], strict=False)
+    yield g.experimental.ZipIterDataset(
+        [one.to_iter_dataset(), other[:4].to_iter_dataset()], strict=False
+    )
 
 
 @program
@@ -149,7 +222,9 @@ def the_rest(g):
     yield e.RepeatIterDataset(e.CacheIterDataset(odd), 2)
     yield e.RebatchIterDataset(odd.batch(3), 4).map(lambda x: x + 1)
     yield e.RebatchIterDataset(odd.batch(3), 4, drop_remainder=True)
-    yield e.ThreadPrefetchIterDataset(odd, prefetch_buffer_size=3).random_map(lambda x, rng: (x, rng.random()))
+    yield e.ThreadPrefetchIterDataset(odd, prefetch_buffer_size=3).random_map(
+        lambda x, rng: (x, rng.random())
+    )
     yield e.WithOptionsIterDataset(odd, e.DatasetOptions(filter_raise_threshold_ratio=0.9)).batch(2)
     yield e.multithread_prefetch(numbers.to_iter_dataset(), 0, 3)
 
@@ -182,7 +257,9 @@ def _elements(stream):
 
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize(
-    "function", chosen(PROGRAMS, *(one for one in PROGRAMS if one is not bins)), ids=lambda function: function.__name__
+    "function",
+    chosen(PROGRAMS, *(one for one in PROGRAMS if one is not bins)),
+    ids=lambda function: function.__name__,
 )
 def test_streams_go_on_from_every_state(function):
     """On another iterator; states are plain values."""
@@ -194,10 +271,12 @@ def test_streams_go_on_from_every_state(function):
 WALKED = {
     "filtered": lambda e, few, odd: odd.batch(3),
     "flat": lambda e, few, odd: e.FlatMapIterDataset(odd, Copies()).batch(2),
-    "flat, at indices": lambda e, few, odd: e.FlatMapMapDataset(few, Copies()).to_iter_dataset().batch(2),
-    "mix": lambda e, few, odd: grain.IterDataset.mix([grain.IterDataset.mix([odd, odd.map(abs)]), odd], [1, 2]).batch(
-        2
+    "flat, at indices": lambda e, few, odd: (
+        e.FlatMapMapDataset(few, Copies()).to_iter_dataset().batch(2)
     ),
+    "mix": lambda e, few, odd: grain.IterDataset.mix(
+        [grain.IterDataset.mix([odd, odd.map(abs)]), odd], [1, 2]
+    ).batch(2),
     "zip": lambda e, few, odd: e.ZipIterDataset([odd, few.to_iter_dataset()], strict=False),
     "cache": lambda e, few, odd: e.RepeatIterDataset(e.CacheIterDataset(odd), 2),
     "windows": lambda e, few, odd: e.WindowShuffleIterDataset(odd, window_size=4, seed=1),
@@ -210,20 +289,28 @@ WALKED = {
     "interleave of interleaves": lambda e, few, odd: e.InterleaveIterDataset(
         [e.InterleaveIterDataset([few[:3], few[:1], few[:2]], cycle_length=2), odd], cycle_length=2
     ),
-    "interleave, mapped": lambda e, few, odd: e.InterleaveIterDataset([few, odd], cycle_length=2).filter(bool).batch(2),
+    "interleave, mapped": lambda e, few, odd: (
+        e.InterleaveIterDataset([few, odd], cycle_length=2).filter(bool).batch(2)
+    ),
     "bins": lambda e, few, odd: e.FirstFitPackIterDataset(
         odd.map(of_length), length_struct={"x": 7}, num_packing_bins=2
     ),
     "best fit": lambda e, few, odd: e.BestFitPackIterDataset(
         odd.map(of_length), length_struct={"x": 7}, num_packing_bins=2
     ),
-    "end to end": lambda e, few, odd: e.ConcatThenSplitIterDataset(odd.map(of_length), length_struct={"x": 7}),
-    "end to end, cut": lambda e, few, odd: e.ConcatThenSplitIterDataset(odd.map(of_length), length_struct={"x": 3}),
+    "end to end": lambda e, few, odd: e.ConcatThenSplitIterDataset(
+        odd.map(of_length), length_struct={"x": 7}
+    ),
+    "end to end, cut": lambda e, few, odd: e.ConcatThenSplitIterDataset(
+        odd.map(of_length), length_struct={"x": 3}
+    ),
     "workers": lambda e, few, odd: odd.batch(2).mp_prefetch(grain.MultiprocessingOptions(1)),
     "thread": lambda e, few, odd: e.ThreadPrefetchIterDataset(odd, prefetch_buffer_size=2),
     "elastic": lambda e, few, odd: e.ElasticIterator(few, 4, grain.sharding.NoSharding()),
     "elastic interleave": lambda e, few, odd: e.ElasticIterator(
-        e.InterleaveIterDataset([few[:3].to_iter_dataset(), odd], cycle_length=2), 2, grain.sharding.NoSharding()
+        e.InterleaveIterDataset([few[:3].to_iter_dataset(), odd], cycle_length=2),
+        2,
+        grain.sharding.NoSharding(),
     ),
 }
 
@@ -244,7 +331,9 @@ def of_length(x):
 
 @pytest.mark.parametrize("name", WALKED)
 def test_states_keep_one_structure_over_a_run(name):
-    """Of every kind of iterator, from before the first element to after the last: Grain's own check of states says so."""
+    """Of every kind of iterator, from before the first element to after the last: Grain's own check
+    of states says so.
+    """
     few = grain.MapDataset.range(14).seed(1).shuffle()
     stream = WALKED[name](experimental, few, few.to_iter_dataset().filter(lambda x: x % 2 or x > 9))
     iterator, structures = iter(stream), []
@@ -258,10 +347,14 @@ def test_states_keep_one_structure_over_a_run(name):
 
 
 def test_an_index_can_be_asked_for_and_set():
-    """Counted in elements, after a batch in batches; where filters decide, it is a NotImplementedError."""
+    """Counted in elements, after a batch in batches; where filters decide, it is a
+    NotImplementedError.
+    """
 
     def elements(g):
-        iterator = iter(g.MapDataset.range(20).shuffle(seed=1).to_iter_dataset().map(lambda x: x).batch(3))
+        iterator = iter(
+            g.MapDataset.range(20).shuffle(seed=1).to_iter_dataset().map(lambda x: x).batch(3)
+        )
         next(iterator)
         before = g.experimental.get_next_index(iterator)
         g.experimental.set_next_index(iterator, 4)
@@ -269,7 +362,9 @@ def test_an_index_can_be_asked_for_and_set():
 
     both.runs_alike(elements)
     with pytest.raises(NotImplementedError):
-        grain.experimental.get_next_index(iter(grain.MapDataset.range(4).to_iter_dataset().filter(bool)))
+        grain.experimental.get_next_index(
+            iter(grain.MapDataset.range(4).to_iter_dataset().filter(bool))
+        )
     iterator = iter(grain.MapDataset.range(4).to_iter_dataset())
     with pytest.raises(IndexError, match="Checkpoint `next_index` 5 is out of range"):
         grain.experimental.set_next_index(iterator, 5)
@@ -286,9 +381,15 @@ def test_functions_give_what_grains_give():
         e = g.experimental
         rows = [{"x": 1, "y": [1, 2]}, {"x": 2, "y": [3, 4]}]
         padded = [e.batch_and_pad(rows, batch_size=n, pad_value=-1) for n in (2, 4)]
-        shuffled = [e.index_shuffle(i, max_index=n, seed=n, rounds=4) for n in (0, 9, 70000) for i in range(n % 20 + 1)]
+        shuffled = [
+            e.index_shuffle(i, max_index=n, seed=n, rounds=4)
+            for n in (0, 9, 70000)
+            for i in range(n % 20 + 1)
+        ]
         draws = [e.RngPool(3).acquire_rng(5, op_seed=2).random(3)]
-        spec = e.get_element_spec(g.MapDataset.range(6).batch(2, drop_remainder=True).to_iter_dataset())
+        spec = e.get_element_spec(
+            g.MapDataset.range(6).batch(2, drop_remainder=True).to_iter_dataset()
+        )
         return padded, shuffled, draws, spec.shape, str(np.dtype(spec.dtype))
 
     both.runs_alike(results)
@@ -301,7 +402,9 @@ def test_files_are_streamed_in_grains_order(tmp_path):
 
     paths = [str(tmp_path / f"{number}.parquet") for number in range(3)]
     for number, path in enumerate(paths):
-        parquet.write_table(pa.table({"n": np.arange(5) + 10 * number, "s": list("abcde")}), path, row_group_size=2)
+        parquet.write_table(
+            pa.table({"n": np.arange(5) + 10 * number, "s": list("abcde")}), path, row_group_size=2
+        )
     records = tmp_path / "records"
     with records.open("wb") as file:
         for data in (b"one", b"", b"three"):
@@ -337,14 +440,26 @@ def test_a_stream_on_devices_has_the_state_of_what_was_received():
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["bins", "end to end"])
 def test_workers_make_what_a_packing_puts_together(kind):
-    """The functions before it run there, and the packing here; the stream and its states are the same."""
+    """The functions before it run there, and the packing here; the stream and its states are the
+    same.
+    """
 
     def stream(workers):
-        parts = grain.MapDataset.range(60).shuffle(seed=1).map(lambda x: {"x": np.full(1 + x % 7, os.getpid())})
-        pack = experimental.FirstFitPackIterDataset if kind == "bins" else experimental.ConcatThenSplitIterDataset
+        parts = (
+            grain.MapDataset.range(60)
+            .shuffle(seed=1)
+            .map(lambda x: {"x": np.full(1 + x % 7, os.getpid())})
+        )
+        pack = (
+            experimental.FirstFitPackIterDataset
+            if kind == "bins"
+            else experimental.ConcatThenSplitIterDataset
+        )
         more = {"num_packing_bins": 3} if kind == "bins" else {}
         rows = pack(parts.to_iter_dataset(), length_struct={"x": 16}, **more)
-        told = rows.map(lambda row: ({os.getpid()}, set(row["x"].tolist()) - {0}, (row["x"] > 0).tolist()))
+        told = rows.map(
+            lambda row: ({os.getpid()}, set(row["x"].tolist()) - {0}, (row["x"] > 0).tolist())
+        )
         return told.mp_prefetch(grain.MultiprocessingOptions(workers))
 
     expected = [row for *_, row in stream(0)]
@@ -365,7 +480,9 @@ def test_workers_make_what_a_packing_puts_together(kind):
 @pytest.mark.parametrize("restores", [False, True])
 @pytest.mark.parametrize("kind", ["interleave", "bins", "end to end"])
 def test_what_fails_once_is_tried_again(kind, restores):
-    """The stream goes on with the element that failed, in the middle of a row, too; also from its state."""
+    """The stream goes on with the element that failed, in the middle of a row, too; also from its
+    state.
+    """
     left = []
 
     def document(x):
@@ -375,11 +492,16 @@ def test_what_fails_once_is_tried_again(kind, restores):
         return {"x": np.full(1 + x % 5, x)}
 
     def stream():
-        parts = [grain.MapDataset.range(8 * n, 8 * n + 8).map(document).to_iter_dataset() for n in range(2)]
+        parts = [
+            grain.MapDataset.range(8 * n, 8 * n + 8).map(document).to_iter_dataset()
+            for n in range(2)
+        ]
         if kind == "interleave":
             return experimental.InterleaveIterDataset(parts, cycle_length=2)
         if kind == "bins":
-            return experimental.FirstFitPackIterDataset(parts[0], length_struct={"x": 8}, num_packing_bins=2)
+            return experimental.FirstFitPackIterDataset(
+                parts[0], length_struct={"x": 8}, num_packing_bins=2
+            )
         return experimental.ConcatThenSplitIterDataset(parts[0], length_struct={"x": 8})
 
     expected = list(stream())
@@ -399,16 +521,23 @@ def test_what_fails_once_is_tried_again(kind, restores):
 
 def test_a_step_of_a_mix_of_streams_is_traced():
     """The elements of step 3, by dataset and key."""
-    streams = [grain.MapDataset.range(10 * n, 10 * n + 6).to_iter_dataset().map(lambda x: x) for n in range(2)]
+    streams = [
+        grain.MapDataset.range(10 * n, 10 * n + 6).to_iter_dataset().map(lambda x: x)
+        for n in range(2)
+    ]
     mixed = grain.IterDataset.mix(streams, [1, 2])
     element = list(mixed)[3]
-    assert [10 * int(record.dataset) + record.key for record in headrace.trace(mixed, 3).records] == [element]
+    assert [
+        10 * int(record.dataset) + record.key for record in headrace.trace(mixed, 3).records
+    ] == [element]
 
 
 def test_an_endless_repetition_of_no_elements_ends():
     """Grain's would look for one for ever; that of others goes on."""
     none = grain.MapDataset.range(5).filter(lambda x: x > 7).to_iter_dataset()
-    both_kinds = grain.IterDataset.mix([grain.MapDataset.range(3).to_iter_dataset(), none], [1, 0.5])
+    both_kinds = grain.IterDataset.mix(
+        [grain.MapDataset.range(3).to_iter_dataset(), none], [1, 0.5]
+    )
     assert list(experimental.RepeatIterDataset(none)) == []
     repeated = experimental.LimitIterDataset(experimental.RepeatIterDataset(both_kinds), 5)
     assert len(list(repeated)) == 5
@@ -439,17 +568,25 @@ def test_a_thread_prefetch_leaves_actors_and_seeded_globals_as_they_are():
     numbers = grain.MapDataset.range(8).to_iter_dataset()
     ahead = experimental.ThreadPrefetchIterDataset(numbers, prefetch_buffer_size=2)
     actors = numbers.with_options(worker_count=2, worker_kind="ray", ray_options={"num_cpus": 1})
-    for parts in ([ahead, actors], [actors, ahead], [actors, numbers.mp_prefetch(grain.MultiprocessingOptions(4))]):
+    for parts in (
+        [ahead, actors],
+        [actors, ahead],
+        [actors, numbers.mp_prefetch(grain.MultiprocessingOptions(4))],
+    ):
         assert grain.IterDataset.mix(parts).chain_stream.execution.worker_kind == "ray"
     seeded = numbers.with_options(seed_globals=True)
-    assert list(experimental.ThreadPrefetchIterDataset(seeded.seed(1), prefetch_buffer_size=2)) == [*range(8)]
+    assert list(experimental.ThreadPrefetchIterDataset(seeded.seed(1), prefetch_buffer_size=2)) == [
+        *range(8)
+    ]
 
 
 @pytest.mark.slow
 def test_a_thread_prefetch_takes_the_work_from_no_process():
     """Before it, after it, and in a mix with it."""
     numbers = (
-        grain.MapDataset.range(8).to_iter_dataset().map(lambda x: (x, threading.current_thread().name, os.getpid()))
+        grain.MapDataset.range(8)
+        .to_iter_dataset()
+        .map(lambda x: (x, threading.current_thread().name, os.getpid()))
     )
     ahead = experimental.ThreadPrefetchIterDataset(numbers, prefetch_buffer_size=2)
     in_processes = []
@@ -457,11 +594,15 @@ def test_a_thread_prefetch_takes_the_work_from_no_process():
         workers = grain.MultiprocessingOptions(num_workers=count)
         in_processes += [
             ahead.mp_prefetch(workers),
-            experimental.ThreadPrefetchIterDataset(numbers.mp_prefetch(workers), prefetch_buffer_size=2),
+            experimental.ThreadPrefetchIterDataset(
+                numbers.mp_prefetch(workers), prefetch_buffer_size=2
+            ),
             grain.IterDataset.mix([ahead, numbers.mp_prefetch(workers)]),
             grain.IterDataset.mix([numbers.mp_prefetch(workers), ahead]),
         ]
     for stream in in_processes:
         assert os.getpid() not in {process for _, _, process in stream}
     for stream in (ahead, ahead.mp_prefetch(grain.MultiprocessingOptions(num_workers=0))):
-        assert {(thread == "MainThread", process) for _, thread, process in stream} == {(False, os.getpid())}
+        assert {(thread == "MainThread", process) for _, thread, process in stream} == {
+            (False, os.getpid())
+        }

@@ -1,4 +1,6 @@
-"""`headrace.compat.install()`: a program's `import grain` takes ours; and the private modules that programs import."""
+"""`headrace.compat.install()`: a program's `import grain` takes ours; and the private modules that
+programs import.
+"""
 
 import gc
 import importlib
@@ -61,7 +63,9 @@ def test_workers_of_a_program_whose_grain_is_ours_import_ours(tmp_path):
     """Where Grain is not installed: they import the program's modules anew."""
     for name, text in (("grain", NOT_INSTALLED), ("operations", OPERATIONS), ("program", PROGRAM)):
         (tmp_path / f"{name}.py").write_text(text)
-    result = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path)
+    result = subprocess.run(
+        [sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path
+    )
     assert result.stdout == "[0, 2, 4, 6] [0, 2, 4, 6]\n", result.stderr
 
 
@@ -83,10 +87,30 @@ PRIVATE = {
     "core.constants": ["INDEX"],
     "core.exceptions": ["PyGrainInternalError"],
     "core.sharding": ["ShardOptions", "NoSharding", "ShardByJaxProcess", "even_split"],
-    "core.transforms": ["FlatMap", "Map", "MapTransform", "RandomMap", "Batch", "Filter", "TfRandomMap", *OLDER],
-    "core.tree_lib": ["map_structure", "flatten", "unflatten_as", "assert_same_structure", "map_structure_with_path"],
+    "core.transforms": [
+        "FlatMap",
+        "Map",
+        "MapTransform",
+        "RandomMap",
+        "Batch",
+        "Filter",
+        "TfRandomMap",
+        *OLDER,
+    ],
+    "core.tree_lib": [
+        "map_structure",
+        "flatten",
+        "unflatten_as",
+        "assert_same_structure",
+        "map_structure_with_path",
+    ],
     "python.data_loader": ["DataLoader", "DataLoaderIterator", "_determine_worker_count"],
-    "python.data_sources": ["ArrayRecordDataSource", "RangeDataSource", "SharedMemoryDataSource", "SupportsIndex"],
+    "python.data_sources": [
+        "ArrayRecordDataSource",
+        "RangeDataSource",
+        "SharedMemoryDataSource",
+        "SupportsIndex",
+    ],
     "python.samplers": ["IndexSampler", "SequentialSampler", "Sampler"],
     "python.options": ["ReadOptions", "MultiprocessingOptions"],
     "python.operations": ["Operation", "MapOperation", "BatchOperation"],
@@ -109,19 +133,37 @@ PRIVATE = {
         "pretty_format_summary",
     ],
     "python.dataset.elastic_iterator": ["ElasticIterator"],
-    "python.dataset.transformations.batch": ["BatchMapDataset", "BatchIterDataset", "batch_and_pad"],
+    "python.dataset.transformations.batch": [
+        "BatchMapDataset",
+        "BatchIterDataset",
+        "batch_and_pad",
+    ],
     "python.dataset.transformations.filter": ["FilterMapDataset", "FilterIterDataset"],
     "python.dataset.transformations.flatmap": ["FlatMapMapDataset", "FlatMapIterDataset"],
     "python.dataset.transformations.interleave": ["InterleaveIterDataset"],
     "python.dataset.transformations.limit": ["LimitIterDataset"],
     "python.dataset.transformations.map": ["MapMapDataset", "MapIterDataset", "RngPool"],
-    "python.dataset.transformations.mix": ["MixedMapDataset", "MixedIterDataset", "ConcatenateMapDataset"],
+    "python.dataset.transformations.mix": [
+        "MixedMapDataset",
+        "MixedIterDataset",
+        "ConcatenateMapDataset",
+    ],
     "python.dataset.transformations.packing": ["FirstFitPackIterDataset", "BestFitPackIterDataset"],
-    "python.dataset.transformations.packing_concat_then_split": ["BOSHandling", "ConcatThenSplitIterDataset"],
+    "python.dataset.transformations.packing_concat_then_split": [
+        "BOSHandling",
+        "ConcatThenSplitIterDataset",
+    ],
     "python.dataset.transformations.prefetch": ["PrefetchIterDataset", "ThreadPrefetchIterDataset"],
-    "python.dataset.transformations.process_prefetch": ["multiprocess_prefetch", "_PROCESS_KILL_TIMEOUT_S"],
+    "python.dataset.transformations.process_prefetch": [
+        "multiprocess_prefetch",
+        "_PROCESS_KILL_TIMEOUT_S",
+    ],
     "python.dataset.sources.parquet_dataset": ["ParquetIterDataset"],
-    "python.dataset.sources.tfrecord_dataset": ["TFRecordIterDataset", "_TFRecordReader", "_TFRecordDatasetIterator"],
+    "python.dataset.sources.tfrecord_dataset": [
+        "TFRecordIterDataset",
+        "_TFRecordReader",
+        "_TFRecordDatasetIterator",
+    ],
     "python.dataset.transformations.repeat": ["RepeatMapDataset", "RepeatIterDataset"],
     "python.dataset.transformations.shuffle": [
         "ShuffleMapDataset",
@@ -165,9 +207,13 @@ def test_a_summary_of_an_iterator_is_its_table():
 
 
 def test_tfrecord_files_are_opened_by_classes_of_the_users(tmp_path):
-    """Readers, iterators and datasets of a program, made from private classes, open files in their own way."""
+    """Readers, iterators and datasets of a program, made from private classes, open files in their
+    own way.
+    """
     path = tmp_path / "records"
-    path.write_bytes(b"".join(struct.pack("<QI", len(each), 0) + each + bytes(4) for each in (b"a", b"bcd", b"")))
+    path.write_bytes(
+        b"".join(struct.pack("<QI", len(each), 0) + each + bytes(4) for each in (b"a", b"bcd", b""))
+    )
     opened = []
 
     def program(g):
@@ -192,7 +238,14 @@ def test_tfrecord_files_are_opened_by_classes_of_the_users(tmp_path):
         iterator = iter(dataset.map(lambda record: record * 2))
         first = next(iterator)
         plain = iter(private.TFRecordIterDataset(str(path)))
-        return first, iterator.get_state(), list(iterator), list(iter(dataset)), next(plain), plain.get_state()
+        return (
+            first,
+            iterator.get_state(),
+            list(iterator),
+            list(iter(dataset)),
+            next(plain),
+            plain.get_state(),
+        )
 
     with both.quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -211,23 +264,34 @@ def test_datasets_that_private_classes_make_are_those_of_methods():
     """The same elements."""
     inner = grain._src.python.dataset.transformations
     dataset = inner.source.SourceMapDataset([3, 1, 2])
-    made = inner.batch.BatchMapDataset(inner.map.MapMapDataset(dataset, lambda x: x + 1), batch_size=2)
+    made = inner.batch.BatchMapDataset(
+        inner.map.MapMapDataset(dataset, lambda x: x + 1), batch_size=2
+    )
     assert [batch.tolist() for batch in made] == [[4, 2], [3]]
-    assert list(inner.slice.SliceMapDataset(inner.shuffle.ShuffleMapDataset(dataset, seed=1), slice(0, 1))) == [
-        dataset.shuffle(seed=1)[0]
-    ]
+    assert list(
+        inner.slice.SliceMapDataset(inner.shuffle.ShuffleMapDataset(dataset, seed=1), slice(0, 1))
+    ) == [dataset.shuffle(seed=1)[0]]
     stream = inner.prefetch.PrefetchIterDataset(dataset, read_options=grain.ReadOptions(1, 1))
     assert list(inner.filter.FilterIterDataset(stream, lambda x: x > 1)) == [3, 2]
 
 
 def test_private_classes_take_arguments_by_grains_names():
-    """Mixes by parents and proportions; what is no slice is refused in Grain's words; a batch of nothing, too."""
+    """Mixes by parents and proportions; what is no slice is refused in Grain's words; a batch of
+    nothing, too.
+    """
     inner = grain._src.python.dataset.transformations
     parts = [grain.MapDataset.range(3), grain.MapDataset.range(10, 13)]
     mixed = inner.mix.MixedMapDataset(parents=parts, proportions=[2, 1])
     assert list(mixed) == list(grain.MapDataset.mix(parts, [2, 1]))
     streams = [part.to_iter_dataset() for part in parts]
-    assert list(inner.mix.MixedIterDataset(parents=streams, proportions=[1, 1])) == [0, 10, 1, 11, 2, 12]
+    assert list(inner.mix.MixedIterDataset(parents=streams, proportions=[1, 1])) == [
+        0,
+        10,
+        1,
+        11,
+        2,
+        12,
+    ]
     with pytest.raises(ValueError, match="Must specify all non-zero proportions for mixing"):
         inner.mix.MixedIterDataset(streams, [1, 0])
     with pytest.raises(ValueError, match="Cannot set both"):
@@ -269,7 +333,9 @@ def test_trees_are_those_of_grain():
 
 @pytest.mark.long
 def test_a_look_at_all_modules_leaves_grain_as_it_is():
-    """No module of ours takes Grain's place by being imported: tools that list packages import each."""
+    """No module of ours takes Grain's place by being imported: tools that list packages import
+    each.
+    """
     program = """
 import importlib, pkgutil, grain, headrace, headrace.compat
 for module in pkgutil.walk_packages(headrace.compat.__path__, "headrace.compat."):

@@ -29,7 +29,9 @@ def loader(g, operations, shard=("s", 0, 1, False), **options):
         own = {"shard_options": options_of_shard} if kind == "s" else {}
         sampler = g.samplers.IndexSampler(23, shuffle=True, seed=5, num_epochs=2, **own)
     more = {"shard_options": options_of_shard} if kind == "l" else {}
-    return g.DataLoader(data_source=RECORDS, sampler=sampler, operations=operations, **more, **options)
+    return g.DataLoader(
+        data_source=RECORDS, sampler=sampler, operations=operations, **more, **options
+    )
 
 
 def transforms(g):
@@ -101,12 +103,16 @@ def test_load_gives_grains_elements():
     """The short form as well."""
 
     def program(g):
-        return list(g.load(RECORDS, num_epochs=2, shuffle=True, seed=3, batch_size=4, drop_remainder=True))
+        return list(
+            g.load(RECORDS, num_epochs=2, shuffle=True, seed=3, batch_size=4, drop_remainder=True)
+        )
 
     both.runs_alike(program)
 
 
-@pytest.mark.parametrize("name", ["two random maps", "own operation", "own operation after a flat map"])
+@pytest.mark.parametrize(
+    "name", ["two random maps", "own operation", "own operation after a flat map"]
+)
 @pytest.mark.one_in(3)
 def test_states_of_loaders_are_bytes_that_go_on_anywhere(name):
     """On the same iterator and on another one, with workers too."""
@@ -125,7 +131,9 @@ def test_states_of_loaders_are_bytes_that_go_on_anywhere(name):
 
 
 def test_states_of_grains_loader_go_on():
-    """A checkpoint of Grain's DataLoader is read by ours as it is; that of another sampler is refused."""
+    """A checkpoint of Grain's DataLoader is read by ours as it is; that of another sampler is
+    refused.
+    """
     theirs = iter(loader(real, [real.transforms.Batch(4)]))
     for _ in range(3):
         next(theirs)
@@ -144,7 +152,12 @@ def test_states_of_grains_loader_go_on():
 @pytest.mark.parametrize("shard", [("s", 0, 1, False), ("l", 1, 3, False), ("q", 0, 1, True)])
 def test_states_of_grains_loader_go_on_inside_flat_maps(shard):
     """One or several, with filters before, between and after them; not from several workers."""
-    for name, steps in (("copies", 17), ("flat map", 5), ("two flat maps", 4), ("several flat maps", 20)):
+    for name, steps in (
+        ("copies", 17),
+        ("flat map", 5),
+        ("two flat maps", 4),
+        ("several flat maps", 20),
+    ):
         theirs = iter(loader(real, transforms(real)[name], shard))
         for _ in range(steps):
             state = theirs.get_state()
@@ -162,7 +175,9 @@ def test_states_of_grains_loader_go_on_inside_flat_maps(shard):
             iterator.set_state(refused)
 
 
-@pytest.mark.parametrize("name", ["own operation", "own operation after a flat map", "random map of batches"])
+@pytest.mark.parametrize(
+    "name", ["own operation", "own operation after a flat map", "random map of batches"]
+)
 def test_states_of_grains_loader_go_on_with_operations_on_iterators(name):
     """Of one process or none; the operations begin anew at the next record, as in Grain."""
     theirs = iter(loader(real, transforms(real)[name]))
@@ -215,17 +230,23 @@ def test_states_of_grains_loader_go_on_with_any_sampler(shard):
         assert both.told(list(ours)) == both.told(list(theirs))
     in_order = iterator_of(real, real.samplers.SequentialSampler(23)).get_state()
     for other in (grain.samplers.IndexSampler(23, num_epochs=1), Backwards(grain)):
-        with pytest.raises(CheckpointError, match=r"another sampler, .?SequentialSampler\(num_records=23"):
+        with pytest.raises(
+            CheckpointError, match=r"another sampler, .?SequentialSampler\(num_records=23"
+        ):
             iterator_of(grain, other).set_state(in_order)
 
 
 def test_shard_options_of_a_loader_hold_in_place_of_the_samplers():
-    """Each record of the loader's shard comes once; Grain reads records of the sampler's shard, some of them twice."""
+    """Each record of the loader's shard comes once; Grain reads records of the sampler's shard,
+    some of them twice.
+    """
 
     def records(g, of_sampler, of_loader):
         options = g.sharding.ShardOptions
         sampler = g.samplers.IndexSampler(9, options(*of_sampler), num_epochs=1)
-        return list(g.DataLoader(data_source=range(9), sampler=sampler, shard_options=options(*of_loader)))
+        return list(
+            g.DataLoader(data_source=range(9), sampler=sampler, shard_options=options(*of_loader))
+        )
 
     both.runs_alike(records, (0, 1), (1, 3))
     both.runs_alike(records, (1, 2), (1, 2))
@@ -243,16 +264,22 @@ def test_fewer_records_to_hold_than_threads_are_a_warning_in_the_log(caplog):
 
 
 def test_transforms_need_something_to_do():
-    """A function may be passed to any of them; with neither a function nor a method they cannot be made."""
+    """A function may be passed to any of them; with neither a function nor a method they cannot be
+    made.
+    """
     assert pygrain.MapTransform(lambda x: x + 1).map(1) == 2
     for name in ("Map", "RandomMap", "MapWithIndex", "Filter", "FlatMap"):
         with pytest.raises(TypeError, match=r"to call\. Pass"):
-            getattr(grain.transforms, name)() if name != "FlatMap" else pygrain.experimental.FlatMapTransform()
+            getattr(
+                grain.transforms, name
+            )() if name != "FlatMap" else pygrain.experimental.FlatMapTransform()
 
 
 @pytest.mark.parametrize("index_first", [True, False])
 def test_a_map_with_index_works_beside_operations_on_iterators(index_first):
-    """An index is the place in the sampler's order, before and after an operation that leaves elements out."""
+    """An index is the place in the sampler's order, before and after an operation that leaves
+    elements out.
+    """
 
     class Even(pygrain.Operation):
         def __call__(self, records):
@@ -266,7 +293,11 @@ def test_a_map_with_index_works_beside_operations_on_iterators(index_first):
 
     sampler = pygrain.SequentialSampler(6, pygrain.NoSharding())
     operations = [Numbered(), Even()] if index_first else [Even(), Numbered()]
-    found = list(pygrain.DataLoader(data_source=range(6), sampler=sampler, operations=operations, worker_count=0))
+    found = list(
+        pygrain.DataLoader(
+            data_source=range(6), sampler=sampler, operations=operations, worker_count=0
+        )
+    )
     assert found == [(0, 0), (2, 2), (4, 4)]
 
 
@@ -302,7 +333,9 @@ def test_a_sampler_of_the_users_own_gives_the_generators():
 
 
 class ByThread:
-    """Records from a stream for each reading thread, which is found by the number in the thread's name."""
+    """Records from a stream for each reading thread, which is found by the number in the thread's
+    name.
+    """
 
     def __init__(self, streams):
         self.streams = [itertools.count(number, streams) for number in range(streams)]
@@ -330,8 +363,12 @@ class Unchanged:
 @pytest.mark.parametrize("kind", ["loader", "workers", "operation", "chain", "mix", "defaults"])
 @pytest.mark.slow
 def test_sources_are_called_from_numbered_threads_alone(kind):
-    """However quick they are, with num_threads > 0: from threads whose names end with their number, below that of threads."""
-    options = None if kind == "defaults" else grain.ReadOptions(num_threads=3, prefetch_buffer_size=12)
+    """However quick they are, with num_threads > 0: from threads whose names end with their number,
+    below that of threads.
+    """
+    options = (
+        None if kind == "defaults" else grain.ReadOptions(num_threads=3, prefetch_buffer_size=12)
+    )
     source = ByThread(16 if kind == "defaults" else 3)
     if kind in ("loader", "workers", "operation"):
         stream = grain.DataLoader(
@@ -366,6 +403,8 @@ def test_sources_without_threads_are_called_where_records_are_needed():
 
     sampler = grain.samplers.IndexSampler(20, num_epochs=1, seed=0)
     for operations in ([], [Unchanged()]):
-        loader = grain.DataLoader(data_source=Names(), sampler=sampler, operations=operations, read_options=options)
+        loader = grain.DataLoader(
+            data_source=Names(), sampler=sampler, operations=operations, read_options=options
+        )
         assert sorted(loader) == list(range(20))
     assert names == {threading.current_thread().name}

@@ -22,10 +22,16 @@ OURS = "headrace.compat.grain"
 def test_every_name_of_grain_is_there_or_has_a_reason(module):
     """Modules, classes, functions and constants, in the same modules."""
     ours = importlib.import_module(f"{OURS}.{module}" if module else OURS)
-    missing = {name for name in grain_names.public_names("grain", module) if not hasattr(ours, name)}
-    assert missing == {name for name in missing if grain_names.REMARKS.get(name, ("",))[0] == grain_names.ABSENT}
+    missing = {
+        name for name in grain_names.public_names("grain", module) if not hasattr(ours, name)
+    }
+    assert missing == {
+        name for name in missing if grain_names.REMARKS.get(name, ("",))[0] == grain_names.ABSENT
+    }
     assert not {
-        name for name, (kind, _) in grain_names.REMARKS.items() if kind == grain_names.ABSENT and hasattr(ours, name)
+        name
+        for name, (kind, _) in grain_names.REMARKS.items()
+        if kind == grain_names.ABSENT and hasattr(ours, name)
     }
 
 
@@ -57,24 +63,47 @@ def test_datasets_have_grains_methods_and_arguments(kind):
     ours = getattr(headrace.compat.grain, kind)
     for name, theirs in inspect.getmembers(getattr(grain, kind)):
         if not name.startswith("_"):
-            expected, found = grain_names.arguments_of(theirs), grain_names.arguments_of(getattr(ours, name))
-            assert name == "pipe" or not expected or set(expected) <= set(found), (name, expected, found)
+            expected, found = (
+                grain_names.arguments_of(theirs),
+                grain_names.arguments_of(getattr(ours, name)),
+            )
+            assert name == "pipe" or not expected or set(expected) <= set(found), (
+                name,
+                expected,
+                found,
+            )
 
 
-PROTOCOLS = ["__len__", "__getitem__", "__iter__", "__next__", "__contains__", "__reversed__", "__call__", "__array__"]
+PROTOCOLS = [
+    "__len__",
+    "__getitem__",
+    "__iter__",
+    "__next__",
+    "__contains__",
+    "__reversed__",
+    "__call__",
+    "__array__",
+]
 
 
 @pytest.mark.parametrize("module", grain_names.MODULES)
 def test_classes_fulfil_the_protocols_that_grains_do(module):
-    """Programs ask `isinstance(x, Sized)`: no class here has a special method that Grain's does not have."""
+    """Programs ask `isinstance(x, Sized)`: no class here has a special method that Grain's does not
+    have.
+    """
     ours = importlib.import_module(f"{OURS}.{module}" if module else OURS)
     for name, theirs in grain_names.public_names("grain", module).items():
         if inspect.isclass(theirs) and inspect.isclass(found := getattr(ours, name, None)):
+            # progress bars ask
             more = (
                 {"__len__"} if name in ("DataLoaderIterator", "PyGrainDatasetIterator") else set()
-            )  # progress bars ask
-            here = {each for each in PROTOCOLS if inspect.getattr_static(found, each, None) is not None}
-            there = {each for each in PROTOCOLS if inspect.getattr_static(theirs, each, None) is not None}
+            )
+            here = {
+                each for each in PROTOCOLS if inspect.getattr_static(found, each, None) is not None
+            }
+            there = {
+                each for each in PROTOCOLS if inspect.getattr_static(theirs, each, None) is not None
+            }
             assert here <= there | more, name
 
 
@@ -82,7 +111,11 @@ def test_names_are_imported_as_programs_do():
     """As a package, by modules, and by names of modules of modules."""
     assert pygrain.MapDataset is MapDataset is headrace.compat.grain.MapDataset
     assert pygrain.experimental.FirstFitPackIterDataset is FirstFitPackIterDataset
-    assert pygrain.PyGrainCheckpointHandler is CheckpointHandler is headrace.compat.grain.checkpoint.CheckpointHandler
+    assert (
+        pygrain.PyGrainCheckpointHandler
+        is CheckpointHandler
+        is headrace.compat.grain.checkpoint.CheckpointHandler
+    )
     assert headrace.compat.grain.experimental.index_shuffle is index_shuffle
 
 

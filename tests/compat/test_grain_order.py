@@ -12,7 +12,13 @@ from support.pipelines import chosen
 
 import headrace
 from headrace import IndexSampler, NoSharding, ShardOptions
-from headrace.samplers.grain.grain_order import places_of, seed_sequence, shuffled, shuffled_one, small_epoch
+from headrace.samplers.grain.grain_order import (
+    places_of,
+    seed_sequence,
+    shuffled,
+    shuffled_one,
+    small_epoch,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,15 +61,21 @@ def test_known_orders(records, seed, first, digest):
 
 @pytest.mark.parametrize("records", [2**16 + 1, 2**18 + 1])
 def test_records_are_read_once_where_grain_reads_one_twice(records):
-    """With 2^16 + 1 or 2^18 + 1 records, the order is Grain's, except that the last place has the last record."""
+    """With 2^16 + 1 or 2^18 + 1 records, the order is Grain's, except that the last place has the
+    last record.
+    """
     order = shuffled(np.arange(records), records - 1, seed=7)
     checked = [0, 1, 2, 1000, records - 2]
-    assert [grain.experimental.index_shuffle(place, records - 1, 7, 4) for place in checked] == order[checked].tolist()
+    assert [
+        grain.experimental.index_shuffle(place, records - 1, 7, 4) for place in checked
+    ] == order[checked].tolist()
     assert grain.experimental.index_shuffle(records - 1, records - 1, 7, 4) == order[0]
     assert order[-1] == records - 1
     assert (np.bincount(order) == 1).all()
     assert (places_of(order, records - 1, seed=7) == np.arange(records)).all()
-    assert [shuffled_one(place, records - 1, 7) for place in (0, records - 1)] == order[[0, -1]].tolist()
+    assert [shuffled_one(place, records - 1, 7) for place in (0, records - 1)] == order[
+        [0, -1]
+    ].tolist()
 
 
 @pytest.mark.one_in(6)
@@ -72,13 +84,24 @@ def test_records_are_read_once_where_grain_reads_one_twice(records):
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_the_same_arguments_give_the_order_of_the_real_grain(records, shards, drop, shuffle):
-    """Lengths and record keys of every shard, over three epochs, are those of grain.samplers.IndexSampler."""
+    """Lengths and record keys of every shard, over three epochs, are those of
+    grain.samplers.IndexSampler.
+    """
     for index in range(shards):
         theirs = grain.samplers.IndexSampler(
-            records, grain.sharding.ShardOptions(index, shards, drop), shuffle=shuffle, num_epochs=3, seed=9
+            records,
+            grain.sharding.ShardOptions(index, shards, drop),
+            shuffle=shuffle,
+            num_epochs=3,
+            seed=9,
         )
         ours = IndexSampler(
-            records, ShardOptions(index, shards, drop), shuffle=shuffle, num_epochs=3, seed=9, algorithm="grain"
+            records,
+            ShardOptions(index, shards, drop),
+            shuffle=shuffle,
+            num_epochs=3,
+            seed=9,
+            algorithm="grain",
         )
         assert len(ours) == len(theirs)
         positions = np.unique(np.linspace(0, len(ours) - 1, 400).astype(np.int64))
@@ -90,7 +113,10 @@ def test_the_orders_of_few_records_are_computed_as_they_come():
     """The first record of an endless stream waits for a few epochs, not for thousands."""
     before = small_epoch.cache_info().misses
     sampler = IndexSampler(10, shuffle=True, seed=99, algorithm="grain")
-    assert next(iter(headrace.DataLoader(data_source=range(10), sampler=sampler))) == sampler[0].record_key
+    assert (
+        next(iter(headrace.DataLoader(data_source=range(10), sampler=sampler)))
+        == sampler[0].record_key
+    )
     assert small_epoch.cache_info().misses - before <= 16
 
 
@@ -101,14 +127,21 @@ def _pair(records, shard, drop, whose, batch=None, **arguments):
     return grain.DataLoader(
         data_source=list(range(records)),
         sampler=grain.samplers.IndexSampler(
-            records, theirs if of_sampler else grain.sharding.NoSharding(), num_epochs=2, **arguments
+            records,
+            theirs if of_sampler else grain.sharding.NoSharding(),
+            num_epochs=2,
+            **arguments,
         ),
         shard_options=theirs if of_loader else None,
         operations=[grain.transforms.Batch(batch)] if batch else [],
     ), headrace.DataLoader(
         data_source=range(records),
         sampler=IndexSampler(
-            records, ours if of_sampler else NoSharding(), num_epochs=2, algorithm="grain", **arguments
+            records,
+            ours if of_sampler else NoSharding(),
+            num_epochs=2,
+            algorithm="grain",
+            **arguments,
         ),
         shard_options=ours if of_loader else None,
         operations=[headrace.Batch(batch)] if batch else [],
@@ -127,9 +160,13 @@ def test_a_loader_reads_what_grains_loader_reads():
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize(("records", "shards"), [(12, 3), (20, 3), (7, 5), (23, 4)])
 def test_every_shard_reads_as_many_records_as_grains_loader(records, shards, drop, whose):
-    """With and without `drop_remainder`, where the last epoch does not divide, too: the same records to the end."""
+    """With and without `drop_remainder`, where the last epoch does not divide, too: the same
+    records to the end.
+    """
     for index, shuffle in itertools.product(range(shards), (False, True)):
-        theirs, ours = _pair(records, (index, shards), drop, whose, shuffle=shuffle, seed=5 if shuffle else None)
+        theirs, ours = _pair(
+            records, (index, shards), drop, whose, shuffle=shuffle, seed=5 if shuffle else None
+        )
         assert list(ours) == [int(record) for record in theirs]
         assert len(ours) == len(list(ours))
 
@@ -148,4 +185,6 @@ def test_a_record_is_found_in_an_order_that_shards_share(records, shuffle):
         assert ours.find(list(ours)[5], epoch=5 * 3 // records).step == 5
         _, ours = _pair(20, (0, 3), False, "loader", shuffle=True, seed=5)
     with pytest.raises(LookupError, match="left out"):
-        ours.find(int(IndexSampler(20, shuffle=True, seed=5, algorithm="grain")[39].record_key), epoch=1)
+        ours.find(
+            int(IndexSampler(20, shuffle=True, seed=5, algorithm="grain")[39].record_key), epoch=1
+        )

@@ -1,4 +1,6 @@
-"""What stopped programs of others: names, lists, sources and shards with nothing in them; each beside real Grain."""
+"""What stopped programs of others: names, lists, sources and shards with nothing in them; each
+beside real Grain.
+"""
 
 import pickle
 import tempfile
@@ -26,10 +28,14 @@ OF_LISTS = {
     "older operation": lambda g: loader(g, LISTS, [g.python.BatchOperation(2)]),
     "records": lambda g: loader(g, LISTS, [lambda records: records, g.python.BatchOperation(2)]),
     "map": lambda g: g.MapDataset.source(LISTS).batch(2, drop_remainder=True),
-    "iter": lambda g: g.MapDataset.source(LISTS).to_iter_dataset().filter(lambda x: x["a"][0] != 2).batch(2),
+    "iter": lambda g: (
+        g.MapDataset.source(LISTS).to_iter_dataset().filter(lambda x: x["a"][0] != 2).batch(2)
+    ),
     "apply": lambda g: g.MapDataset.source(LISTS).apply(g.transforms.Batch(3)),
     "load": lambda g: g.load(LISTS, batch_size=2, num_epochs=1),
-    "twice": lambda g: g.MapDataset.source([[i, i + 1] for i in range(4)]).to_iter_dataset().batch(2).batch(2),
+    "twice": lambda g: (
+        g.MapDataset.source([[i, i + 1] for i in range(4)]).to_iter_dataset().batch(2).batch(2)
+    ),
 }
 
 
@@ -53,8 +59,12 @@ ENDLESS = {
     "shuffles": lambda g: g.MapDataset.range(7).shuffle(seed=3).repeat().shuffle(seed=1),
     "slice": lambda g: g.MapDataset.range(7).repeat()[1::3],
     "beginning": lambda g: g.MapDataset.range(7).repeat()[:8],
-    "zip": lambda g: g.experimental.ZipMapDataset([g.MapDataset.range(7).repeat(), g.MapDataset.range(3).repeat()]),
-    "mix": lambda g: g.MapDataset.mix([g.MapDataset.range(7).repeat(), g.MapDataset.range(3).repeat()], [0.7, 0.3]),
+    "zip": lambda g: g.experimental.ZipMapDataset(
+        [g.MapDataset.range(7).repeat(), g.MapDataset.range(3).repeat()]
+    ),
+    "mix": lambda g: g.MapDataset.mix(
+        [g.MapDataset.range(7).repeat(), g.MapDataset.range(3).repeat()], [0.7, 0.3]
+    ),
 }
 
 
@@ -64,7 +74,9 @@ def test_what_never_ends_is_shuffled_sliced_and_zipped(program):
     """The same elements at the same indices."""
     theirs, ours = ENDLESS[program](real), ENDLESS[program](grain)
     indices = [0, 1, 5, 7, 8, 20, 1000]
-    assert both.told([ours[index] for index in indices]) == both.told([theirs[index] for index in indices])
+    assert both.told([ours[index] for index in indices]) == both.told(
+        [theirs[index] for index in indices]
+    )
     assert (len(ours) > 1 << 61) == (len(theirs) > 1 << 61)
 
 
@@ -77,12 +89,18 @@ def test_a_shuffle_after_an_endless_repeat_is_a_warning():
 EMPTY = {
     "range": lambda g: g.MapDataset.source(g.sources.RangeDataSource(0, 0, 1)),
     "list": lambda g: g.MapDataset.source([]).shuffle(seed=1).to_iter_dataset(),
-    "concatenation": lambda g: g.MapDataset.concatenate([g.MapDataset.source([]), g.MapDataset.range(2)]),
-    "shard without records": lambda g: loader(g, [1, 2], [], shard_options=g.sharding.ShardOptions(2, 3)),
+    "concatenation": lambda g: g.MapDataset.concatenate(
+        [g.MapDataset.source([]), g.MapDataset.range(2)]
+    ),
+    "shard without records": lambda g: loader(
+        g, [1, 2], [], shard_options=g.sharding.ShardOptions(2, 3)
+    ),
     "shard of none": lambda g: loader(
         g, [1, 2], [], shuffle=True, seed=1, shard_options=g.sharding.ShardOptions(0, 3, True)
     ),
-    "batch that never fills": lambda g: loader(g, [1, 2], [g.transforms.Batch(4, drop_remainder=True)]),
+    "batch that never fills": lambda g: loader(
+        g, [1, 2], [g.transforms.Batch(4, drop_remainder=True)]
+    ),
 }
 
 
@@ -95,7 +113,8 @@ def test_sources_and_shards_may_be_empty(program):
 
 
 @pytest.mark.parametrize(
-    ("program", "words"), [("shard without records", "has none of"), ("batch that never fills", "the stream is empty")]
+    ("program", "words"),
+    [("shard without records", "has none of"), ("batch that never fills", "the stream is empty")],
 )
 def test_an_empty_loader_is_a_warning(program, words):
     """One that says why."""
@@ -170,11 +189,19 @@ def test_options_that_were_chosen_win_over_those_that_were_not():
 
     def merged(g):
         options = g.experimental.DatasetOptions
-        chosen = pickle.loads(pickle.dumps(options(min_shm_size=1, filter_raise_threshold_ratio=None)))
-        both_of = chosen.merge(
-            options(min_shm_size=2, filter_raise_threshold_ratio=0.5, filter_warn_threshold_ratio=0.1)
+        chosen = pickle.loads(
+            pickle.dumps(options(min_shm_size=1, filter_raise_threshold_ratio=None))
         )
-        return both_of.min_shm_size, both_of.filter_raise_threshold_ratio, both_of.filter_warn_threshold_ratio
+        both_of = chosen.merge(
+            options(
+                min_shm_size=2, filter_raise_threshold_ratio=0.5, filter_warn_threshold_ratio=0.1
+            )
+        )
+        return (
+            both_of.min_shm_size,
+            both_of.filter_raise_threshold_ratio,
+            both_of.filter_warn_threshold_ratio,
+        )
 
     assert merged(grain) == merged(real) == (1, None, 0.1)
 
@@ -182,7 +209,9 @@ def test_options_that_were_chosen_win_over_those_that_were_not():
 INDEXED = {
     "limit": lambda g, d: g.experimental.LimitIterDataset(d, 9),
     "limit of batches": lambda g, d: g.experimental.LimitIterDataset(d.batch(2), 9),
-    "batches of a limit": lambda g, d: g.experimental.LimitIterDataset(d, 20).batch(3).map(lambda x: x + 1),
+    "batches of a limit": lambda g, d: (
+        g.experimental.LimitIterDataset(d, 20).batch(3).map(lambda x: x + 1)
+    ),
     "interleave": lambda g, d: g.experimental.InterleaveIterDataset([d.batch(2)], cycle_length=4),
     "interleave of a limit": lambda g, d: g.experimental.InterleaveIterDataset(
         [g.experimental.LimitIterDataset(d, 4)], cycle_length=1
@@ -208,8 +237,14 @@ def test_limits_and_interleaves_of_one_stream_have_indices(program):
 def test_a_loader_tells_what_it_was_made_of():
     """By the private names that some programs ask for."""
     sampler, operation = grain.samplers.SequentialSampler(3), grain.transforms.Batch(2)
-    made = grain.DataLoader(data_source=[1, 2, 3], sampler=sampler, operations=[operation], worker_count=2)
-    assert (made._data_source, made._sampler, made._operations) == ([1, 2, 3], sampler, (operation,))
+    made = grain.DataLoader(
+        data_source=[1, 2, 3], sampler=sampler, operations=[operation], worker_count=2
+    )
+    assert (made._data_source, made._sampler, made._operations) == (
+        [1, 2, 3],
+        sampler,
+        (operation,),
+    )
     assert made._multiprocessing_options.num_workers == 2
 
 
@@ -228,7 +263,9 @@ def test_bags_are_read_by_their_library_when_they_are_read(tmp_path):
                 writer.write(f"{number} {record}".encode())
     for paths in (tmp_path / "records@2.bagz", sorted(tmp_path.glob("*-of-*"))):
         bags = pickle.loads(pickle.dumps(grain.python.BagDataSource(paths)))
-        assert [bags[key] for key in range(10)] == [f"{n} {k}".encode() for n in range(2) for k in range(5)]
+        assert [bags[key] for key in range(10)] == [
+            f"{n} {k}".encode() for n in range(2) for k in range(5)
+        ]
 
 
 def test_memory_may_be_empty_too():
@@ -246,13 +283,17 @@ def test_the_mock_of_tfds_is_a_source(tmp_path, monkeypatch):
     with tfds.testing.mock_data(num_examples=5):
         source = tfds.data_source("mnist", split="train")
         ours = grain.MapDataset.source(source).map(lambda record: record["label"]).seed(1).shuffle()
-        theirs = real.MapDataset.source(source).map(lambda record: record["label"]).seed(1).shuffle()
+        theirs = (
+            real.MapDataset.source(source).map(lambda record: record["label"]).seed(1).shuffle()
+        )
         assert list(ours) == list(theirs)
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_a_shard_without_records_that_is_to_read_some_says_so(shuffle):
-    """By an error of Grain's type: two epochs of one record have two positions, and the second is of shard 1."""
+    """By an error of Grain's type: two epochs of one record have two positions, and the second is
+    of shard 1.
+    """
     for g in (real, grain):
         shard = g.sharding.ShardOptions(1, 2, drop_remainder=False)
         with warnings.catch_warnings():

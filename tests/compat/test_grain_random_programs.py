@@ -1,4 +1,5 @@
-"""Random programs, beside the real Grain: the same elements and ends, from the beginning and from states of either kind.
+"""Random programs, beside the real Grain: the same elements and ends, from the beginning and from
+states of either kind.
 
 The plain command runs a few of each kind, `--long` 7,200 more.
 """
@@ -15,19 +16,23 @@ from support import both, grain_programs, grain_wider_programs
 
 import headrace.compat.grain as grain
 
-pytestmark = pytest.mark.filterwarnings(  # Grain's own iterator, which its thread may be the last to let go of
-    "ignore:Exception ignored in. <function DatasetIterator.__del__:pytest.PytestUnraisableExceptionWarning"
+# Grain's own iterator, which its thread may be the last to let go of
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <function "
+    "DatasetIterator.__del__:pytest.PytestUnraisableExceptionWarning"
 )
 
 MOST = 30
+# of Grain's own code, in the middle of its packings, and in endless repetitions of nothing
 CRASHES = (
     IndexError,
     AssertionError,
     KeyError,
     PyGrainInternalError,
     both.NeverEndsError,
-)  # of Grain's own code, in the middle of its packings, and in endless repetitions of nothing
-REFUSED = "and no FlatMap comes after a Batch that itself comes after a Filter"  # the only states of Grain's that are
+)
+# the only states of Grain's that are
+REFUSED = "and no FlatMap comes after a Batch that itself comes after a Filter"
 LONG, SHARES = 1200, 12
 PATIENCE = 60  # seconds, for elements that take a fraction of one
 
@@ -49,7 +54,9 @@ def some(iterator, count):
 def as_grain(theirs, ours):
     """The same elements, and the same end; an error of ours is one of Grain's type, too."""
     (expected, ended), (found, stopped) = theirs, ours
-    same_end = type(ended) in type(stopped).__mro__ if isinstance(ended, Exception) else ended == stopped
+    same_end = (
+        type(ended) in type(stopped).__mro__ if isinstance(ended, Exception) else ended == stopped
+    )
     return expected == found and same_end
 
 
@@ -137,7 +144,9 @@ def run_all(kind, numbers):
 @pytest.mark.parametrize("share", range(2))
 @pytest.mark.one_in(12)
 def test_random_programs_run_as_with_grain(kind, share):
-    """Datasets in datasets, mixes, zips, interleaves, packings, loaders; states at a random step, and at one after that."""
+    """Datasets in datasets, mixes, zips, interleaves, packings, loaders; states at a random step,
+    and at one after that.
+    """
     run_all(kind, range(share * 6, share * 6 + 6))
 
 

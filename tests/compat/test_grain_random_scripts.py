@@ -1,8 +1,9 @@
-"""Random scripts, beside the real Grain: what each step gives, of iterators by turns and of looks at any index.
+"""Random scripts, beside the real Grain: what each step gives, of iterators by turns and of looks
+at any index.
 
-The programs of `test_grain_random_programs.py` take an iterator to its end; here several go on from one another's states,
-back and forth, also after their ends, over elements, datasets and sources of all
-kinds. The plain command runs a few, `--long` 900 more.
+The programs of `test_grain_random_programs.py` take an iterator to its end; here several go on from
+one another's states, back and forth, also after their ends, over elements, datasets and sources of
+all kinds. The plain command runs a few, `--long` 900 more.
 """
 
 import itertools
@@ -13,23 +14,28 @@ from support import both, grain_scripts
 
 import headrace.compat.grain as grain
 
+# of its arithmetic, at negative indices and in empty datasets
 BEYOND_GRAIN = (
     OverflowError,
     TypeError,
     ZeroDivisionError,
-)  # of its arithmetic, at negative indices and in empty datasets
+)
 LONG, SHARES = 900, 12
 
 
 def drops_a_rest(number):
-    """Whether the script is of a loader that drops what does not fill a batch: ours does not make that, so it cannot fail."""
+    """Whether the script is of a loader that drops what does not fill a batch: ours does not make
+    that, so it cannot fail.
+    """
     operations = getattr(grain_scripts.beginning(grain, number)[0], "_operations", ())
     return any(getattr(operation, "drop_remainder", False) for operation in operations)
 
 
 def runs_as_grain(number):
     """Each step gives the same; an error of ours is one of Grain's type, too."""
-    steps = itertools.zip_longest(grain_scripts.script(both.real, number), grain_scripts.script(grain, number))
+    steps = itertools.zip_longest(
+        grain_scripts.script(both.real, number), grain_scripts.script(grain, number)
+    )
     for step, (theirs, ours) in enumerate(steps):
         fails = isinstance(theirs, Exception)
         if isinstance(theirs, BEYOND_GRAIN) or (fails and ours == "end" and drops_a_rest(number)):

@@ -1,4 +1,6 @@
-"""Slices by indices, as Grain takes them since 0.2.19; the version here makes the same of a map of its own."""
+"""Slices by indices, as Grain takes them since 0.2.19; the version here makes the same of a map of
+its own.
+"""
 
 import grain as real
 import numpy as np
@@ -7,7 +9,10 @@ from support import both
 
 import headrace.compat.grain as grain
 from headrace.compat.grain import MapDataset
-from headrace.compat.grain.experimental import assert_equal_output_after_checkpoint, get_element_spec
+from headrace.compat.grain.experimental import (
+    assert_equal_output_after_checkpoint,
+    get_element_spec,
+)
 
 INDICES = {
     "list": [3, 1, 4, 1, 5],
@@ -37,7 +42,13 @@ class Remapped(real.transforms.DatasetSelectionMap):
 
 def below(g):
     """A dataset whose epochs differ, and tell which they are."""
-    return g.MapDataset.range(10).seed(1).shuffle().map_with_index(lambda i, x: (x, i)).random_map(both_of)
+    return (
+        g.MapDataset.range(10)
+        .seed(1)
+        .shuffle()
+        .map_with_index(lambda i, x: (x, i))
+        .random_map(both_of)
+    )
 
 
 def both_of(x, rng):
@@ -47,7 +58,9 @@ def both_of(x, rng):
 
 @pytest.mark.parametrize("kind", INDICES)
 def test_a_slice_takes_any_indices(kind):
-    """In their order, of each epoch; at indices, in streams and under methods that come after it."""
+    """In their order, of each epoch; at indices, in streams and under methods that come
+    after it.
+    """
     indices = INDICES[kind]
     listed = [int(index) for index in indices]
     ours = below(grain).slice(indices)
@@ -60,7 +73,9 @@ def test_a_slice_takes_any_indices(kind):
         expected = [theirs[index] for index in range(3 * len(listed))]
         shuffled = list(theirs.shuffle(seed=3).repeat(2).to_iter_dataset().batch(2))
     assert [ours[index] for index in range(3 * len(listed))] == list(ours.repeat(3)) == expected
-    assert both.told(list(ours.shuffle(seed=3).repeat(2).to_iter_dataset().batch(2))) == both.told(shuffled)
+    assert both.told(list(ours.shuffle(seed=3).repeat(2).to_iter_dataset().batch(2))) == both.told(
+        shuffled
+    )
     assert_equal_output_after_checkpoint(ours.to_iter_dataset())
 
 
@@ -79,7 +94,11 @@ def test_a_slice_that_wraps_around_has_the_first_epoch_again(part):
     kept, changing = shuffled.slice(part, wrap_around=True), shuffled.slice(part)
     assert list(kept) == list(changing) == [1, 7, 6, 9]
     assert list(kept.repeat(3)) == [kept[index] for index in range(12)] == [1, 7, 6, 9] * 3
-    assert list(changing.repeat(3)) == [changing[index] for index in range(12)] == [1, 7, 6, 9, 4, 1, 3, 0, 1, 7, 8, 2]
+    assert (
+        list(changing.repeat(3))
+        == [changing[index] for index in range(12)]
+        == [1, 7, 6, 9, 4, 1, 3, 0, 1, 7, 8, 2]
+    )
     assert sorted(list(kept.shuffle(seed=1).repeat(2))[4:]) == [1, 6, 7, 9]
 
 
@@ -91,7 +110,9 @@ def test_what_are_no_indices_is_a_type_error(wrong):
 
 
 def test_a_part_of_what_never_ends_begins_again_after_its_end():
-    """Grain goes on at index 2^63 - 1 of what is below, which has more than 64 bits from there on."""
+    """Grain goes on at index 2^63 - 1 of what is below, which has more than 64 bits
+    from there on.
+    """
 
     def part(g):
         return [g.MapDataset.range(2).repeat()[:8][index] for index in range(10)]

@@ -1,7 +1,8 @@
 """Grain's own tests, which its wheel has, with ours in its place.
 
-Those that fail are in the table of docs/grain-names.md, and no others. The plain command runs the two shortest files. Two files
-take many minutes: `python tests/grain_suite.py prefetch process_prefetch`, by hand.
+Those that fail are in the table of docs/grain-names.md, and no others. The plain command runs the
+two shortest files. Two files take many minutes: `python tests/grain_suite.py prefetch
+process_prefetch`, by hand.
 """
 
 import grain_suite

@@ -21,7 +21,9 @@ class Third(grain.transforms.Filter):
 
 def thirds(g):
     """A class that is a filter of either."""
-    return type("Third", (g.transforms.Filter,), {"filter": lambda self, element: element % 3 == 0})()
+    return type(
+        "Third", (g.transforms.Filter,), {"filter": lambda self, element: element % 3 == 0}
+    )()
 
 
 def numbers(g, count=2500):
@@ -37,36 +39,58 @@ def with_options(g, dataset, **options):
 def packed(g, dataset):
     """A packing of what is left."""
     documents = dataset.map(lambda x: {"x": np.full(3, x % 7)})
-    return g.experimental.FirstFitPackIterDataset(documents, length_struct={"x": 9}, num_packing_bins=2)
+    return g.experimental.FirstFitPackIterDataset(
+        documents, length_struct={"x": 9}, num_packing_bins=2
+    )
 
 
 PROGRAMS = {
-    "too much": lambda g: with_options(g, numbers(g).filter(thirds(g)), filter_raise_threshold_ratio=0.6),
-    "not too much": lambda g: with_options(g, numbers(g).filter(thirds(g)), filter_raise_threshold_ratio=0.7),
-    "too few to tell": lambda g: with_options(g, numbers(g, 999).filter(thirds(g)), filter_raise_threshold_ratio=0.1),
-    "by index": lambda g: with_options(
-        g, g.MapDataset.range(2500).filter(thirds(g)).to_iter_dataset(), filter_raise_threshold_ratio=0.6
+    "too much": lambda g: with_options(
+        g, numbers(g).filter(thirds(g)), filter_raise_threshold_ratio=0.6
     ),
-    "before the filter": lambda g: with_options(g, numbers(g), filter_raise_threshold_ratio=0.6).filter(thirds(g)),
+    "not too much": lambda g: with_options(
+        g, numbers(g).filter(thirds(g)), filter_raise_threshold_ratio=0.7
+    ),
+    "too few to tell": lambda g: with_options(
+        g, numbers(g, 999).filter(thirds(g)), filter_raise_threshold_ratio=0.1
+    ),
+    "by index": lambda g: with_options(
+        g,
+        g.MapDataset.range(2500).filter(thirds(g)).to_iter_dataset(),
+        filter_raise_threshold_ratio=0.6,
+    ),
+    "before the filter": lambda g: with_options(
+        g, numbers(g), filter_raise_threshold_ratio=0.6
+    ).filter(thirds(g)),
     "both sides": lambda g: with_options(
         g,
-        with_options(g, numbers(g).filter(thirds(g)), filter_raise_threshold_ratio=0.9).map(lambda x: x),
+        with_options(g, numbers(g).filter(thirds(g)), filter_raise_threshold_ratio=0.9).map(
+            lambda x: x
+        ),
         filter_raise_threshold_ratio=0.5,
     ),
     "both sides, the last counts": lambda g: with_options(
         g,
-        with_options(g, numbers(g).filter(thirds(g)), filter_raise_threshold_ratio=0.5).map(lambda x: x),
+        with_options(g, numbers(g).filter(thirds(g)), filter_raise_threshold_ratio=0.5).map(
+            lambda x: x
+        ),
         filter_raise_threshold_ratio=0.9,
     ),
     "a mix": lambda g: with_options(
-        g, g.IterDataset.mix([numbers(g), numbers(g).filter(thirds(g))]), filter_raise_threshold_ratio=0.6
+        g,
+        g.IterDataset.mix([numbers(g), numbers(g).filter(thirds(g))]),
+        filter_raise_threshold_ratio=0.6,
     ),
     "an interleave": lambda g: with_options(
         g,
-        g.experimental.InterleaveIterDataset([numbers(g), numbers(g).filter(thirds(g))], cycle_length=2),
+        g.experimental.InterleaveIterDataset(
+            [numbers(g), numbers(g).filter(thirds(g))], cycle_length=2
+        ),
         filter_raise_threshold_ratio=0.6,
     ),
-    "a packing": lambda g: with_options(g, packed(g, numbers(g).filter(thirds(g))), filter_raise_threshold_ratio=0.6),
+    "a packing": lambda g: with_options(
+        g, packed(g, numbers(g).filter(thirds(g))), filter_raise_threshold_ratio=0.6
+    ),
 }
 
 
@@ -77,7 +101,9 @@ def what_comes(g, program):
         for element in PROGRAMS[program](g):
             found.append(both.told(element))
     except ValueError as error:
-        return found, re.match(r".* skipped [\d.]+ % of the last seen 1000 elements\.", str(error))[0]
+        return found, re.match(r".* skipped [\d.]+ % of the last seen 1000 elements\.", str(error))[
+            0
+        ]
     return found, None
 
 
@@ -102,7 +128,9 @@ def test_much_left_out_is_a_warning_in_the_log(caplog):
 
 def test_each_iterator_counts_anew():
     """What one left out does not count for the next."""
-    dataset = with_options(grain, numbers(grain, 900).filter(lambda x: False), filter_raise_threshold_ratio=0.5)
+    dataset = with_options(
+        grain, numbers(grain, 900).filter(lambda x: False), filter_raise_threshold_ratio=0.5
+    )
     assert list(dataset) == list(dataset) == []
 
 
@@ -118,7 +146,9 @@ def test_options_change_no_fingerprint():
 
 
 TEXTS = {
-    "prefetch buffer": lambda g: g.experimental.ThreadPrefetchIterDataset(numbers(g), prefetch_buffer_size=-1),
+    "prefetch buffer": lambda g: g.experimental.ThreadPrefetchIterDataset(
+        numbers(g), prefetch_buffer_size=-1
+    ),
     "sequences": lambda g: g.experimental.FirstFitPackIterDataset(
         numbers(g), length_struct={"x": 1}, num_packing_bins=1, max_sequences_per_bin=-1
     ),
@@ -134,7 +164,9 @@ BEGINNINGS = {
     "prefetch buffer": "`prefetch_buffer_size` must be greater than or equal to 0",
     "sequences": "If specified, `max_sequences_per_bin` must be a positive integer, but got -1.",
     "index": "Checkpoint `next_index` 30 is out of range for dataset of length 20.",
-    "index before the first": "Checkpoint `next_index` -1 is out of range for dataset of length 20.",
+    "index before the first": (
+        "Checkpoint `next_index` -1 is out of range for dataset of length 20."
+    ),
     "features": "Parent element has structure",
 }
 
@@ -157,7 +189,10 @@ def _documents(*features):
     return grain.MapDataset.source(list(features)).to_iter_dataset()
 
 
-_PACK, _CONCAT = grain.experimental.FirstFitPackIterDataset, grain.experimental.ConcatThenSplitIterDataset
+_PACK, _CONCAT = (
+    grain.experimental.FirstFitPackIterDataset,
+    grain.experimental.ConcatThenSplitIterDataset,
+)
 REFUSED = {
     "num_packing_bins=0 must be at least 1": lambda: _PACK(
         _documents({"x": [1]}), length_struct={"x": 4}, num_packing_bins=0
@@ -176,12 +211,22 @@ REFUSED = {
             num_packing_bins=1,
         )
     ),
-    "length_struct['y']=0 must be at least 1": lambda: _CONCAT(_documents({"x": [1]}), length_struct={"x": 4, "y": 0}),
-    "have {'m': 5} tokens, more than a row of {'x': 4, 'm': 3}": lambda: list(
-        _CONCAT(_documents({"x": [1], "m": [1] * 5}), length_struct={"x": 4, "m": 3}, meta_features=["m"])
+    "length_struct['y']=0 must be at least 1": lambda: _CONCAT(
+        _documents({"x": [1]}), length_struct={"x": 4, "y": 0}
     ),
-    "batch_size=0 must be at least 1": lambda: grain.experimental.PackAndBatchOperation({"x": 4}, 0),
-    "max_sequences_per_bin=0 must be at least 1": lambda: grain.experimental.PackAndBatchOperation({"x": 4}, 1, 0),
+    "have {'m': 5} tokens, more than a row of {'x': 4, 'm': 3}": lambda: list(
+        _CONCAT(
+            _documents({"x": [1], "m": [1] * 5}),
+            length_struct={"x": 4, "m": 3},
+            meta_features=["m"],
+        )
+    ),
+    "batch_size=0 must be at least 1": lambda: grain.experimental.PackAndBatchOperation(
+        {"x": 4}, 0
+    ),
+    "max_sequences_per_bin=0 must be at least 1": lambda: grain.experimental.PackAndBatchOperation(
+        {"x": 4}, 1, 0
+    ),
     "Pass 2 finite positive numbers of similar size": lambda: grain.MapDataset.mix(
         [grain.MapDataset.range(3)] * 2, [1, math.nan]
     ),
@@ -204,7 +249,9 @@ def test_wrong_arguments_are_refused(message):
 
 
 def test_a_dataset_of_files_may_be_a_maps_function(tmp_path):
-    """Files by index become streams, which an interleave takes; `set_slice` reads some of the files only."""
+    """Files by index become streams, which an interleave takes; `set_slice` reads some of the files
+    only.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -217,5 +264,9 @@ def test_a_dataset_of_files_may_be_a_maps_function(tmp_path):
         files = g.MapDataset.source(paths).map(kind)
         some = kind(paths)
         some.set_slice(slice(1, 3))
-        found.append(both.told([list(g.experimental.InterleaveIterDataset(files, cycle_length=2)), list(some)]))
+        found.append(
+            both.told(
+                [list(g.experimental.InterleaveIterDataset(files, cycle_length=2)), list(some)]
+            )
+        )
     assert found[0] == found[1]

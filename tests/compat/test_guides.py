@@ -1,4 +1,6 @@
-"""Programs as guides and users write them run with real Grain and with ours, unchanged: the same elements in the same order."""
+"""Programs as guides and users write them run with real Grain and with ours, unchanged: the same
+elements in the same order.
+"""
 
 import contextlib
 import io
@@ -51,14 +53,20 @@ if __name__ == "__main__":
 
 @pytest.mark.long
 def test_programs_for_devices_run_unchanged_on_eight():
-    """The template for many devices of one host, and what puts batches on devices: the same pieces on each."""
-    device_programs.run(EIGHT.format(tests=str(FOLDER.parent)), **device_programs.EIGHT, PYTHONWARNINGS="default")
+    """The template for many devices of one host, and what puts batches on devices: the same pieces
+    on each.
+    """
+    device_programs.run(
+        EIGHT.format(tests=str(FOLDER.parent)), **device_programs.EIGHT, PYTHONWARNINGS="default"
+    )
 
 
 @pytest.mark.parametrize("kind", ["loader", "chain"])
 @pytest.mark.one_in(2)
 def test_a_training_that_grain_began_is_ended_by_ours(kind, tmp_path):
-    """The program as it is, from the checkpoint that it wrote in the middle: the batches and losses that were to come."""
+    """The program as it is, from the checkpoint that it wrote in the middle: the batches and losses
+    that were to come.
+    """
 
     def run(folder, workers, stop):
         (tmp_path / folder).mkdir(exist_ok=True)

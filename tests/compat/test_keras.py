@@ -1,4 +1,6 @@
-"""Keras trains on loaders and datasets, Grain's names for them included, and goes on where a run was killed."""
+"""Keras trains on loaders and datasets, Grain's names for them included, and goes on where a run
+was killed.
+"""
 
 import gc
 import json
@@ -45,8 +47,12 @@ def ours(kind, count=20):
 def of_grain(package, kind, source):
     """The same with Grain's names, or with Grain."""
     if kind == "loader":
-        sampler = package.samplers.IndexSampler(len(source), package.sharding.NoSharding(), num_epochs=1)
-        return package.DataLoader(data_source=source, sampler=sampler, operations=[package.transforms.Batch(4)])
+        sampler = package.samplers.IndexSampler(
+            len(source), package.sharding.NoSharding(), num_epochs=1
+        )
+        return package.DataLoader(
+            data_source=source, sampler=sampler, operations=[package.transforms.Batch(4)]
+        )
     dataset = package.MapDataset.source(source)
     return dataset.batch(4) if kind == "map" else dataset.to_iter_dataset().batch(4)
 
@@ -78,7 +84,10 @@ def test_a_module_that_keras_may_have_later_is_taken_up_when_it_is_imported(monk
     once = adapters.get_data_adapter
     hook_keras()
     assert adapters.get_data_adapter is once
-    program = "import headrace.compat, sys; assert 'keras' not in sys.modules and 'jax' not in sys.modules"
+    program = (
+        "import headrace.compat, sys; assert 'keras' not in sys.modules and 'jax' not in "
+        "sys.modules"
+    )
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
@@ -88,13 +97,21 @@ def test_keras_fits_evaluates_and_predicts_with_each_kind_of_stream(kind):
     """As it does with the arrays that they are made of."""
     x, y = map(np.stack, zip(*rows()))
     expected = model()
-    losses = told(expected.fit(x, y, batch_size=4, shuffle=False, epochs=2, validation_data=(x[:8], y[:8]), verbose=0))
+    losses = told(
+        expected.fit(
+            x, y, batch_size=4, shuffle=False, epochs=2, validation_data=(x[:8], y[:8]), verbose=0
+        )
+    )
     fitted = model()
     history = fitted.fit(ours(kind), epochs=2, validation_data=ours(kind, 8), verbose=0)
     assert told(history) == losses
     assert len(history.history["val_loss"]) == 2
-    assert fitted.evaluate(ours(kind), verbose=0) == expected.evaluate(x, y, batch_size=4, verbose=0)
-    assert (fitted.predict(ours(kind), verbose=0) == expected.predict(x, batch_size=4, verbose=0)).all()
+    assert fitted.evaluate(ours(kind), verbose=0) == expected.evaluate(
+        x, y, batch_size=4, verbose=0
+    )
+    assert (
+        fitted.predict(ours(kind), verbose=0) == expected.predict(x, batch_size=4, verbose=0)
+    ).all()
 
 
 @pytest.mark.long
@@ -103,7 +120,9 @@ def test_grains_names_train_as_grain_does(kind):
     """The losses are those of Keras's own way with Grain's objects."""
     import grain as real
 
-    theirs = model().fit(of_grain(real, kind, rows()), epochs=1, steps_per_epoch=5, verbose=0, shuffle=False)
+    theirs = model().fit(
+        of_grain(real, kind, rows()), epochs=1, steps_per_epoch=5, verbose=0, shuffle=False
+    )
     again = model().fit(ours(f"grain_{kind}"), epochs=1, steps_per_epoch=5, verbose=0)
     assert told(again) == told(theirs)
 
@@ -138,7 +157,12 @@ def test_keras_makes_datasets_of_folders_with_our_names(tmp_path):
 def test_epochs_of_so_many_steps_go_on_in_the_stream():
     """A stream without an end gives each epoch the next batches."""
     losses = told(
-        model().fit(headrace.load(rows(), shuffle=True, seed=2, batch_size=4), epochs=3, steps_per_epoch=2, verbose=0)
+        model().fit(
+            headrace.load(rows(), shuffle=True, seed=2, batch_size=4),
+            epochs=3,
+            steps_per_epoch=2,
+            verbose=0,
+        )
     )
     taken = iter(headrace.load(rows(), shuffle=True, seed=2, batch_size=4))
     expected = model()
@@ -190,7 +214,9 @@ def test_streams_that_end_need_no_number_of_steps():
 
 @pytest.mark.long
 def test_wrong_arguments_are_told_of():
-    """Targets beside the stream; a stream without an end and without steps; other data for the callback."""
+    """Targets beside the stream; a stream without an end and without steps; other data for the
+    callback.
+    """
     from headrace.compat.keras import SaveAndResume
 
     with pytest.raises(ValueError, match="y= was passed together with a DataLoader"):
@@ -198,7 +224,9 @@ def test_wrong_arguments_are_told_of():
     with pytest.raises(ValueError, match="Pass steps_per_epoch= to fit"):
         model().fit(headrace.load(rows(), batch_size=4))
     with pytest.raises(TypeError, match="only if x= of fit is a loader or dataset"):
-        model().fit(*map(np.stack, zip(*rows())), verbose=0, callbacks=[SaveAndResume("never made")])
+        model().fit(
+            *map(np.stack, zip(*rows())), verbose=0, callbacks=[SaveAndResume("never made")]
+        )
     with pytest.raises(ValueError, match="every=0"):
         SaveAndResume("never made", every=0)
 
@@ -213,7 +241,9 @@ def test_a_checkpoint_of_another_model_or_of_other_data_is_refused(tmp_path):
     model().fit(ours("map"), verbose=0, callbacks=[SaveAndResume(tmp_path)])
     wider = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(1)])
     wider.compile("sgd", "mse")
-    with pytest.raises(CheckpointError, match=r"model\.0 is float32\[3, 2\] there, but float32\[3, 3\] here"):
+    with pytest.raises(
+        CheckpointError, match=r"model\.0 is float32\[3, 2\] there, but float32\[3, 3\] here"
+    ):
         wider.fit(ours("map"), verbose=0, callbacks=[SaveAndResume(tmp_path)])
     with pytest.raises(CheckpointError, match="source"):
         model().fit(ours("map", 24), epochs=2, verbose=0, callbacks=[SaveAndResume(tmp_path)])
@@ -226,9 +256,18 @@ def test_a_run_that_is_complete_trains_no_more_and_more_epochs_follow(tmp_path):
 
     losses = told(model().fit(ours("map"), epochs=3, verbose=0))
     kept = model()
-    assert told(kept.fit(ours("map"), epochs=2, verbose=0, callbacks=[SaveAndResume(tmp_path)])) == losses[:2]
-    assert model().fit(ours("map"), epochs=2, verbose=0, callbacks=[SaveAndResume(tmp_path)]).history == {}
-    assert told(model().fit(ours("map"), epochs=3, verbose=0, callbacks=[SaveAndResume(tmp_path)])) == losses[2:]
+    assert (
+        told(kept.fit(ours("map"), epochs=2, verbose=0, callbacks=[SaveAndResume(tmp_path)]))
+        == losses[:2]
+    )
+    assert (
+        model().fit(ours("map"), epochs=2, verbose=0, callbacks=[SaveAndResume(tmp_path)]).history
+        == {}
+    )
+    assert (
+        told(model().fit(ours("map"), epochs=3, verbose=0, callbacks=[SaveAndResume(tmp_path)]))
+        == losses[2:]
+    )
     assert len(told(kept.fit(ours("map"), epochs=2, verbose=0))) == 2
 
 
@@ -257,7 +296,9 @@ def test_the_position_that_is_saved_moves_to_another_number_of_shards(tmp_path):
     from headrace.loader.state.files import restore
 
     for index in range(2):
-        shard = headrace.load(rows(), batch_size=2, num_epochs=1, shard_options=headrace.ShardOptions(index, 2))
+        shard = headrace.load(
+            rows(), batch_size=2, num_epochs=1, shard_options=headrace.ShardOptions(index, 2)
+        )
         iterator = iter(shard)
         next(iterator)
         (tmp_path / f"process_{index}-of-2.json").write_bytes(iterator.get_state())
@@ -267,39 +308,65 @@ def test_the_position_that_is_saved_moves_to_another_number_of_shards(tmp_path):
 
 
 def test_steps_per_execution_are_counted(tmp_path):
-    """The place is after the last batch of the execution; a short one at the end of a pass counts as many as it has."""
+    """The place is after the last batch of the execution; a short one at the end of a pass counts
+    as many as it has.
+    """
     from headrace.compat.keras import SaveAndResume
 
     def data():
         return ours("map")
 
     options = {"steps_per_execution": 2}
-    losses = told(model(**options).fit(data(), epochs=3, verbose=0, callbacks=[SaveAndResume(tmp_path / "whole")]))
-    model(**options).fit(data(), epochs=1, verbose=0, callbacks=[SaveAndResume(tmp_path / "parts", every=2)])
-    rest = model(**options).fit(data(), epochs=3, verbose=0, callbacks=[SaveAndResume(tmp_path / "parts", every=2)])
+    losses = told(
+        model(**options).fit(
+            data(), epochs=3, verbose=0, callbacks=[SaveAndResume(tmp_path / "whole")]
+        )
+    )
+    model(**options).fit(
+        data(), epochs=1, verbose=0, callbacks=[SaveAndResume(tmp_path / "parts", every=2)]
+    )
+    rest = model(**options).fit(
+        data(), epochs=3, verbose=0, callbacks=[SaveAndResume(tmp_path / "parts", every=2)]
+    )
     assert told(rest) == losses[1:]
 
 
 def run(folder, kind, after, file):
     """The program, to its end or its death."""
     return subprocess.run(
-        [sys.executable, str(PROGRAM), str(folder), kind, str(after), str(file)], capture_output=True, text=True
+        [sys.executable, str(PROGRAM), str(folder), kind, str(after), str(file)],
+        capture_output=True,
+        text=True,
     )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "kind", ["loader", "filtered", "ahead", "parallel", "device", "grain_loader", "grain_map", "grain_iter"]
+    "kind",
+    [
+        "loader",
+        "filtered",
+        "ahead",
+        "parallel",
+        "device",
+        "grain_loader",
+        "grain_map",
+        "grain_iter",
+    ],
 )
 def test_a_fit_that_was_killed_goes_on_bit_by_bit(kind, tmp_path):
-    """In the middle of the first epoch, and again in that of the last but one: the same losses and weights."""
+    """In the middle of the first epoch, and again in that of the last but one: the same losses and
+    weights.
+    """
     whole = run(tmp_path / "whole", kind, 0, tmp_path / "whole.json")
     assert whole.returncode == 0, whole.stderr
     for after in (4, 9):
         assert run(tmp_path / "parts", kind, after, tmp_path / "parts.json").returncode == -9
     last = run(tmp_path / "parts", kind, 0, tmp_path / "parts.json")
     assert last.returncode == 0, last.stderr
-    expected, found = (json.loads((tmp_path / name).read_text()) for name in ("whole.json", "parts.json"))
+    expected, found = (
+        json.loads((tmp_path / name).read_text()) for name in ("whole.json", "parts.json")
+    )
     assert found["weights"] == expected["weights"]
     for name, values in found["logs"].items():
         assert values == expected["logs"][name][-len(values) :]

@@ -78,7 +78,9 @@ def test_the_manifest_says_what_there_is(tfrecords, tmp_path):
 
 
 def test_workers_write_the_same_bytes(tfrecords, tmp_path):
-    """As the calling process does; an object of the user's, and a function of `__main__`, come along."""
+    """As the calling process does; an object of the user's, and a function of `__main__`, come
+    along.
+    """
     convert(tfrecords, tmp_path / "one", transform=lambda record: record[::-1])
     convert(tfrecords, tmp_path / "two", transform=lambda record: record[::-1], workers=2)
     assert content(tmp_path / "one") == content(tmp_path / "two")
@@ -176,11 +178,12 @@ def test_any_source_and_function_goes(tmp_path):
 
 
 def test_a_hugging_face_dataset_on_disk_is_found_by_its_folder(tmp_path):
-    """Also one split of several. The columns have the types of the dataset, one without any value among the first rows, too."""
+    """Also one split of several. The columns have the types of the dataset, one without any value
+    among the first rows, too.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # What datasets and what it imports say at import is not ours.
+        # What datasets and what it imports say at import is not ours.
+        warnings.simplefilter("ignore")
         import datasets
 
         datasets.disable_progress_bars()
@@ -220,7 +223,9 @@ def test_images_in_folders_become_examples(tmp_path):
 @pytest.mark.parametrize("suffix", ["tfrecord", "tfrecord.gz", "parquet", "array_record"])
 @pytest.mark.parametrize("shards", [None, 2])
 def test_files_without_records_are_no_matter(suffix, shards, tmp_path):
-    """As parallel writers leave them: each becomes a file without records, and has no part in others."""
+    """As parallel writers leave them: each becomes a file without records, and has no part in
+    others.
+    """
     rows = [{"x": number} for number in range(10)]
     for name, some in (("a", rows[:0]), ("b", rows), ("c", rows[:0])):
         path = tmp_path / "in" / f"{name}.{suffix}"
@@ -242,7 +247,9 @@ def test_files_without_records_are_no_matter(suffix, shards, tmp_path):
 
 
 def test_types_of_csv_hold_for_all_files(tmp_path):
-    """Those of the first file that has rows; empty numbers are nulls, a value of another type is an error with its line."""
+    """Those of the first file that has rows; empty numbers are nulls, a value of another type is an
+    error with its line.
+    """
     (tmp_path / "0.csv").write_text("n,text\n")
     (tmp_path / "a.csv").write_text('n,text\n1,"a, b"\n,\n')
     (tmp_path / "b.csv").write_text("n,text\n2,x\nthree,y\n")

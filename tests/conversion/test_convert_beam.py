@@ -51,7 +51,21 @@ def test_the_command_line_hands_options_on(tmp_path, capsys):
     """What comes after -- is Beam's; a runner that Beam does not know is told."""
     write_tfrecord(tmp_path / "in" / "a.tfrecord", RECORDS)
     source, target = str(tmp_path / "in"), str(tmp_path / "out")
-    assert main(["convert", source, target, "--runner", "DirectRunner", "--", "--direct_num_workers", "1"]) == 0
+    assert (
+        main(
+            [
+                "convert",
+                source,
+                target,
+                "--runner",
+                "DirectRunner",
+                "--",
+                "--direct_num_workers",
+                "1",
+            ]
+        )
+        == 0
+    )
     assert "100 records in 1 shards" in capsys.readouterr().out
     assert headrace.verify(target) == []
     with pytest.raises(ConversionError, match="runner='Nothing'"):

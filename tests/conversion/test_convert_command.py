@@ -23,10 +23,21 @@ def test_the_command_does_what_the_function_does(tfrecords, tmp_path, capsys):
     """With globs, several paths and options of the writer; a line says what was made."""
     sources = [str(tfrecords / "[ab].*"), str(tfrecords / "c.tfrecord-00000-of-00001")]
     target = tmp_path / "one" / "out"
-    options = ["--workers", "0", "--shards", "2", "--option", "group_size=4", "--option", "uncompressed"]
+    options = [
+        "--workers",
+        "0",
+        "--shards",
+        "2",
+        "--option",
+        "group_size=4",
+        "--option",
+        "uncompressed",
+    ]
     assert main(["convert", *sources, str(target), *options]) == 0
     assert capsys.readouterr().out == "100 records in 2 shards, 262,144 bytes\n"
-    convert(sources, tmp_path / "two" / "out", shards=2, options={"group_size": 4, "uncompressed": ""})
+    convert(
+        sources, tmp_path / "two" / "out", shards=2, options={"group_size": 4, "uncompressed": ""}
+    )
     assert content(target) == content(tmp_path / "two" / "out")
     assert read(target) == RECORDS
 
@@ -47,7 +58,9 @@ def test_damaged_records_are_told_on_the_command_line(tfrecords, tmp_path, capsy
 
 
 def test_verify_has_an_exit_status(tfrecords, tmp_path, capsys):
-    """0 and a line that says so if all is right, 1 and a line for each thing that is not, 2 for a folder that is none."""
+    """0 and a line that says so if all is right, 1 and a line for each thing that is not, 2 for a
+    folder that is none.
+    """
     convert(tfrecords, tmp_path / "out")
     assert main(["verify", str(tmp_path / "out")]) == 0
     assert capsys.readouterr().out == "All files are as manifest.json says.\n"
@@ -62,13 +75,18 @@ def test_verify_has_an_exit_status(tfrecords, tmp_path, capsys):
     [
         (["--shards", "0"], "shards=0 must be at least 1"),
         (["--from", "xml"], "Use one of tfrecord"),
-        (["--to", "tokens", "--tokenizer", "nowhere.json"], "there is no tokenizer file 'nowhere.json'"),
+        (
+            ["--to", "tokens", "--tokenizer", "nowhere.json"],
+            "there is no tokenizer file 'nowhere.json'",
+        ),
         (["--", "--project", "x"], "no runner was passed"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(arguments, named, tfrecords, tmp_path, capsys):
     """And the exit status is 2."""
-    assert main(["convert", str(tfrecords), str(tmp_path / "out"), "--workers", "0", *arguments]) == 2
+    assert (
+        main(["convert", str(tfrecords), str(tmp_path / "out"), "--workers", "0", *arguments]) == 2
+    )
     told = capsys.readouterr().err
     assert told.startswith("headrace: ")
     assert named in told
@@ -96,10 +114,20 @@ def test_a_folder_without_files_of_a_known_format_is_told_what_to_pass(tmp_path,
         ("tokens", "foo=3"),
     ],
 )
-def test_options_that_a_format_has_not_are_told_before_anything_is_made(to, option, tmp_path, capsys):
+def test_options_that_a_format_has_not_are_told_before_anything_is_made(
+    to, option, tmp_path, capsys
+):
     """In one line, without a folder that is left."""
     (tmp_path / "a.jsonl").write_text('{"a": 1}')
-    arguments = ["convert", str(tmp_path / "a.jsonl"), str(tmp_path / "out"), "--to", to, "--workers", "0"]
+    arguments = [
+        "convert",
+        str(tmp_path / "a.jsonl"),
+        str(tmp_path / "out"),
+        "--to",
+        to,
+        "--workers",
+        "0",
+    ]
     assert main([*arguments, "--option", option]) == 2
     told = capsys.readouterr().err
     assert told.startswith("headrace: ")
@@ -139,7 +167,9 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
 
 @pytest.mark.slow
 def test_nothing_is_shown_where_nothing_is_wanted(tfrecords, tmp_path, capsys):
-    """With `progress=True`, a last line tells the number of records, also with worker processes. Else nothing is printed."""
+    """With `progress=True`, a last line tells the number of records, also with worker processes.
+    Else nothing is printed.
+    """
     convert(tfrecords, tmp_path / "one")
     assert capsys.readouterr() == ("", "")
     convert(tfrecords, tmp_path / "two", progress=True)

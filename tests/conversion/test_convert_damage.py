@@ -1,4 +1,6 @@
-"""`headrace.convert` of damaged files: errors that name file and offset, or records that are left out and counted."""
+"""`headrace.convert` of damaged files: errors that name file and offset, or records that are left
+out and counted.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def tfrecords(tmp_path):
 def test_a_damaged_record_is_named_by_file_and_offset(tfrecords, tmp_path):
     """Nothing of its shard is left, and what was whole before stays."""
     flip(tfrecords / "c.tfrecord-00000-of-00001", 20)
-    with pytest.raises(SourceError, match=r"c\.tfrecord-00000-of-00001: the record at byte 0 is damaged"):
+    with pytest.raises(
+        SourceError, match=r"c\.tfrecord-00000-of-00001: the record at byte 0 is damaged"
+    ):
         convert(tfrecords, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").glob("*")) == [
         ".conversion",
@@ -48,13 +52,19 @@ def test_damaged_records_can_be_left_out_and_are_counted(tfrecords, tmp_path):
 
 @pytest.mark.parametrize("shards", [None, 3])
 def test_a_conversion_that_damage_stopped_goes_on_without_it(shards, tfrecords, tmp_path):
-    """What is whole stays; but what left records out is no conversion without damage, finished or not."""
+    """What is whole stays; but what left records out is no conversion without damage, finished or
+    not.
+    """
     flip(tfrecords / "c.tfrecord-00000-of-00001", 20)
     with pytest.raises(SourceError, match="damaged"):
         convert(tfrecords, tmp_path / "out", shards=shards)
     whole = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.array_record")}
     made = convert(tfrecords, tmp_path / "out", shards=shards, on_error="skip")
-    assert (len(whole), made.left_out, headrace.verify(tmp_path / "out")) == (2 if shards is None else 0, 1, [])
+    assert (len(whole), made.left_out, headrace.verify(tmp_path / "out")) == (
+        2 if shards is None else 0,
+        1,
+        [],
+    )
     assert all(path.stat().st_mtime_ns == before for path, before in whole.items())
     assert read(tmp_path / "out") == RECORDS[:31] + RECORDS[32:]
     for _ in range(2):
@@ -66,15 +76,23 @@ def test_a_conversion_that_damage_stopped_goes_on_without_it(shards, tfrecords, 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz", "a.jsonl", "a.jsonl.gz"])
 def test_damaged_records_of_divided_files_are_counted_once(name, tmp_path):
-    """At the beginning, in the middle and at the end, whichever part they are in; all others are in one part each."""
+    """At the beginning, in the middle and at the end, whichever part they are in; all others are in
+    one part each.
+    """
     if "jsonl" in name:
         lines = [b"{" if number in (0, 50, 99) else b"%d" % number for number in range(100)]
-        data, expected = b"".join(line + b"\n" for line in lines), [line for line in lines if line != b"{"]
+        data, expected = (
+            b"".join(line + b"\n" for line in lines),
+            [line for line in lines if line != b"{"],
+        )
     else:
         frames = [bytearray(framed(record)) for record in RECORDS]
         for number in (0, 50, 99):
             frames[number][-1] ^= 1
-        data, expected = b"".join(frames), [record for n, record in enumerate(RECORDS) if n not in (0, 50, 99)]
+        data, expected = (
+            b"".join(frames),
+            [record for n, record in enumerate(RECORDS) if n not in (0, 50, 99)],
+        )
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     for shards in (None, 1, 2, 7):
         made = convert(tmp_path / name, tmp_path / f"out {shards}", shards=shards, on_error="skip")
@@ -95,10 +113,15 @@ def test_a_file_that_is_cut_off_is_an_error_or_counted(tmp_path):
 
 
 def packed_records(name, count):
-    """The bytes of a file, not yet compressed; where each of its records ends; and what it becomes."""
+    """The bytes of a file, not yet compressed; where each of its records ends; and what
+    it becomes.
+    """
     texts = [random.Random(number).randbytes(300).hex() for number in range(count)]
     if "jsonl" in name:
-        records, parts = [f'"{text}"'.encode() for text in texts], [f'"{text}"\n'.encode() for text in texts]
+        records, parts = (
+            [f'"{text}"'.encode() for text in texts],
+            [f'"{text}"\n'.encode() for text in texts],
+        )
     elif "csv" in name:
         parts = [*(f"{text}\n".encode() for text in texts)]
         records = [headrace.encode_example({"x": text}) for text in texts]
@@ -119,14 +142,20 @@ def cut_off_gzip(path, data, share):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.tfrecord.gz", "a.jsonl.gz", "a.csv.gz"])
-@pytest.mark.parametrize("share", [0.0002, 0.01, 0.7, pytest.param(0.99999, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "share", [0.0002, 0.01, 0.7, pytest.param(0.99999, marks=pytest.mark.long)]
+)
 @pytest.mark.one_in(4)
 def test_all_records_before_the_cut_of_a_compressed_file_are_kept(name, share, tmp_path):
-    """Whichever part they come into; the loss is counted once, and told by file and offset. Without "skip" it is an error."""
+    """Whichever part they come into; the loss is counted once, and told by file and offset. Without
+    "skip" it is an error.
+    """
     path = tmp_path / name
     data, ends, records = packed_records(name, 2000)
     there = int((ends <= cut_off_gzip(path, data, share)).sum())
-    with pytest.raises(SourceError, match=rf"{name} cannot be unpacked, near byte \d+ of the file: .*cut off"):
+    with pytest.raises(
+        SourceError, match=rf"{name} cannot be unpacked, near byte \d+ of the file: .*cut off"
+    ):
         convert(path, tmp_path / "out")
     for shards in (None, 3) if there else (None,):
         made = convert(path, tmp_path / f"skipped {shards}", on_error="skip", shards=shards)
@@ -137,7 +166,9 @@ def test_all_records_before_the_cut_of_a_compressed_file_are_kept(name, share, t
 
 
 def test_a_compressed_file_that_is_cut_off_at_its_beginning_is_left_out(tmp_path):
-    """All of it, counted as one; the others are there. A file that is not compressed at all is an error also then."""
+    """All of it, counted as one; the others are there. A file that is not compressed at all is an
+    error also then.
+    """
     write_tfrecord(tmp_path / "in" / "a.tfrecord.gz", RECORDS)
     write_tfrecord(tmp_path / "in" / "b.tfrecord.gz", RECORDS)
     os.truncate(tmp_path / "in" / "a.tfrecord.gz", 20)
@@ -167,7 +198,9 @@ def test_all_samples_before_the_cut_of_a_compressed_tar_file_are_kept(tmp_path):
 
 
 def test_values_that_cannot_be_written_are_damaged_records_too(tmp_path):
-    """A line that is not valid JSON, and one with another type than the first ones, by file and offset."""
+    """A line that is not valid JSON, and one with another type than the first ones, by file and
+    offset.
+    """
     path = tmp_path / "x.jsonl"
     path.write_text('{"x": 1}\n{"x": \n{"x": "text"}\n{"x": 4}\n{"y": 1}\n')
     with pytest.raises(SourceError, match="the line at byte 9 cannot be read as JSON"):

@@ -1,4 +1,6 @@
-"""Columns of Hugging Face datasets in Parquet. In: features. Out: files whose columns have the types that were declared."""
+"""Columns of Hugging Face datasets in Parquet. In: features. Out: files whose columns have the
+types that were declared.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,29 @@ DECLARED = {
 ODD = {
     "half": (Value("float16"), 0.5, "float"),
     "halves": (List(Value("float16")), [0.5], "list<element: float>"),
-    "image": (datasets.Array2D((2, 2), "float32"), [[0.5, 1.0], [2.0, 0.25]], "list<element: list<element: float>>"),
-    "cube": (datasets.Array3D((1, 2, 1), "uint8"), [[[1], [2]]], "list<element: list<element: list<element: uint8>>>"),
+    "image": (
+        datasets.Array2D((2, 2), "float32"),
+        [[0.5, 1.0], [2.0, 0.25]],
+        "list<element: list<element: float>>",
+    ),
+    "cube": (
+        datasets.Array3D((1, 2, 1), "uint8"),
+        [[[1], [2]]],
+        "list<element: list<element: list<element: uint8>>>",
+    ),
     "pair": (List(Value("int16"), length=2), [1, 2], "list<element: int16>"),
-    "inside": ({"h": Value("float16"), "n": Value("int8")}, {"h": 0.5, "n": 3}, "struct<h: float, n: int8>"),
+    "inside": (
+        {"h": Value("float16"), "n": Value("int8")},
+        {"h": 0.5, "n": 3},
+        "struct<h: float, n: int8>",
+    ),
 }
 
 
 def types_of(columns, tmp_path, form=None, rows=5):
-    """The types of a converted dataset's columns; the values are held against those that went in."""
+    """The types of a converted dataset's columns; the values are held against those
+    that went in.
+    """
     features = datasets.Features({name: kind for name, (kind, _, _) in columns.items()})
     row = {name: value for name, (_, value, _) in columns.items()}
     dataset = datasets.Dataset.from_list([row] * rows, features=features).with_format(form)
@@ -46,15 +62,21 @@ def types_of(columns, tmp_path, form=None, rows=5):
 @pytest.mark.parametrize("form", [None, "numpy"])
 @pytest.mark.parametrize("odd", ODD)
 def test_a_column_that_parquet_does_not_keep_costs_no_other_its_type(odd, form, tmp_path):
-    """The types of all came from the values: int8 became int64, and a column without values none."""
+    """The types of all came from the values: int8 became int64, and a column without
+    values none.
+    """
     columns = {**DECLARED, odd: ODD[odd]}
-    assert types_of(columns, tmp_path, form) == {name: kind for name, (_, _, kind) in columns.items()}
+    assert types_of(columns, tmp_path, form) == {
+        name: kind for name, (_, _, kind) in columns.items()
+    }
 
 
 def test_a_column_of_an_unknown_type_is_told_by_its_values_alone(monkeypatch, tmp_path):
     """As one of a type that a later version of `datasets` brings."""
     plain = HuggingFaceDataSource.arrow_schema.fget
-    without = property(lambda source: (schema := plain(source)).remove(schema.get_field_index("label")))
+    without = property(
+        lambda source: (schema := plain(source)).remove(schema.get_field_index("label"))
+    )
     monkeypatch.setattr(HuggingFaceDataSource, "arrow_schema", without)
     columns = {**DECLARED, "label": (Value("int8"), 1, "int64")}
     assert types_of(columns, tmp_path) == {name: kind for name, (_, _, kind) in columns.items()}

@@ -1,4 +1,6 @@
-"""What a conversion holds in memory at a time. In: records that are large. Out: no more than a few of them."""
+"""What a conversion holds in memory at a time. In: records that are large. Out: no more than a few
+of them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def _peak_below(count):
 
 @pytest.mark.parametrize("name", ["a.tfrecord", pytest.param("a.jsonl.gz", marks=pytest.mark.slow)])
 def test_a_few_large_records_are_in_memory_at_a_time(name, tmp_path, monkeypatch):
-    """However many there are, and also where the first ones tell the columns; with small ones before them, too."""
+    """However many there are, and also where the first ones tell the columns; with small ones
+    before them, too.
+    """
     monkeypatch.setattr(from_files, "CHUNK_BYTES", LARGE)
     records = [b'"x"'] * 100 + [b'"%s"' % (b"y" * LARGE)] * 100
     if name.endswith("gz"):
@@ -39,7 +43,9 @@ def test_a_few_large_records_are_in_memory_at_a_time(name, tmp_path, monkeypatch
     with _peak_below(40 * LARGE):
         assert convert(tmp_path / name, tmp_path / "out").records == 200
     with _peak_below(40 * LARGE):
-        rows = convert(tmp_path / name, tmp_path / "rows", "parquet", decode="bytes", transform=_row)
+        rows = convert(
+            tmp_path / name, tmp_path / "rows", "parquet", decode="bytes", transform=_row
+        )
         assert rows.records == 200
 
 

@@ -1,4 +1,6 @@
-"""`convert(…, omit=…)` writes files anew without some records, and says by which keys the others were known before."""
+"""`convert(…, omit=…)` writes files anew without some records, and says by which keys the others
+were known before.
+"""
 
 import json
 
@@ -53,10 +55,16 @@ def test_all_formats_lose_records(tmp_path):
 
 @pytest.mark.parametrize("form", ["array_record", "parquet", "tokens"])
 def test_former_keys_find_the_records_that_are_left(tmp_path, form):
-    """The source has the former length and fingerprint; keys that are gone are an error that says so."""
+    """The source has the former length and fingerprint; keys that are gone are an error that says
+    so.
+    """
     documents = [np.arange(n % 5 + 1) + n for n in range(50)]
     given = (
-        [{"text": str(n)} for n in range(50)] if form == "parquet" else documents if form == "tokens" else RECORDS[:50]
+        [{"text": str(n)} for n in range(50)]
+        if form == "parquet"
+        else documents
+        if form == "tokens"
+        else RECORDS[:50]
     )
     kinds = {
         "array_record": headrace.ArrayRecordDataSource,
@@ -72,10 +80,16 @@ def test_former_keys_find_the_records_that_are_left(tmp_path, form):
         source_format="npy" if form == "tokens" else None,
     )
     before, now = kinds[form](tmp_path / "before"), FormerKeys(kinds[form](tmp_path / "out"))
-    assert (len(now), now.fingerprint, now.omitted_keys.tolist()) == (50, before.fingerprint, [0, 7, 49])
+    assert (len(now), now.fingerprint, now.omitted_keys.tolist()) == (
+        50,
+        before.fingerprint,
+        [0, 7, 49],
+    )
     for key in set(range(50)) - {0, 7, 49}:
         assert str(now[key]) == str(before[key])
-    with pytest.raises(RecordKeyError, match="record key 7 was omitted when the files were written"):
+    with pytest.raises(
+        RecordKeyError, match="record key 7 was omitted when the files were written"
+    ):
         now.__getitems__([6, 7])
 
 
@@ -114,12 +128,16 @@ class TestFormerKeysAsASource(SourceConformance):
 
 
 def test_the_map_belongs_to_all_files_in_their_order(records, tmp_path):
-    """Some of the files, or the files in another order, have no former keys; nor have those of a plain conversion."""
+    """Some of the files, or the files in another order, have no former keys; nor have those of a
+    plain conversion.
+    """
     convert(records, tmp_path / "out", omit=OMITTED)
     paths = sorted(map(str, (tmp_path / "out").glob("*.array_record")))
     assert FormerKeys(headrace.ArrayRecordDataSource(paths))
     for source in (paths[1:], paths[::-1], str(records)):
-        with pytest.raises(SourceError, match=r"does not read all files of a folder that headrace\.convert"):
+        with pytest.raises(
+            SourceError, match=r"does not read all files of a folder that headrace\.convert"
+        ):
             FormerKeys(headrace.ArrayRecordDataSource(source))
     with pytest.raises(SourceError, match="MemorySource does not read all files"):
         FormerKeys(headrace.MemorySource([1]))
@@ -136,7 +154,9 @@ def test_a_map_that_was_changed_is_refused(records, tmp_path):
 
 
 def test_another_list_is_another_conversion(records, tmp_path):
-    """A conversion that was stopped goes on only with the same keys; the same again changes nothing."""
+    """A conversion that was stopped goes on only with the same keys; the same again changes
+    nothing.
+    """
     convert(records, tmp_path / "out", omit=OMITTED)
     before = content(tmp_path / "out")
     convert(records, tmp_path / "out", omit=OMITTED[::-1])
@@ -154,7 +174,11 @@ def test_another_list_is_another_conversion(records, tmp_path):
             ConversionError,
             r"omit= contains all 100 records, so no record is left to convert\. Omit fewer",
         ),
-        ({"omit": [100]}, RecordKeyError, r"record key 100 is out of range\. The source has 100 records"),
+        (
+            {"omit": [100]},
+            RecordKeyError,
+            r"record key 100 is out of range\. The source has 100 records",
+        ),
         (
             {"omit": [1], "on_error": "skip"},
             ConversionError,
@@ -172,7 +196,15 @@ def test_what_cannot_be_left_out_is_an_error(records, tmp_path, options, error, 
 def test_the_command_takes_a_file_of_keys(records, tmp_path, capsys):
     """And tells how many records were left out."""
     (tmp_path / "keys.txt").write_text("".join(f"{key}\n" for key in OMITTED))
-    arguments = ["convert", str(records), str(tmp_path / "out"), "--omit", str(tmp_path / "keys.txt"), "--workers", "0"]
+    arguments = [
+        "convert",
+        str(records),
+        str(tmp_path / "out"),
+        "--omit",
+        str(tmp_path / "keys.txt"),
+        "--workers",
+        "0",
+    ]
     assert main(arguments) == 0
     assert capsys.readouterr().out == "72 records in 4 shards, 524,288 bytes, omitted: 28\n"
     assert read(tmp_path / "out") == [RECORDS[key] for key in _left(OMITTED)]

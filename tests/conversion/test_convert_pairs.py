@@ -1,4 +1,6 @@
-"""A column of Parquet has the type of its first values. In: all pairs of values. Out: the later one as it was, or an error."""
+"""A column of Parquet has the type of its first values. In: all pairs of values. Out: the later one
+as it was, or an error.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,28 @@ OTHERS = [
     np.bytes_(b"q"),
 ]
 NESTED = [
-    *([], [1], [1, None], [0.1], ["x"], (1, 2), [[1]], [True], [datetime.date(2026, 1, 2)], [{"a": 1}]),
-    *({"a": 1}, {"a": 0.1}, {"a": "x"}, {"a": None}, {"b": 1}, {"a": 1, "b": 2}, {"a": [1]}, {"a": {"a": 1}}),
+    *(
+        [],
+        [1],
+        [1, None],
+        [0.1],
+        ["x"],
+        (1, 2),
+        [[1]],
+        [True],
+        [datetime.date(2026, 1, 2)],
+        [{"a": 1}],
+    ),
+    *(
+        {"a": 1},
+        {"a": 0.1},
+        {"a": "x"},
+        {"a": None},
+        {"b": 1},
+        {"a": 1, "b": 2},
+        {"a": [1]},
+        {"a": {"a": 1}},
+    ),
     *(
         np.array([1, 2], dtype)
         for dtype in ("int8", "uint8", "int64", "float16", "float32", "float64", "datetime64[us]")
@@ -88,19 +110,30 @@ FORMS = {
 
 
 def meaning(value):
-    """What a value is, in words and exact numbers that have one form: told otherwise than the package tells it."""
+    """What a value is, in words and exact numbers that have one form: told otherwise than the
+    package tells it.
+    """
     if isinstance(value, np.ndarray):
-        return meaning(value[()]) if not value.ndim else ["list", *(meaning(item) for item in value)]
+        return (
+            meaning(value[()]) if not value.ndim else ["list", *(meaning(item) for item in value)]
+        )
     if isinstance(value, (list, tuple)):
         return ["list", *map(meaning, value)]
     if isinstance(value, dict):
         return {
-            name: said for name, said in ((name, meaning(item)) for name, item in value.items()) if said is not None
+            name: said
+            for name, said in ((name, meaning(item)) for name, item in value.items())
+            if said is not None
         }
-    if hasattr(value, "to_numpy") and getattr(value, "tzinfo", None) is None:  # pandas' own, of nanoseconds
+    # pandas' own, of nanoseconds
+    if hasattr(value, "to_numpy") and getattr(value, "tzinfo", None) is None:
         return meaning(value.to_numpy())
     if isinstance(value, (np.datetime64, np.timedelta64)):
-        return f"{type(value).__name__} {value}" if np.datetime_data(value)[0] == "D" else _ticks(value)
+        return (
+            f"{type(value).__name__} {value}"
+            if np.datetime_data(value)[0] == "D"
+            else _ticks(value)
+        )
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         return Fraction(value) if np.isfinite(float(value)) else float(value)
@@ -126,7 +159,10 @@ def column_of(values, output):
     writer.close()
     column = pq.read_table(io.BytesIO(file.getvalue()))["a"]
     if str(column.type).startswith(("timestamp[ns]", "duration[ns]")):  # Python has no nanoseconds
-        return [None if is_none else value for value, is_none in zip(column.to_numpy(), column.is_null().to_pylist())]
+        return [
+            None if is_none else value
+            for value, is_none in zip(column.to_numpy(), column.is_null().to_pylist())
+        ]
     return column.to_pylist()
 
 
@@ -167,7 +203,9 @@ def test_each_pair_of_values_comes_back_as_it_was_or_is_an_error(kind, form):
 
 @pytest.mark.long
 def test_each_pair_that_tells_a_type_together_comes_back_or_is_an_error():
-    """Both are among the first records: Arrow finds one type for a date and a time, and for times with and without a zone."""
+    """Both are among the first records: Arrow finds one type for a date and a time, and for times
+    with and without a zone.
+    """
     for first in VALUES:
         for second in VALUES:
             output = output_of(first, second)
@@ -201,7 +239,10 @@ WIDER = [
     (Decimal("2.55"), 3),
     (datetime.datetime(2026, 1, 2), np.datetime64("2026-01-02", "us")),
     (np.datetime64("2026-01-02", "ns"), datetime.datetime(2026, 1, 2)),
-    (datetime.datetime(2026, 1, 2, tzinfo=UTC), datetime.datetime(2026, 1, 2, tzinfo=zoneinfo.ZoneInfo("UTC"))),
+    (
+        datetime.datetime(2026, 1, 2, tzinfo=UTC),
+        datetime.datetime(2026, 1, 2, tzinfo=zoneinfo.ZoneInfo("UTC")),
+    ),
     ([0.5], [1]),
     ([0.5], np.array([1, 2])),
     ({"a": 0.5}, {"a": 1}),
@@ -219,7 +260,11 @@ def test_what_is_no_number_is_kept():
     """It equals nothing, itself neither; "not a time" of NumPy is a missing value."""
     nan, nat = float("nan"), np.datetime64("NaT", "us")
     for kind in (float, np.float32, np.float16):
-        assert [str(value) for value in column_of([kind(1), nan, None], output_of(kind(1)))] == ["1.0", "nan", "None"]
+        assert [str(value) for value in column_of([kind(1), nan, None], output_of(kind(1)))] == [
+            "1.0",
+            "nan",
+            "None",
+        ]
     day = datetime.datetime(2026, 1, 2)
     assert column_of([day, nat], output_of(day)) == [day, None]
     assert not kept([7, nan], output_of(7))
@@ -238,12 +283,15 @@ LOST = [
 
 
 @pytest.mark.parametrize(("first", "later"), LOST)
-def test_a_conversion_names_record_and_column_of_a_later_value_that_would_change(first, later, monkeypatch, tmp_path):
+def test_a_conversion_names_record_and_column_of_a_later_value_that_would_change(
+    first, later, monkeypatch, tmp_path
+):
     """Or leaves it out, and counts it."""
     monkeypatch.setattr(prepare, "LOOKED_AT", 2)
     records = [{"a": first}, {"a": first}, {"a": first}, {"a": later}, {"a": None}]
     with pytest.raises(
-        ConversionError, match=r"record 3: column 'a' has type.*in the first records, but a later record has.*Pass"
+        ConversionError,
+        match=r"record 3: column 'a' has type.*in the first records, but a later record has.*Pass",
     ):
         convert(records, tmp_path / "out", "parquet")
     made = convert(records, tmp_path / "out", "parquet", on_error="skip")
@@ -256,9 +304,16 @@ def test_times_beside_numbers_of_numpy_have_no_one_type(form):
     """Arrow itself ends the process, with a segmentation fault."""
     for number in (np.int8(3), np.float32(3), np.bool_(True), np.str_(3)):
         with pytest.raises(ConversionError, match="the first 2 records"):
-            schema_of([{"a": FORMS[form](value)} for value in (np.datetime64("2026-01-02", "s"), number)])
+            schema_of(
+                [{"a": FORMS[form](value)} for value in (np.datetime64("2026-01-02", "s"), number)]
+            )
         with pytest.raises(ConversionError, match="the first 2 records"):
-            schema_of([{"a": FORMS[form](np.array([value]))} for value in (np.datetime64("2026-01-02", "s"), number)])
+            schema_of(
+                [
+                    {"a": FORMS[form](np.array([value]))}
+                    for value in (np.datetime64("2026-01-02", "s"), number)
+                ]
+            )
 
 
 def test_a_large_integer_is_not_held_by_the_float_beside_it():

@@ -38,12 +38,28 @@ def tfrecords(tmp_path):
             r"tf\.train\.Example, or are damaged\. .*pass decode=\"bytes\" to a conversion",
         ),
         ({"decode": "json"}, ConversionError, "byte 0: a record is not valid JSON"),
-        ({"to": "parquet", "encode": "json"}, ConversionError, 'encode= works with to="array_record"'),
-        ({"runner_options": ["--x"]}, ConversionError, r"runner= \(--runner\), the name of a Beam runner"),
+        (
+            {"to": "parquet", "encode": "json"},
+            ConversionError,
+            'encode= works with to="array_record"',
+        ),
+        (
+            {"runner_options": ["--x"]},
+            ConversionError,
+            r"runner= \(--runner\), the name of a Beam runner",
+        ),
         ({"transform": 3}, TypeError, "must be a function"),
-        ({"options": {"group_size": "much"}}, ConversionError, "Option group_size: invalid value: much"),
+        (
+            {"options": {"group_size": "much"}},
+            ConversionError,
+            "Option group_size: invalid value: much",
+        ),
         ({"encode": lambda record: 3}, ConversionError, "Return bytes from this function"),
-        ({"transform": lambda record: None}, ConversionError, "a record is None. .* has a return statement"),
+        (
+            {"transform": lambda record: None},
+            ConversionError,
+            "a record is None. .* has a return statement",
+        ),
         (
             {"to": "parquet", "decode": "bytes", "transform": lambda record: None},
             ConversionError,
@@ -60,14 +76,17 @@ def test_what_cannot_be_done_is_told_with_a_remedy(options, error, message, tfre
 
 
 @pytest.mark.parametrize(
-    ("to", "wrong"), [("array_record", {"group_size": "much"}), ("parquet", {"compression": "much"})]
+    ("to", "wrong"),
+    [("array_record", {"group_size": "much"}), ("parquet", {"compression": "much"})],
 )
 def test_options_as_in_the_error_are_accepted(to, wrong, tmp_path):
     """The error shows a dict; with the dict that it shows, the conversion succeeds."""
     records = [{"x": number} for number in range(3)]
     encode = "json" if to == "array_record" else None
     given = {"to": to, **({"encode": encode} if encode else {})}
-    with pytest.raises(ConversionError, match=r"does not accept the options .*such as \{") as caught:
+    with pytest.raises(
+        ConversionError, match=r"does not accept the options .*such as \{"
+    ) as caught:
         convert(records, tmp_path / "wrong", options=wrong, **given)
     shown = ast.literal_eval(str(caught.value).partition("such as ")[2].removesuffix("."))
     assert convert(records, tmp_path / "right", options=shown, **given).records == 3
@@ -98,13 +117,18 @@ def test_a_source_in_the_target_is_not_overwritten(tmp_path):
     ],
 )
 def test_a_target_in_the_source_is_refused(source, target, tmp_path, monkeypatch):
-    """Before anything is made, however both are written; a folder beside the source, or beside its files, is none."""
+    """Before anything is made, however both are written; a folder beside the source, or beside its
+    files, is none.
+    """
     monkeypatch.chdir(tmp_path)
     write_tfrecord(tmp_path / "in" / "a.tfrecord", RECORDS)
     (tmp_path / "link").symlink_to("in")
     with pytest.raises(
         ConversionError,
-        match=r"the source.*so the new files would become part of the source\. Pass a target outside of",
+        match=(
+            r"the source.*so the new files would become part of the source\. Pass a target outside "
+            r"of"
+        ),
     ):
         convert(source, target)
     assert [path.name for path in (tmp_path / "in").iterdir()] == ["a.tfrecord"]
@@ -114,7 +138,9 @@ def test_a_target_in_the_source_is_refused(source, target, tmp_path, monkeypatch
 
 
 def test_a_library_that_is_missing_leaves_nothing(tmp_path, monkeypatch):
-    """Neither the folder for what is not done, nor the target, whichever part of a conversion needs it."""
+    """Neither the folder for what is not done, nor the target, whichever part of a conversion needs
+    it.
+    """
     write_tfrecord(tmp_path / "in" / "a.tfrecord", RECORDS)
     for module, options in (("google_crc32c", {}), ("apache_beam", {"runner": "DirectRunner"})):
         with monkeypatch.context() as patch:
@@ -163,16 +189,28 @@ for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
 
 @pytest.mark.slow
 def test_files_that_one_may_not_read_or_write_are_told(tmp_path):
-    """An input file, one in a folder that one may not enter, a target in a folder that one may not write to: an error each."""
+    """An input file, one in a folder that one may not enter, a target in a folder that one may not
+    write to: an error each.
+    """
     write_tfrecord(tmp_path / "in" / "a.tfrecord", RECORDS).chmod(0)
     write_tfrecord(tmp_path / "closed" / "a.tfrecord", RECORDS)
     write_tfrecord(tmp_path / "open" / "a.tfrecord", RECORDS)
     (tmp_path / "full").mkdir(0o500)
     (tmp_path / "closed").chmod(0)
-    pairs = [("in", "out"), ("closed/a.tfrecord", "out"), ("open", "full/out"), ("open", "full"), ("open", "closed")]
+    pairs = [
+        ("in", "out"),
+        ("closed/a.tfrecord", "out"),
+        ("open", "full/out"),
+        ("open", "full"),
+        ("open", "closed"),
+    ]
     paths = [str(tmp_path / path) for pair in pairs for path in pair]
-    command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
-    told = subprocess.check_output([*command, sys.executable, "-c", WITHOUT_PRIVILEGES, *paths], text=True).splitlines()
+    command = (
+        ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    )
+    told = subprocess.check_output(
+        [*command, sys.executable, "-c", WITHOUT_PRIVILEGES, *paths], text=True
+    ).splitlines()
     (tmp_path / "closed").chmod(0o700)
     assert all("Permission denied" in line for line in told)
     for line, words in zip(
@@ -193,7 +231,10 @@ def test_gzip_that_is_none_is_told(tmp_path):
     """By the file, and not with a traceback of a library."""
     (tmp_path / "a.tfrecord.gz").write_bytes(b"nothing of the kind")
     (tmp_path / "b.tfrecord").write_bytes(gzip.compress(b"x" * 100))
-    for name, message in (("a.tfrecord.gz", "cannot be unpacked"), ("b.tfrecord", "is compressed with gzip")):
+    for name, message in (
+        ("a.tfrecord.gz", "cannot be unpacked"),
+        ("b.tfrecord", "is compressed with gzip"),
+    ):
         with pytest.raises(SourceError, match=message):
             convert(tmp_path / name, tmp_path / "out", on_error="skip")
 
@@ -210,7 +251,8 @@ def test_notes_of_an_unfinished_conversion_that_are_none_are_told(file, tmp_path
         path.write_text(notes)
         removed = "it" if "receipt" in file else f"the folder {tmp_path / 'out'}"
         with pytest.raises(
-            ConversionError, match=f"{path.name} cannot be read: .* Remove {removed}, and convert again"
+            ConversionError,
+            match=f"{path.name} cannot be read: .* Remove {removed}, and convert again",
         ):
             convert(tmp_path / "in", tmp_path / "out")
     path.unlink() if "receipt" in file else shutil.rmtree(tmp_path / "out")

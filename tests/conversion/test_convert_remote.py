@@ -40,7 +40,9 @@ def whole(url, name, storage):
 
 @pytest.mark.long
 def test_a_store_gets_what_a_folder_gets(upstream, tmp_path):
-    """With workers, and a store that answers every seventh request with an error; and it is verified there."""
+    """With workers, and a store that answers every seventh request with an error; and it is
+    verified there.
+    """
     write_tfrecords(tmp_path / "in")
     for path in (tmp_path / "in").iterdir():
         put(upstream, f"in/{path.name}", path.read_bytes())
@@ -58,7 +60,9 @@ def test_a_store_gets_what_a_folder_gets(upstream, tmp_path):
         assert target.names_in(".conversion") == []
         assert convert(f"{URL}/in", f"{URL}/out", shards=2, storage_options=storage) == made
         put(upstream, "out/out-00001-of-00002.array_record", b"damaged")
-        assert headrace.verify(f"{URL}/out", storage) == ["out-00001-of-00002.array_record has 7 bytes, not 131,072"]
+        assert headrace.verify(f"{URL}/out", storage) == [
+            "out-00001-of-00002.array_record has 7 bytes, not 131,072"
+        ]
 
 
 def test_a_conversion_to_a_store_that_was_stopped_goes_on(tmp_path):

@@ -1,4 +1,6 @@
-"""`headrace.convert` survives: damaged records, kills at any moment, full disks, other processes."""
+"""`headrace.convert` survives: damaged records, kills at any moment, full disks, other
+processes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ import time
 
 import psutil
 import pytest
-from support.conversions import RECORDS, content, convert, flip, read, write_tfrecord, write_tfrecords
+from support.conversions import (
+    RECORDS,
+    content,
+    convert,
+    flip,
+    read,
+    write_tfrecord,
+    write_tfrecords,
+)
 from support.pipelines import chosen
 from support.source_conformance import exit_code
 
@@ -63,7 +73,9 @@ def test_a_conversion_of_which_nothing_is_left_is_forgotten(tmp_path):
 
 
 def test_a_source_that_was_changed_is_told(tfrecords, tmp_path):
-    """A finished conversion, and one that was stopped, are not mixed with other data, options or damage."""
+    """A finished conversion, and one that was stopped, are not mixed with other data, options or
+    damage.
+    """
     convert(tfrecords, tmp_path / "out")
     for options in ({"shards": 2}, {"options": {"group_size": 4}}, {"transform": len}):
         with pytest.raises(ConversionError, match="another conversion, which differs in"):
@@ -120,7 +132,9 @@ headrace.convert(sys.argv[1], sys.argv[2], workers=2, progress=False, shards=int
 
 def start(*arguments, **options):
     """A program that converts, in a process group of its own."""
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, *map(str, arguments)], start_new_session=True, **options)
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *map(str, arguments)], start_new_session=True, **options
+    )
 
 
 def workers_of(process):
@@ -165,9 +179,14 @@ def _damage(target, dice):
 )
 @pytest.mark.long
 def test_a_conversion_that_was_killed_goes_on_to_the_same_bytes(shards, kills, seed, tmp_path):
-    """At random moments: the whole of it, a worker, or the parent alone. No file appears that is not whole."""
+    """At random moments: the whole of it, a worker, or the parent alone. No file appears that is
+    not whole.
+    """
     for name in ("a.tfrecord", "b.tfrecord.gz", "c.tfrecord"):
-        write_tfrecord(tmp_path / "in" / name, [random.Random(number).randbytes(1000) for number in range(2000)])
+        write_tfrecord(
+            tmp_path / "in" / name,
+            [random.Random(number).randbytes(1000) for number in range(2000)],
+        )
     convert(tmp_path / "in", tmp_path / "whole" / "out", shards=shards or None)
     killed_until_done(tmp_path / "in", tmp_path / "killed" / "out", shards, kills, seed=seed)
     assert content(tmp_path / "killed" / "out") == content(tmp_path / "whole" / "out")
@@ -204,7 +223,9 @@ def killed_after(target, lines):
 @pytest.mark.parametrize("stride", chosen([1, 37], 37))
 @pytest.mark.slow
 def test_a_conversion_that_is_killed_at_a_line_leaves_what_is_whole(stride, tmp_path):
-    """Killed before any line of our code: files have all their bytes or are not there, and another run makes the same."""
+    """Killed before any line of our code: files have all their bytes or are not there, and another
+    run makes the same.
+    """
     convert(DOCUMENTS, tmp_path / "whole" / "out", "tokens", shards=2)
     whole = content(tmp_path / "whole" / "out")
     counts = []
@@ -266,7 +287,9 @@ def test_a_disk_that_is_full_is_told_and_leaves_nothing_half(to, tmp_path):
     source = [json.dumps(row).encode() for row in rows] if to in ("array_record", "bytes") else rows
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, limits[1]))
     try:
-        with pytest.raises(ConversionError, match=r"out-00000-of-00001.* cannot be written: .*File too large"):
+        with pytest.raises(
+            ConversionError, match=r"out-00000-of-00001.* cannot be written: .*File too large"
+        ):
             convert(source, tmp_path / "out", to)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -290,5 +313,8 @@ def test_a_worker_that_ends_before_a_shard_is_told_so():
     """While it counted records, nothing was being written."""
     worker = object.__new__(processes._Interpreter)
     worker._process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
-    for part, doing in ((None, "while it started"), ("a.csv", "while it counted the records of a.csv")):
+    for part, doing in (
+        (None, "while it started"),
+        ("a.csv", "while it counted the records of a.csv"),
+    ):
         assert f"exit code 3 {doing}. Finished" in str(worker._crashed(part))

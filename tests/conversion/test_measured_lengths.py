@@ -69,8 +69,12 @@ def _of_closure(content):
         lambda each: lambda text: len(text) * next(iter({each})),
     ],
 )
-def test_lengths_are_measured_anew_if_what_a_function_refers_to_has_changed(make, tmp_path, monkeypatch):
-    """Constants and objects of its module, its helpers, its closure and defaults; an equal one finds what is kept."""
+def test_lengths_are_measured_anew_if_what_a_function_refers_to_has_changed(
+    make, tmp_path, monkeypatch
+):
+    """Constants and objects of its module, its helpers, its closure and defaults; an equal one
+    finds what is kept.
+    """
     found = {}
     for each in (1, 2, 2):
         monkeypatch.setitem(globals(), "EACH", each)
@@ -88,9 +92,9 @@ def test_lengths_are_measured_anew_if_what_a_function_refers_to_has_changed(make
 def test_the_identity_of_a_function_is_the_same_in_every_process():
     """Whatever the seed of hashes: sets have no order."""
     code = (
-        "from headrace.common.identity.functions import function_identity as identity\n"
-        "words = {'a', 'b', 'c', 'd'}\n"
-        "print(identity(lambda text: len([word for word in text.split() if word in words and word not in {'x', 'y', 'z'}])))"
+        "from headrace.common.identity.functions import function_identity as identity\nwords = "
+        "{'a', 'b', 'c', 'd'}\nprint(identity(lambda text: len([word for word in text.split() if "
+        "word in words and word not in {'x', 'y', 'z'}])))"
     )
     found = {
         subprocess.run(
@@ -106,12 +110,16 @@ def test_the_identity_of_a_function_is_the_same_in_every_process():
 
 
 def test_another_tokenizer_is_another_function():
-    """Of a library in another language: it has no attributes, and is known by what it is pickled as."""
+    """Of a library in another language: it has no attributes, and is known by what it is pickled
+    as.
+    """
     tokenizers = pytest.importorskip("tokenizers")
 
     def measure(words):
         vocabulary = {word: number for number, word in enumerate(words)}
-        tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token=words[0]))
+        tokenizer = tokenizers.Tokenizer(
+            tokenizers.models.WordLevel(vocabulary, unk_token=words[0])
+        )
         return lambda text: len(tokenizer.encode(text).ids)
 
     assert function_identity(measure(["a", "b"])) == function_identity(measure(["a", "b"]))
@@ -155,7 +163,8 @@ def test_lengths_that_are_kept_are_not_measured_again(tmp_path):
     assert lengths_of(source, pathlib.Path(path))[1] == 2
     other = headrace.MemorySource([*TEXTS[:-1], "another"])
     with pytest.raises(
-        LengthsError, match=r"is missing or damaged, or does not contain lengths of this source\. Write it"
+        LengthsError,
+        match=r"is missing or damaged, or does not contain lengths of this source\. Write it",
     ):
         lengths_of(other, path)
     assert headrace.measure_lengths(other, measure, path)[-1] == 7
@@ -170,7 +179,8 @@ def test_functions_of_one_name_are_told_apart(tmp_path):
         return lambda record: len(record[name])
 
     measured = [
-        headrace.measure_lengths(source, function, tmp_path / "x")[0] for function in (by("a"), by("b"), by("a"))
+        headrace.measure_lengths(source, function, tmp_path / "x")[0]
+        for function in (by("a"), by("b"), by("a"))
     ]
     assert measured == [1, 2, 1]
     measured = [
@@ -185,7 +195,12 @@ def test_a_file_that_was_damaged_is_made_anew(tmp_path):
     path, source = tmp_path / "x", headrace.MemorySource(TEXTS[:50])
     expected = headrace.measure_lengths(source, len, path).tolist()
     content = path.read_bytes()
-    for damaged in (content[:0], content[:40], content[:-1], content[:-1] + bytes([content[-1] ^ 1])):
+    for damaged in (
+        content[:0],
+        content[:40],
+        content[:-1],
+        content[:-1] + bytes([content[-1] ^ 1]),
+    ):
         path.write_bytes(damaged)
         assert headrace.measure_lengths(source, len, path).tolist() == expected
         assert path.read_bytes() == content
@@ -207,7 +222,9 @@ headrace.measure_lengths(["a", "ab", "last"], measure, sys.argv[1])
 def test_a_process_that_is_killed_leaves_nothing_wrong(tmp_path):
     """Neither a file, nor a part of one under its name."""
     path = tmp_path / "x"
-    with subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout.readline() == b"there\n"
         process.kill()
     assert not path.exists()
@@ -245,12 +262,17 @@ def test_convert_keeps_the_lengths_of_what_it_writes(tmp_path, capsys, encode):
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     out = tmp_path / "out"
     command = ["convert", str(tmp_path / "a.jsonl"), str(out), "--workers", "0", "--encode", encode]
-    for name, expected in (("ids", [len(text) + 1 for text in TEXTS[:50]]), ("text", list(map(len, TEXTS[:50])))):
+    for name, expected in (
+        ("ids", [len(text) + 1 for text in TEXTS[:50]]),
+        ("text", list(map(len, TEXTS[:50]))),
+    ):
         assert command_line.main([*command, "--lengths", name]) == 0
         source = headrace.ArrayRecordDataSource(str(out))
         assert lengths_of(source, out / "lengths.headrace-index").tolist() == expected
     assert command_line.main([*command, "--lengths", "bytes"]) == 0
-    assert lengths_of(source, out / "lengths.headrace-index").tolist() == [len(source[key]) for key in range(50)]
+    assert lengths_of(source, out / "lengths.headrace-index").tolist() == [
+        len(source[key]) for key in range(50)
+    ]
     assert headrace.verify(str(out)) == []
     with pytest.raises(LengthsError, match="record 0 has no field 'title'"):
         measure_converted(str(out), "array_record", "title", progress=False)
@@ -261,7 +283,10 @@ def test_lengths_of_converted_columns_and_tokens_are_kept(tmp_path):
     """Columns by their offsets; documents by theirs."""
     pytest.importorskip("pyarrow")
     records = [{"text": text, "tokens": [1] * len(text)} for text in TEXTS[:50]]
-    for to, name, kind in (("parquet", "text", headrace.ParquetDataSource), ("tokens", "tokens", headrace.TokenSource)):
+    for to, name, kind in (
+        ("parquet", "text", headrace.ParquetDataSource),
+        ("tokens", "tokens", headrace.TokenSource),
+    ):
         out = tmp_path / to
         headrace.convert(records, out, to, workers=0, progress=False)
         path = measure_converted(str(out), to, name)

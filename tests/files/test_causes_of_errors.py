@@ -1,4 +1,6 @@
-"""The remedy in a message is one for the cause at hand, where several causes lead to the same error."""
+"""The remedy in a message is one for the cause at hand, where several causes lead to the same
+error.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def failing(error):
         (errno.EACCES, "Check the path and its permissions"),
     ],
 )
-def test_a_file_that_cannot_be_opened_has_the_remedy_of_its_cause(tmp_path, monkeypatch, number, remedy):
+def test_a_file_that_cannot_be_opened_has_the_remedy_of_its_cause(
+    tmp_path, monkeypatch, number, remedy
+):
     """Permissions are of no use if too many files are open."""
     (tmp_path / "a").write_bytes(b"a")
     with monkeypatch.context() as patch:
@@ -57,10 +61,13 @@ def test_an_error_without_a_number_has_the_other_remedy():
 
 def test_a_module_that_fails_when_it_is_imported_is_not_called_missing(tmp_path, monkeypatch):
     """To install it again with the same command would change nothing."""
-    (tmp_path / "fails_on_import.py").write_text("raise ImportError('libx.so: cannot open shared object file')")
+    (tmp_path / "fails_on_import.py").write_text(
+        "raise ImportError('libx.so: cannot open shared object file')"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(
-        MissingExtraError, match=r"fails_on_import is installed, but cannot be imported: libx\.so.*again"
+        MissingExtraError,
+        match=r"fails_on_import is installed, but cannot be imported: libx\.so.*again",
     ):
         optional_library("fails_on_import", "tests need it", "tests")
     with pytest.raises(MissingExtraError, match=r'tests need it: pip install "headrace\[tests\]"'):
@@ -95,8 +102,13 @@ def test_a_wrong_number_in_the_environment_is_named_as_such(monkeypatch):
 def test_a_parquet_file_that_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch):
     """An error of the system has a number; errors about the content have none."""
     parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "a.parquet")
-    monkeypatch.setattr(inspection, "open_handle", failing(PermissionError(errno.EACCES, "Permission denied")))
-    with pytest.raises(SourceError, match=r"a\.parquet cannot be read: .*Permission denied\. Check the path and its"):
+    monkeypatch.setattr(
+        inspection, "open_handle", failing(PermissionError(errno.EACCES, "Permission denied"))
+    )
+    with pytest.raises(
+        SourceError,
+        match=r"a\.parquet cannot be read: .*Permission denied\. Check the path and its",
+    ):
         headrace.ParquetDataSource(tmp_path / "a.parquet")
 
 
@@ -114,7 +126,9 @@ def test_a_file_of_arrays_that_vanished_is_an_error_of_its_own(tmp_path):
 def test_a_scalar_in_a_file_of_tokens_is_named_by_its_shape(tmp_path):
     """It has no first side that could be too long for the file."""
     np.save(tmp_path / "a.npy", np.array(3))
-    with pytest.raises(SourceError, match=r"contains an array of shape \(\), but must have one axis"):
+    with pytest.raises(
+        SourceError, match=r"contains an array of shape \(\), but must have one axis"
+    ):
         headrace.TokenSource(tmp_path / "a.npy", document_length=1)
 
 
@@ -122,14 +136,17 @@ def test_an_empty_range_of_a_file_with_records_is_named(tmp_path):
     """The file itself has some."""
     headrace.convert([b"a", b"b"], tmp_path, workers=0, progress=False)
     (path,) = tmp_path.glob("*.array_record*")
-    with pytest.raises(NoRecordsError, match="or the ranges of them that were passed, contain no records"):
+    with pytest.raises(
+        NoRecordsError, match="or the ranges of them that were passed, contain no records"
+    ):
         headrace.ArrayRecordDataSource(f"{path}[1:1]")
 
 
 def test_records_that_are_lists_cannot_be_cut_into_windows():
     """A list has no axis of frames; the remedy is to make it an array."""
     with pytest.raises(
-        headrace.errors.LengthsError, match="record 0 has no NumPy array whose first axis counts frames"
+        headrace.errors.LengthsError,
+        match="record 0 has no NumPy array whose first axis counts frames",
     ):
         headrace.Windows([[1, 2, 3]], length=2, lengths=[3])[0]
     assert headrace.Windows([np.arange(3)], length=2, lengths=[3])[0].tolist() == [0, 1]
@@ -143,11 +160,17 @@ def test_a_masked_array_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("data", "remedy"),
-    [(iter([1]), r"Pass list\(data\) if it ends"), (5, "Pass a list or an array, or an object"), (None, "Pass a list")],
+    [
+        (iter([1]), r"Pass list\(data\) if it ends"),
+        (5, "Pass a list or an array, or an object"),
+        (None, "Pass a list"),
+    ],
 )
 def test_a_list_is_made_only_of_what_can_be_iterated(data, remedy):
     """`list(5)` is the next error."""
-    with pytest.raises(TypeError, match=f"a data source needs __len__ and __getitem__, but .*{remedy}"):
+    with pytest.raises(
+        TypeError, match=f"a data source needs __len__ and __getitem__, but .*{remedy}"
+    ):
         headrace.load(data)
 
 
@@ -166,7 +189,10 @@ def test_a_file_that_changes_during_its_conversion_is_an_error_with_a_remedy_tha
     def convert():
         return headrace.convert(str(inside), str(out), workers=0, progress=False, encode=encode)
 
-    text = r"b\.jsonl: the file changed after the conversion began .*remove the output folder, and convert again"
+    text = (
+        r"b\.jsonl: the file changed after the conversion began .*remove the output folder, and "
+        r"convert again"
+    )
     with pytest.raises(SourceError, match=text):
         convert()
     shutil.rmtree(out)
@@ -179,6 +205,10 @@ def test_an_archive_that_is_encrypted_or_damaged_is_an_error_of_the_source(tmp_p
     whole = (tmp_path / "a.npz").read_bytes()
     flags, content = whole.index(b"PK\x01\x02") + 8, whole.index(b"x.npy") + 30
     for place, count in ((flags, 1), (content, 4)):
-        (tmp_path / "a.npz").write_bytes(whole[:place] + bytes([whole[place] ^ 1]) * count + whole[place + count :])
-        with pytest.raises(SourceError, match=r"a\.npz cannot be read as an \.npz file: .*np\.savez"):
+        (tmp_path / "a.npz").write_bytes(
+            whole[:place] + bytes([whole[place] ^ 1]) * count + whole[place + count :]
+        )
+        with pytest.raises(
+            SourceError, match=r"a\.npz cannot be read as an \.npz file: .*np\.savez"
+        ):
             headrace.NpzSource(tmp_path / "a.npz")

@@ -1,4 +1,6 @@
-"""Damaged files, and stores that are not there. In: bytes and URLs. Out: a `SourceError` that names them, never another."""
+"""Damaged files, and stores that are not there. In: bytes and URLs. Out: a `SourceError` that names
+them, never another.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ def npy(descr="'<u2'", shape="(3,)", header=None, version=(1, 0)):
     """A `.npy` file with a header of one's own."""
     text = (header or f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}\n").encode()
     return (
-        b"\x93NUMPY" + bytes(version) + struct.pack("<H" if version == (1, 0) else "<I", len(text)) + text + bytes(64)
+        b"\x93NUMPY"
+        + bytes(version)
+        + struct.pack("<H" if version == (1, 0) else "<I", len(text))
+        + text
+        + bytes(64)
     )
 
 
@@ -66,7 +72,9 @@ HEADERS = {
 @pytest.mark.one_in(11)
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_header_of_npy_that_cannot_be_is_an_error_that_names_the_file(header, tmp_path):
-    """NumPy takes it for a piece of Python: it raises what its parser raises, and what too large numbers do."""
+    """NumPy takes it for a piece of Python: it raises what its parser raises, and what too large
+    numbers do.
+    """
     path = tmp_path / "a.npy"
     path.write_bytes(HEADERS[header])
     for use in (
@@ -105,7 +113,10 @@ def test_columns_of_one_name_are_an_error(tmp_path):
         ):
             with pytest.raises(
                 SourceError,
-                match=rf"{name}\.parquet: several columns, or fields of one struct, have the same name, 'a'",
+                match=(
+                    rf"{name}\.parquet: several columns, or fields of one struct, have the same "
+                    rf"name, 'a'"
+                ),
             ):
                 use(path)
 
@@ -123,7 +134,11 @@ def test_a_parquet_file_that_is_cut_off_is_an_error_where_its_columns_are_asked_
 @pytest.fixture
 def saved(tmp_path):
     """A dataset on disk, and its one file of rows."""
-    rows = {"x": list(range(50)), "t": [f"text {n}" for n in range(50)], "l": [[n] * (n % 3) for n in range(50)]}
+    rows = {
+        "x": list(range(50)),
+        "t": [f"text {n}" for n in range(50)],
+        "l": [[n] * (n % 3) for n in range(50)],
+    }
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "hf")
     return tmp_path / "hf", next((tmp_path / "hf").glob("*.arrow"))
 
@@ -132,7 +147,9 @@ def saved(tmp_path):
 @pytest.mark.parametrize(
     "content", ["", "[]", "null", "{", "3", '{"_data_files": 3}', '{"_data_files": [{}]}', "\udcff"]
 )
-def test_descriptions_of_a_hugging_face_dataset_that_are_none_are_errors(content, file, saved, tmp_path):
+def test_descriptions_of_a_hugging_face_dataset_that_are_none_are_errors(
+    content, file, saved, tmp_path
+):
     """Or they are not needed."""
     (saved[0] / file).write_bytes(content.encode(errors="surrogateescape"))
     try:
@@ -180,18 +197,28 @@ URLS = [
 @pytest.mark.parametrize("url", URLS)
 def test_a_store_that_is_not_there_is_an_error_that_names_the_url(url):
     """File systems of fsspec take the host from the URL; what they raise is theirs."""
-    with pytest.raises((SourceError, MissingExtraError), match=url.partition("?")[0].replace(".", r"\.").rstrip("/")):
+    with pytest.raises(
+        (SourceError, MissingExtraError),
+        match=url.partition("?")[0].replace(".", r"\.").rstrip("/"),
+    ):
         headrace.JsonLinesDataSource(url, storage_options={"tries": 1, "timeout": 1})
     store.close_stores()
 
 
 def test_each_host_has_a_store_of_its_own():
-    """Of file systems that take the host from the URL: one for all would ask the first host for the second one's files."""
+    """Of file systems that take the host from the URL: one for all would ask the first host for the
+    second one's files.
+    """
     options = storage_options_of(None)
-    one, same, other = (store.store_of(f"webhdfs://{place}/x.jsonl", options)[0] for place in ("a:1", "a:1", "b:1"))
+    one, same, other = (
+        store.store_of(f"webhdfs://{place}/x.jsonl", options)[0] for place in ("a:1", "a:1", "b:1")
+    )
     assert one is same
     assert one is not other
-    assert [found.system.url.partition("/webhdfs")[0] for found in (one, other)] == ["http://a:1", "http://b:1"]
+    assert [found.system.url.partition("/webhdfs")[0] for found in (one, other)] == [
+        "http://a:1",
+        "http://b:1",
+    ]
     store.close_stores()
 
 
@@ -203,21 +230,31 @@ def test_options_of_connections_may_stand_anywhere(scheme):
         {"client_options": {"allow_http": True}},
         {"allow_http": False, "user_agent": "me"},
     ):
-        options = storage_options_of({"skip_signature": True, **given} if scheme != "http" else given)
+        options = storage_options_of(
+            {"skip_signature": True, **given} if scheme != "http" else given
+        )
         assert store.store_of(f"{scheme}://bucket/x", options)[1] == "x"
     store.close_stores()
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 def test_a_panic_of_the_library_is_an_error(scheme):
-    """It is no `Exception` of Python: `except Exception` does not catch it. Of an option that only the library knows."""
-    with pytest.raises(SourceError, match="cannot be opened with this URL and these storage_options"):
-        headrace.JsonLinesDataSource(f"{scheme}://b/x", storage_options={"http2_max_frame_size": "7"})
+    """It is no `Exception` of Python: `except Exception` does not catch it. Of an option that only
+    the library knows.
+    """
+    with pytest.raises(
+        SourceError, match="cannot be opened with this URL and these storage_options"
+    ):
+        headrace.JsonLinesDataSource(
+            f"{scheme}://b/x", storage_options={"http2_max_frame_size": "7"}
+        )
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs", "az", "http"])
 def test_options_of_connections_are_taken_beside_those_of_the_store(scheme):
-    """`allow_http` among the store's made the library panic, by an exception that `except Exception` does not catch."""
+    """`allow_http` among the store's made the library panic, by an exception that `except
+    Exception` does not catch.
+    """
     url = f"{scheme}://127.0.0.1/x.jsonl"
     for options in (
         {"allow_http": True},
@@ -233,7 +270,9 @@ def test_options_of_connections_are_taken_beside_those_of_the_store(scheme):
 
 
 def test_a_signature_that_a_store_repeats_is_hidden():
-    """Though errors name the URL without it: the store's library tells it by itself, without the rest of the URL."""
+    """Though errors name the URL without it: the store's library tells it by itself, without the
+    rest of the URL.
+    """
     secret = "0123456789abcdef0123456789abcdef"
 
     def refuse(_, key):
@@ -242,7 +281,9 @@ def test_a_signature_that_a_store_repeats_is_hidden():
     with pytest.raises(
         SourceError, match=r"the request failed \(tries: 1\): OSError: x\.jsonl: the signature"
     ) as caught:
-        store.ask(f"https://a/x.jsonl?X-Amz-Signature={secret}", storage_options_of({"tries": 1}), refuse)
+        store.ask(
+            f"https://a/x.jsonl?X-Amz-Signature={secret}", storage_options_of({"tries": 1}), refuse
+        )
     told = "".join(traceback.format_exception(caught.value))
     assert secret not in told
     assert caught.value.__context__ is None

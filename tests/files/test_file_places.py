@@ -108,8 +108,13 @@ def test_a_trace_names_files_and_tokens_of_pieces(tmp_path):
     for name, base in {"a": 0, "b": 1000}.items():
         with headrace.TokenWriter(tmp_path / f"{name}.npy", dtype=np.uint16) as writer:
             writer.extend([base + 20 * number + np.arange(3 + 5 * number) for number in range(4)])
-    parts = {name: headrace.MapDataset.source(headrace.TokenSource(tmp_path / f"{name}.npy")) for name in "ab"}
-    mixed = headrace.MapDataset.mix({name: part.shuffle(seed=0).pack(8) for name, part in parts.items()}).batch(3)
+    parts = {
+        name: headrace.MapDataset.source(headrace.TokenSource(tmp_path / f"{name}.npy"))
+        for name in "ab"
+    }
+    mixed = headrace.MapDataset.mix(
+        {name: part.shuffle(seed=0).pack(8) for name, part in parts.items()}
+    ).batch(3)
     batch, found = mixed[1], headrace.trace(mixed, 1)
     for record in found.records:
         assert record.file == f"{tmp_path}/{record.dataset}.npy"

@@ -1,4 +1,6 @@
-"""Files by path: which there are, reads at offsets, streams that unpack, files that appear whole."""
+"""Files by path: which there are, reads at offsets, streams that unpack, files that
+appear whole.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ def test_paths_of_all_kinds_give_files(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(b"1")
     monkeypatch.setenv("HOME", str(tmp_path))
     both = [f"{tmp_path}/a.rec", f"{tmp_path}/b.rec"]
-    assert find_files([tmp_path, "~/*.rec", "~/c.txt"], ("*.rec",)) == [*both, *both, f"{tmp_path}/c.txt"]
+    assert find_files([tmp_path, "~/*.rec", "~/c.txt"], ("*.rec",)) == [
+        *both,
+        *both,
+        f"{tmp_path}/c.txt",
+    ]
 
 
 DEEP = [
@@ -54,7 +60,9 @@ DEEP = [
 
 
 def test_a_folder_is_searched_to_its_bottom(tmp_path):
-    """Its files are sorted by path, as those of `**` are; hidden and private folders and files are left out."""
+    """Its files are sorted by path, as those of `**` are; hidden and private folders and files are
+    left out.
+    """
     for name in DEEP:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"1")
@@ -73,7 +81,9 @@ def test_the_folders_of_a_store_are_searched_to_their_bottom():
     memory = fsspec.filesystem("memory")
     for name in DEEP:
         memory.pipe(f"/_deep/{name}", b"1")
-    assert find_files("memory://_deep", ("*.rec",)) == sorted(f"memory://_deep/{name}" for name in DEEP[:5])
+    assert find_files("memory://_deep", ("*.rec",)) == sorted(
+        f"memory://_deep/{name}" for name in DEEP[:5]
+    )
     memory.rm("/_deep", recursive=True)
 
 
@@ -103,7 +113,10 @@ def test_reads_give_the_bytes_of_their_ranges(file):
 def test_a_read_past_the_end_is_an_error(file):
     """It names the file, the place and what is there."""
     with pytest.raises(
-        SourceError, match=r"9 bytes were expected at byte .*but the file has only 5 there\. The file is cut off"
+        SourceError,
+        match=(
+            r"9 bytes were expected at byte .*but the file has only 5 there\. The file is cut off"
+        ),
     ):
         file.read(len(DATA) - 5, 9)
 
@@ -118,7 +131,9 @@ def test_what_cannot_be_opened_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["gz", "zst", "bin"])
 def test_streams_unpack_by_the_end_of_the_name(tmp_path, suffix):
-    """Several members in one file are one stream; without `decompress` the bytes come as they are."""
+    """Several members in one file are one stream; without `decompress` the bytes come
+    as they are.
+    """
     if suffix == "zst":
         pytest.importorskip("backports.zstd")
         from backports.zstd import compress
@@ -133,7 +148,8 @@ def test_streams_unpack_by_the_end_of_the_name(tmp_path, suffix):
 
 
 @pytest.mark.parametrize(
-    ("kind", "content"), [("gzip", b"\x1f\x8b\x08\0\0\0\0\0\0\0\x01"), ("gzip", b"text"), ("zstd", b"text")]
+    ("kind", "content"),
+    [("gzip", b"\x1f\x8b\x08\0\0\0\0\0\0\0\x01"), ("gzip", b"text"), ("zstd", b"text")],
 )
 def test_a_damaged_stream_is_an_error(tmp_path, kind, content):
     """It names the file and about where in it."""

@@ -1,4 +1,6 @@
-"""Links to folders above themselves. In: patterns with `**`. Out: each file once for each way that goes in no circle."""
+"""Links to folders above themselves. In: patterns with `**`. Out: each file once for each way that
+goes in no circle.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ def test_links_to_one_another_come_to_an_end(tmp_path):
         for name in ("x", "y"):
             (tmp_path / here / name).symlink_to(tmp_path / there)
     (tmp_path / "one" / "up").symlink_to(tmp_path)
-    found = [os.path.relpath(path, tmp_path) for path in find_files(tmp_path / "one" / "**" / "*.jsonl", ())]
+    found = [
+        os.path.relpath(path, tmp_path)
+        for path in find_files(tmp_path / "one" / "**" / "*.jsonl", ())
+    ]
     assert found == ["one/a.jsonl", "one/up/two/a.jsonl", "one/x/a.jsonl", "one/y/a.jsonl"]
 
 
@@ -45,7 +50,10 @@ def test_a_link_to_another_folder_is_followed(tmp_path):
     (tmp_path / "in").mkdir()
     for name in ("x", "y"):
         (tmp_path / "in" / name).symlink_to(tmp_path / "data")
-    found = [os.path.relpath(path, tmp_path / "in") for path in find_files(tmp_path / "in" / "**" / "*.jsonl", ())]
+    found = [
+        os.path.relpath(path, tmp_path / "in")
+        for path in find_files(tmp_path / "in" / "**" / "*.jsonl", ())
+    ]
     assert found == ["x/deep/a.jsonl", "y/deep/a.jsonl"]
 
 
@@ -94,12 +102,16 @@ def test_patterns_without_circles_find_what_python_finds(pattern, tmp_path, monk
     (tmp_path / "x" / "nowhere.a").symlink_to(tmp_path / "missing")
     monkeypatch.chdir(tmp_path)
     for whole in (pattern, f"{tmp_path}/{pattern}"):
-        expected = sorted({path for path in glob.glob(whole, recursive=True) if os.path.isfile(path)})
+        expected = sorted(
+            {path for path in glob.glob(whole, recursive=True) if os.path.isfile(path)}
+        )
         try:
             found = find_files(whole, ())
         except headrace.errors.SourceNotFoundError:
             found = []
-        assert [os.path.normpath(path) for path in found] == [os.path.normpath(path) for path in expected]
+        assert [os.path.normpath(path) for path in found] == [
+            os.path.normpath(path) for path in expected
+        ]
         assert found == expected or "//" in whole
 
 
@@ -110,7 +122,9 @@ def test_images_behind_links_to_one_another_come_once_for_each_way(tmp_path):
         (tmp_path / here / "a.png").write_bytes(b"image")
         (tmp_path / here / "link").symlink_to(tmp_path / there)
     source = headrace.ImageFolderDataSource(tmp_path)
-    assert [os.path.relpath(source.file_place(key).file, tmp_path) for key in range(len(source))] == [
+    assert [
+        os.path.relpath(source.file_place(key).file, tmp_path) for key in range(len(source))
+    ] == [
         "one/a.png",
         "one/link/a.png",
         "two/a.png",
@@ -120,13 +134,18 @@ def test_images_behind_links_to_one_another_come_once_for_each_way(tmp_path):
 
 @pytest.mark.parametrize("to", ["array_record", "parquet"])
 def test_no_shard_is_named_as_what_a_conversion_keeps_for_itself(to, tmp_path):
-    """What stood in `.conversion` of the target was removed at its end, and counted as if it were there."""
+    """What stood in `.conversion` of the target was removed at its end, and counted as if it were
+    there.
+    """
     lines(tmp_path / "in" / "a.jsonl", "a")
     lines(tmp_path / "in" / ".conversion" / "b.jsonl", "b")
     both = [tmp_path / "in" / "a.jsonl", tmp_path / "in" / ".conversion" / "b.jsonl"]
     with pytest.raises(
         headrace.errors.ConversionError,
-        match=r"would be converted to.*a name that the conversion itself uses\. Pass a number of files to write, such as",
+        match=(
+            r"would be converted to.*a name that the conversion itself uses\. Pass a number of "
+            r"files to write, such as"
+        ),
     ):
         convert(both, tmp_path / "out", to)
     assert not (tmp_path / "out").exists()

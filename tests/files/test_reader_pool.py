@@ -45,9 +45,15 @@ def pool_of(opened):
     return make
 
 
-@pytest.mark.parametrize(("limit", "limit_bytes", "left"), [(3, 1000, 3), (1, 1000, 1), (5, 20, 2), (5, 1, 1)])
-def test_the_readers_used_last_stay_open_within_both_limits(pool_of, opened, limit, limit_bytes, left):
-    """So many, and so many bytes; one reader may be larger than that. All others are closed once."""
+@pytest.mark.parametrize(
+    ("limit", "limit_bytes", "left"), [(3, 1000, 3), (1, 1000, 1), (5, 20, 2), (5, 1, 1)]
+)
+def test_the_readers_used_last_stay_open_within_both_limits(
+    pool_of, opened, limit, limit_bytes, left
+):
+    """So many, and so many bytes; one reader may be larger than that. All others are
+    closed once.
+    """
     pool = pool_of(limit, limit_bytes)
     for number in range(6):
         with pool.lend(number) as reader:
@@ -57,7 +63,9 @@ def test_the_readers_used_last_stay_open_within_both_limits(pool_of, opened, lim
 
 
 def test_a_loan_that_fails_closes_its_reader(pool_of, opened):
-    """Nobody gets a reader that was left in the middle of something; who has it keeps it, and the exception comes as it was."""
+    """Nobody gets a reader that was left in the middle of something; who has it keeps it, and the
+    exception comes as it was.
+    """
     pool = pool_of()
     with pool.lend(4):
         with pytest.raises(KeyError), pool.lend(4):
@@ -84,7 +92,9 @@ def test_close_reaches_a_reader_on_loan_at_its_end(pool_of, opened):
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
 def test_a_forked_child_has_readers_of_its_own(pool_of, opened):
-    """Even if a thread of the parent holds the lock at that moment; the parent's are neither used nor closed there."""
+    """Even if a thread of the parent holds the lock at that moment; the parent's are neither used
+    nor closed there.
+    """
     pool = pool_of()
     with pool.lend(1):
         pass
@@ -123,7 +133,9 @@ def test_a_forked_child_has_readers_of_its_own(pool_of, opened):
 
 @pytest.mark.slow
 def test_pools_without_a_limit_share_one(opened, monkeypatch):
-    """A thousand sources keep no more files open than one; a pool that dies or is closed takes only its own with it."""
+    """A thousand sources keep no more files open than one; a pool that dies or is closed takes only
+    its own with it.
+    """
     monkeypatch.setattr(reader_pool, "open_file_limit", lambda: 20)
 
     def opener(number):
@@ -151,7 +163,9 @@ def test_pools_without_a_limit_share_one(opened, monkeypatch):
 
 
 def test_a_pool_that_dies_while_its_lock_is_held_is_closed_afterwards(opened):
-    """Garbage is collected on any thread at any moment, and never waits for a lock that this thread may hold."""
+    """Garbage is collected on any thread at any moment, and never waits for a lock that this thread
+    may hold.
+    """
 
     def opener(number):
         opened.append(Reader(number))

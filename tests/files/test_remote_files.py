@@ -1,4 +1,6 @@
-"""Files in stores: the same bytes as those of local files, whatever happens on the way; a cache that keeps its budget."""
+"""Files in stores: the same bytes as those of local files, whatever happens on the way; a cache
+that keeps its budget.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ def test_reads_are_those_of_a_local_file_under_any_fault(store, to_store, faults
 
 
 def test_many_ranges_are_few_requests(store, to_store):
-    """Ranges that are close to one another come together, without a cache; with one, each block comes once."""
+    """Ranges that are close to one another come together, without a cache; with one, each block
+    comes once.
+    """
     ranges = [(at, 100) for at in range(0, MIB, 1000)]
     open_file(URL, {**to_store, "cache_bytes": 0}).read_many(*zip(*ranges))
     assert store.reads == 1
@@ -150,12 +154,16 @@ def test_paths_in_a_store_give_the_same_files_as_local_ones(to_store):
     """A file, a folder to its bottom, patterns; sorted by path."""
     for path, names in PATHS.items():
         url = f"s3://{BUCKET}/{path}" if path else f"s3://{BUCKET}"
-        assert find_files(url, ("*.bin",), to_store) == [f"s3://{BUCKET}/{name}" for name in names], path
+        assert find_files(url, ("*.bin",), to_store) == [
+            f"s3://{BUCKET}/{name}" for name in names
+        ], path
 
 
 def test_a_url_that_was_made_a_path_is_told(to_store):
     """It is no URL any more: `s3:/data`."""
-    with pytest.raises(SourceNotFoundError, match="Pass a URL as a string, because Path removes a slash"):
+    with pytest.raises(
+        SourceNotFoundError, match="Pass a URL as a string, because Path removes a slash"
+    ):
         find_files(Path("s3://data/one.bin"), (), to_store)
 
 
@@ -165,7 +173,11 @@ def test_other_schemes(store, to_store, tmp_path):
     fsspec.filesystem("memory").pipe("/folder/a.bin", DATA)
     (tmp_path / "a b.bin").write_bytes(DATA)
     ours = {name: to_store[name] for name in ("cache_dir", "cache_bytes")}
-    paths = ("memory://folder/a.bin", f"{store.url}/{BUCKET}/one.bin", f"file://{tmp_path}/a%20b.bin")
+    paths = (
+        "memory://folder/a.bin",
+        f"{store.url}/{BUCKET}/one.bin",
+        f"file://{tmp_path}/a%20b.bin",
+    )
     for path in paths:
         (found,) = find_files(path, ("*",), ours)
         file = open_file(found, ours)
@@ -191,7 +203,9 @@ def test_another_version_is_an_error(upstream, store, to_store):
 
 
 def test_errors_say_what_and_what_to_do(store, to_store, monkeypatch):
-    """No such file, bucket, scheme or option; no credentials; a store that stays away. None is asked again but the last."""
+    """No such file, bucket, scheme or option; no credentials; a store that stays away. None is
+    asked again but the last.
+    """
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(SourceNotFoundError, match="no file 's3://data/none'"):
@@ -202,9 +216,15 @@ def test_errors_say_what_and_what_to_do(store, to_store, monkeypatch):
         find_files("s3://nobody/none/", ("*",), to_store)
     with pytest.raises(SourceError, match="scheme nope://"):
         open_file("nope://a/b", to_store)
-    with pytest.raises(SourceError, match=r"cannot be opened with this URL and these storage_options: .*regio"):
+    with pytest.raises(
+        SourceError, match=r"cannot be opened with this URL and these storage_options: .*regio"
+    ):
         open_file(URL, {"regio": "x"})
-    nobody = {"endpoint": store.url, "region": "us-east-1", "metadata_endpoint": store.url + "/latest/api/token"}
+    nobody = {
+        "endpoint": store.url,
+        "region": "us-east-1",
+        "metadata_endpoint": store.url + "/latest/api/token",
+    }
     with pytest.raises(SourceError, match="access is refused; set credentials"):
         open_file(URL, nobody)
     store.faults = Faults(refuse=1)
@@ -257,7 +277,9 @@ def test_without_the_extra_an_error_names_it(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
 def test_a_forked_child_says_that_it_cannot_read(to_store):
-    """What is in the cache it reads; for all else there is an error, and no waiting for threads that do not exist."""
+    """What is in the cache it reads; for all else there is an error, and no waiting for threads
+    that do not exist.
+    """
     file = open_file(URL, to_store)
     file.read(0, 9)
     child = os.fork()
@@ -268,7 +290,9 @@ def test_a_forked_child_says_that_it_cannot_read(to_store):
             assert file.read(0, 9) == DATA[:9]
             file.read(3 * MIB, 9)
         except SourceError as error:
-            code = 0 if "was forked from a process that had opened remote files" in str(error) else 2
+            code = (
+                0 if "was forked from a process that had opened remote files" in str(error) else 2
+            )
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -298,7 +322,8 @@ def test_the_budget_is_kept_and_what_was_used_last_stays(store, to_store):
     assert files[0].read(0, len(DATA)) == DATA  # more than the whole cache, at once
     with (
         pytest.raises(
-            SourceError, match=r"bytes of a remote file do not fit into the cache .*, whose limit is .*bytes"
+            SourceError,
+            match=r"bytes of a remote file do not fit into the cache .*, whose limit is .*bytes",
         ),
         local_copy(URL, to_store),
     ):
@@ -319,15 +344,21 @@ def test_a_piece_that_is_not_whole_is_brought_again(store, to_store):
 @pytest.mark.parametrize("ahead", [False, True], ids=["read", "mapped"])
 @pytest.mark.one_in(2)
 def test_a_cached_block_with_a_changed_byte_is_brought_again(store, to_store, ahead):
-    """Wherever the byte is, in the data or in its checksums: never other bytes, and the block is whole again afterwards."""
+    """Wherever the byte is, in the data or in its checksums: never other bytes, and the block is
+    whole again afterwards.
+    """
     chosen = random.Random(1)
     assert open_file(URL, to_store).read(0, len(DATA)) == DATA
     pieces = sorted(Path(to_store["cache_dir"]).glob("*/*"))
     for _ in range(20):
         piece = chosen.choice(pieces)
         whole = piece.read_bytes()
-        at = chosen.choice([0, len(whole) - 1, MIB // 2 - 1, MIB // 2, chosen.randrange(len(whole))]) % len(whole)
-        piece.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << chosen.randrange(8))]) + whole[at + 1 :])
+        at = chosen.choice(
+            [0, len(whole) - 1, MIB // 2 - 1, MIB // 2, chosen.randrange(len(whole))]
+        ) % len(whole)
+        piece.write_bytes(
+            whole[:at] + bytes([whole[at] ^ (1 << chosen.randrange(8))]) + whole[at + 1 :]
+        )
         file = open_file(URL, to_store)
         start = int(piece.name, 16) * MIB // 2
         if ahead:
@@ -395,14 +426,19 @@ def test_nobody_else_may_look_into_the_folders_of_the_cache(store, to_store):
     """They are made for their user alone; one that was there before stays as its owner made it."""
     folder = Path(to_store["cache_dir"])
     open_file(URL, to_store).read(0, 9)
-    assert [oct(path.stat().st_mode & 0o777) for path in (folder, *folder.glob("*/"))] == ["0o700", "0o700"]
+    assert [oct(path.stat().st_mode & 0o777) for path in (folder, *folder.glob("*/"))] == [
+        "0o700",
+        "0o700",
+    ]
     shutil.rmtree(folder)
     folder.mkdir(mode=0o755)
     open_file(URL, to_store).read(0, 9)
     assert folder.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_damaged_block_in_a_cache_that_cannot_be_written_is_an_error(store, to_store, monkeypatch):
+def test_a_damaged_block_in_a_cache_that_cannot_be_written_is_an_error(
+    store, to_store, monkeypatch
+):
     """It is never read, and never asked for again without end."""
     assert open_file(URL, to_store).read(0, 9) == DATA[:9]
     (piece,) = Path(to_store["cache_dir"]).glob("*/*")
@@ -413,20 +449,25 @@ def test_a_damaged_block_in_a_cache_that_cannot_be_written_is_an_error(store, to
 
     monkeypatch.setattr("headrace.files.remote.cache.os.remove", refuse)
     with pytest.raises(
-        SourceError, match=r"the cache of remote files .*cannot be used: \[Errno 13\] Permission denied"
+        SourceError,
+        match=r"the cache of remote files .*cannot be used: \[Errno 13\] Permission denied",
     ):
         open_file(URL, to_store).read(0, 9)
 
 
 def test_announced_blocks_stay_mapped_until_others_are_announced(store, to_store):
-    """They are read though the cache has removed them; a range may span them and others. They are not kept for long."""
+    """They are read though the cache has removed them; a range may span them and others. They are
+    not kept for long.
+    """
     file = open_file(URL, to_store)
     file.prefetch([0], [2 * MIB])
     assert file.read(0, 2 * MIB) == DATA[: 2 * MIB]
     limit = time.monotonic() + 30
     while list(Path(to_store["cache_dir"]).glob("*/*.part")) and time.monotonic() < limit:
         time.sleep(1e-3)  # another thread that came for a piece may still look whether it is there
-    assert {path.name for path in Path(to_store["cache_dir"]).glob("*/*")} == {f"{number:08x}" for number in range(4)}
+    assert {path.name for path in Path(to_store["cache_dir"]).glob("*/*")} == {
+        f"{number:08x}" for number in range(4)
+    }
     shutil.rmtree(to_store["cache_dir"])
     assert file.read_many([0, 5, MIB // 2 - 5], [0, 100, 2 * MIB]) == [
         b"",
@@ -517,10 +558,16 @@ def test_a_cache_that_cannot_be_written_is_an_error(store, to_store, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(
         SourceError,
-        match=r"the cache of remote files .*cannot be used: \[Errno 20\] Not a directory: .*, or choose another folder",
+        match=(
+            r"the cache of remote files .*cannot be used: \[Errno 20\] Not a directory: .*, or "
+            r"choose another folder"
+        ),
     ):
         open_file(URL, {**to_store, "cache_dir": str(tmp_path / "file" / "x")}).read(0, 9)
-    assert open_file(URL, {**to_store, "cache_bytes": 0, "cache_dir": "/proc/x"}).read(0, 9) == DATA[:9]
+    assert (
+        open_file(URL, {**to_store, "cache_bytes": 0, "cache_dir": "/proc/x"}).read(0, 9)
+        == DATA[:9]
+    )
 
 
 def test_a_full_disk_is_an_error_that_leaves_nothing(to_store, monkeypatch):
@@ -557,7 +604,9 @@ def test_a_killed_process_leaves_a_cache_that_works(store, to_store):
     to_store = {**to_store, "cache_bytes": 7 * MIB}
     for moment in range(3):
         child = subprocess.Popen(
-            [sys.executable, "-c", KILLED, URL, repr(to_store)], stdout=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-c", KILLED, URL, repr(to_store)],
+            stdout=subprocess.PIPE,
+            start_new_session=True,
         )
         child.stdout.readline()
         time.sleep(0.02 * moment)
@@ -580,10 +629,14 @@ file.prefetch([0], [file.size])
 def test_a_program_ends_while_blocks_are_brought_ahead(store, to_store):
     """It waits for what is on its way, and not for more; it ends well."""
     store.faults = Faults(delay=0.2)
-    subprocess.run([sys.executable, "-c", ENDS, URL, repr({**to_store, "timeout": 5})], check=True, timeout=30)
+    subprocess.run(
+        [sys.executable, "-c", ENDS, URL, repr({**to_store, "timeout": 5})], check=True, timeout=30
+    )
     store.faults = Faults(error=2)
     subprocess.run(
-        [sys.executable, "-c", ENDS, URL, repr({**to_store, "timeout": 5, "tries": 1000})], check=True, timeout=30
+        [sys.executable, "-c", ENDS, URL, repr({**to_store, "timeout": 5, "tries": 1000})],
+        check=True,
+        timeout=30,
     )
 
 

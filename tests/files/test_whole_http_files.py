@@ -1,4 +1,6 @@
-"""HTTP servers that send only whole files: each file is fetched once, into the cache, and read from there."""
+"""HTTP servers that send only whole files: each file is fetched once, into the cache, and read from
+there.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def become(server, kind):
 
 @pytest.mark.parametrize("kind", SERVERS)
 def test_a_file_is_fetched_once_and_read_from_the_cache(server, options, kind, caplog):
-    """Whatever the server refuses; several threads wait for one request, and one line in the log says so."""
+    """Whatever the server refuses; several threads wait for one request, and one line in the log
+    says so.
+    """
     become(server, kind)
     url = f"{server.url}/a.bin"
     assert find_files(url, ()) == [url]
@@ -75,13 +79,20 @@ def test_a_file_is_fetched_once_and_read_from_the_cache(server, options, kind, c
         file.prefetch([0], [len(DATA)])
         others = [pickle.loads(pickle.dumps(file)) for _ in range(3)]
         with ThreadPoolExecutor(4) as threads:
-            assert list(threads.map(lambda each: each.read_many(*zip(*RANGES)), [file, *others])) == [EXPECTED] * 4
+            assert (
+                list(threads.map(lambda each: each.read_many(*zip(*RANGES)), [file, *others]))
+                == [EXPECTED] * 4
+            )
         file.prefetch([0], [len(DATA)])
         assert file.read(0, len(DATA)) == DATA
         with local_copy(url, options, file.stamp) as path:
             assert Path(path).read_bytes() == DATA
     assert server.whole - before == (0 if "no size" in kind else 1)
-    assert [record.getMessage().startswith(url) for record in caplog.records if "all of it" in record.msg] == [True]
+    assert [
+        record.getMessage().startswith(url)
+        for record in caplog.records
+        if "all of it" in record.msg
+    ] == [True]
     asked = len(server.asked)
     assert open_file(url, options, file.stamp).read_many(*zip(*RANGES)) == EXPECTED
     assert all(asked for _, asked in server.asked[asked:])
@@ -123,7 +134,10 @@ def test_another_version_is_an_error(server, options, kind):
     file = open_file(url, options)
     assert file.read(0, 9) == DATA[:9]
     server.files = {"a.bin": DATA[::-1]}
-    server.headers = {name: value.replace("abc", "def").replace("07", "08") for name, value in server.headers.items()}
+    server.headers = {
+        name: value.replace("abc", "def").replace("07", "08")
+        for name, value in server.headers.items()
+    }
     assert file.read(0, 9) == DATA[:9]
     for copy in Path(options["cache_dir"]).glob("*/whole"):
         copy.unlink()
@@ -153,7 +167,10 @@ def test_a_full_disk_is_an_error_of_the_cache(server, options, kind):
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, limits[1]))
     try:
-        with pytest.raises(SourceError, match=r"the cache of remote files .*/cache cannot be used: .*File too large"):
+        with pytest.raises(
+            SourceError,
+            match=r"the cache of remote files .*/cache cannot be used: .*File too large",
+        ):
             open_file(f"{server.url}/a.bin", options).read(0, 9)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -176,7 +193,9 @@ def test_a_file_that_is_missing_or_refused_is_an_error(server, options):
 @pytest.mark.parametrize("path", ["*.parquet", "train/[0-3].parquet", "train/"])
 def test_patterns_and_folders_of_http_are_refused(server, path):
     """The message says to list the files; a query is no pattern."""
-    with pytest.raises(SourceError, match=r"HTTP servers do not list their files.* Pass a list of the URLs"):
+    with pytest.raises(
+        SourceError, match=r"HTTP servers do not list their files.* Pass a list of the URLs"
+    ):
         find_files(f"{server.url}/{path}", ("*.parquet",))
     with pytest.raises(SourceNotFoundError, match="there is no file"):
         find_files(f"{server.url}/none.parquet?x=1", ("*.parquet",))
@@ -185,7 +204,9 @@ def test_patterns_and_folders_of_http_are_refused(server, path):
 def test_a_source_reads_from_such_a_server(server, options, tmp_path):
     """Its index is made from the copy."""
     server.files = {"a.jsonl": b"".join(b'{"x": %d}\n' % number for number in range(1000))}
-    source = JsonLinesDataSource(f"{server.url}/a.jsonl", storage_options=options, index_dir=tmp_path / "index")
+    source = JsonLinesDataSource(
+        f"{server.url}/a.jsonl", storage_options=options, index_dir=tmp_path / "index"
+    )
     assert [source[key]["x"] for key in (0, 500, 999)] == [0, 500, 999]
     assert server.whole == 1
     source.close()

@@ -48,7 +48,8 @@ def test_examples_are_those_of_protobuf(record):
 
 def test_numbers_that_are_not_packed_are_read():
     """Old writers, and those of proto2, give each number a field of its own."""
-    # feature "x": int64_list with the fields 1: 5 and 1: 300, one by one; "y": float_list with 1: 0.5
+    # feature "x": int64_list with the fields 1: 5 and 1: 300, one by one; "y": float_list with 1:
+    # 0.5
     numbers = b"\x08\x05\x08\xac\x02"
     floats = b"\x0d" + np.float32(0.5).tobytes()
     entries = b"".join(
@@ -63,7 +64,9 @@ def test_numbers_that_are_not_packed_are_read():
 
 
 def test_numbers_are_arrays_and_one_byte_string_is_bytes():
-    """However many numbers there are, they have one axis, their stored dtype, and cannot be written to."""
+    """However many numbers there are, they have one axis, their stored dtype, and cannot be written
+    to.
+    """
     found = decode_example(
         encode_example({"i": 3, "f": 0.5, "b": b"x", "t": ["a", "é"], "m": np.ones((2, 3), bool)})
     )

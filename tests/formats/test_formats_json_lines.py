@@ -34,7 +34,10 @@ def test_the_index_finds_the_lines_that_are_read(content, at_once, tmp_path, mon
     path.write_bytes(content)
     file = open_file(str(path))
     ranges = line_ranges(file)
-    found = [(offset, parsed(file.read(offset, length), "x", offset)) for offset, length in ranges.tolist()]
+    found = [
+        (offset, parsed(file.read(offset, length), "x", offset))
+        for offset, length in ranges.tolist()
+    ]
     file.close()
     assert found == list(read_records(io.BytesIO(content), "x"))
     assert ranges.dtype == np.int64
@@ -45,9 +48,15 @@ def test_a_line_that_is_no_json_is_named_or_left_out():
     content = b'{"x": 1}\n{"x": \n\xff\n[3]'
     with pytest.raises(
         SourceError,
-        match=r"x\.jsonl: the line at byte 9 cannot be read as JSON: Expecting value: line 2 column 1 \(char 7\)\. It begins",
+        match=(
+            r"x\.jsonl: the line at byte 9 cannot be read as JSON: Expecting value: line 2 column "
+            r"1 \(char 7\)\. It begins"
+        ),
     ):
         list(read_records(io.BytesIO(content), "x.jsonl"))
     told = []
-    assert list(read_records(io.BytesIO(content), "x.jsonl", told.append)) == [(0, {"x": 1}), (18, [3])]
+    assert list(read_records(io.BytesIO(content), "x.jsonl", told.append)) == [
+        (0, {"x": 1}),
+        (18, [3]),
+    ]
     assert len(told) == 2

@@ -1,4 +1,6 @@
-"""`tf.train.SequenceExample`, and features with defaults, rows of different lengths and sparse values."""
+"""`tf.train.SequenceExample`, and features with defaults, rows of different lengths and sparse
+values.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,9 @@ def test_sequences_say_what_comes():
 
 
 def test_a_feature_that_is_missing_has_its_default():
-    """Also one without a value; a default fills the shape, or is an array of the shape, and cannot be written to."""
+    """Also one without a value; a default fills the shape, or is an array of the shape, and cannot
+    be written to.
+    """
     data = by_protobuf({"label": [3], "empty": []})
     wanted = {
         "label": (np.int32, (), -1),
@@ -186,7 +190,9 @@ def test_rows_of_different_lengths_come_back(nested):
 
 
 def test_sparse_features_are_dense_arrays():
-    """Indices are in one feature, value by value, or in one for each axis; the shape may be stored, too."""
+    """Indices are in one feature, value by value, or in one for each axis; the shape may be stored,
+    too.
+    """
     dense = np.zeros((3, 4), np.float32)
     dense[[2, 0], [1, 3]] = [0.5, 2]
     record = {

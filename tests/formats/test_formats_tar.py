@@ -91,11 +91,19 @@ def test_a_sample_with_two_members_of_one_name_is_an_error_or_left_out():
 
 
 def test_a_damaged_header_is_named_or_costs_the_samples_beside_it():
-    """Nobody knows whose part is lost: both neighbours are left out, and each is told. All others come."""
-    files = {f"{number}.{kind}": f"<{number} {kind}>".encode() for number in range(5) for kind in ("jpg", "cls")}
+    """Nobody knows whose part is lost: both neighbours are left out, and each is told. All others
+    come.
+    """
+    files = {
+        f"{number}.{kind}": f"<{number} {kind}>".encode()
+        for number in range(5)
+        for kind in ("jpg", "cls")
+    }
     data = bytearray(tar_of(files))
     data[_at(bytes(data), b"<2 jpg>") + 3] ^= 1
-    with pytest.raises(SourceError, match=rf"x\.tar: the header at byte {_at(bytes(data), b'<2 jpg>')} is damaged"):
+    with pytest.raises(
+        SourceError, match=rf"x\.tar: the header at byte {_at(bytes(data), b'<2 jpg>')} is damaged"
+    ):
         samples_of(bytes(data))
     told = []
     found = samples_of(bytes(data), told.append)
@@ -108,7 +116,9 @@ def test_a_damaged_header_is_named_or_costs_the_samples_beside_it():
 
 @pytest.mark.parametrize("cut", [1, 600, 1024])
 def test_a_file_that_is_cut_off_is_an_error(cut):
-    """In a content, in what fills a block, and before the mark of the end: the last sample may lack a part."""
+    """In a content, in what fills a block, and before the mark of the end: the last sample may lack
+    a part.
+    """
     data = tar_of(FILES)
     end = data.index(b"y" * 1000) + 1024
     data = data[: end - cut]
@@ -145,7 +155,9 @@ def test_sparse_files_are_refused():
 
 
 def test_the_rest_of_a_member_of_another_volume_is_refused():
-    """Its beginning lies in another archive (`tar -M`): a sample without it would lack a part, and nobody would know."""
+    """Its beginning lies in another archive (`tar -M`): a sample without it would lack a part, and
+    nobody would know.
+    """
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
         info = tarfile.TarInfo("1.jpg")
@@ -157,7 +169,9 @@ def test_the_rest_of_a_member_of_another_volume_is_refused():
 
 @pytest.mark.parametrize("length", [b"99", b"999999"])
 def test_what_an_extended_header_says_is_as_long_as_it_says(length):
-    """A number that goes past the end of the header is damage: the size, or the name, of the next member is not known."""
+    """A number that goes past the end of the header is damage: the size, or the name, of the next
+    member is not known.
+    """
     said = length + b" size=1\n"
     info = tarfile.TarInfo("x")
     info.type, info.size = tarfile.XHDTYPE, len(said)
@@ -171,16 +185,25 @@ def test_an_extended_header_without_a_value_says_nothing():
     said = b"8 path=\n"
     info = tarfile.TarInfo("x")
     info.type, info.size = tarfile.XHDTYPE, len(said)
-    data = info.tobuf(tarfile.USTAR_FORMAT) + said.ljust(512, b"\0") + tar_of({"1.jpg": b"a"}, tarfile.USTAR_FORMAT)
+    data = (
+        info.tobuf(tarfile.USTAR_FORMAT)
+        + said.ljust(512, b"\0")
+        + tar_of({"1.jpg": b"a"}, tarfile.USTAR_FORMAT)
+    )
     assert [sample["__key__"] for sample in samples_of(data)] == ["1"]
 
 
 @pytest.mark.slow
 def test_no_flipped_bit_of_a_header_is_silent():
     """Samples come as they were, or it is told that some may lack a part."""
-    data = tar_of({"1.jpg": b"a", "1.cls": b"b", "2.jpg": b"c", "2.cls": b"d", "3.jpg": b"e"}, tarfile.USTAR_FORMAT)
+    data = tar_of(
+        {"1.jpg": b"a", "1.cls": b"b", "2.jpg": b"c", "2.cls": b"d", "3.jpg": b"e"},
+        tarfile.USTAR_FORMAT,
+    )
     whole = samples_of(data)
-    headers = [at for at in range(0, data.index(b"e") + 512, 512) if data[at + 257 : at + 262] == b"ustar"]
+    headers = [
+        at for at in range(0, data.index(b"e") + 512, 512) if data[at + 257 : at + 262] == b"ustar"
+    ]
     for place in (header + byte for header in headers[1:] for byte in range(0, 512, 3)):
         bad = data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :]
         told = []
@@ -190,7 +213,9 @@ def test_no_flipped_bit_of_a_header_is_silent():
 
 
 def tar_with_links(*members, form=tarfile.PAX_FORMAT):
-    """The bytes of a tar file of names, each with its content, or with the kind and the target of a link."""
+    """The bytes of a tar file of names, each with its content, or with the kind and the target of a
+    link.
+    """
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as tar:
         for name, content, *target in members:
@@ -229,7 +254,9 @@ FOLLOWED = [
 
 @pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
 def test_a_link_has_the_content_of_the_member_that_it_leads_to(tmp_path, form):
-    """Hard and symbolic links, through each other, in a source, in a stream, and in a conversion."""
+    """Hard and symbolic links, through each other, in a source, in a stream, and in a
+    conversion.
+    """
     path = tmp_path / "x.tar"
     path.write_bytes(tar_with_links(*LINKED, form=form))
     with headrace.TarDataSource(path) as source:
@@ -241,8 +268,12 @@ def test_a_link_has_the_content_of_the_member_that_it_leads_to(tmp_path, form):
     convert(path, tmp_path / "out")
     with headrace.ArrayRecordDataSource(tmp_path / "out") as converted:
         examples = [headrace.decode_example(converted[key]) for key in range(len(converted))]
-    assert [example["__key__"].decode() for example in examples] == [sample["__key__"] for sample in FOLLOWED]
-    assert [example.get("jpg") for example in examples] == [sample.get("jpg") for sample in FOLLOWED]
+    assert [example["__key__"].decode() for example in examples] == [
+        sample["__key__"] for sample in FOLLOWED
+    ]
+    assert [example.get("jpg") for example in examples] == [
+        sample.get("jpg") for sample in FOLLOWED
+    ]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +296,9 @@ def test_a_link_that_leads_to_no_member_is_an_error(tmp_path, links, why):
         lambda: samples_of(path.read_bytes()),
         lambda: convert(path, tmp_path / "out"),
     ):
-        with pytest.raises(HeadraceError, match=rf"{links[0][0]}' is a link to '.*', which {why}\. .*--dereference"):
+        with pytest.raises(
+            HeadraceError, match=rf"{links[0][0]}' is a link to '.*', which {why}\. .*--dereference"
+        ):
             read()
 
 
@@ -273,5 +306,7 @@ def test_a_link_in_a_compressed_file_is_an_error(tmp_path):
     """Its target has passed already, or comes later."""
     path = tmp_path / "x.tar.gz"
     path.write_bytes(gzip.compress(tar_with_links(("a.jpg", b"a"), ("b.jpg", HARD, "a.jpg"))))
-    with pytest.raises(HeadraceError, match=r"'b\.jpg' is a link to 'a\.jpg', which cannot be followed in a stream"):
+    with pytest.raises(
+        HeadraceError, match=r"'b\.jpg' is a link to 'a\.jpg', which cannot be followed in a stream"
+    ):
         convert(path, tmp_path / "out")

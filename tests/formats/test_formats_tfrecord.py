@@ -53,13 +53,17 @@ def test_grain_reads_what_is_written_here(tmp_path):
 
 @pytest.mark.parametrize("cut", [1, 4, 11, 12, 30, 77000])
 def test_a_file_that_is_cut_off_is_an_error(cut, tmp_path):
-    """Wherever it ends inside a record: file and offset are named, by the reader and by the index."""
+    """Wherever it ends inside a record: file and offset are named, by the reader and by
+    the index.
+    """
     data = WHOLE[: len(WHOLE) - cut]
     path = tmp_path / "x.tfrecord"
     path.write_bytes(data)
     file = open_file(str(path))
     for act in (lambda: read(data), lambda: record_table(file)):
-        with pytest.raises(SourceError, match=r"x\.tfrecord: the file ends inside the record at byte \d+"):
+        with pytest.raises(
+            SourceError, match=r"x\.tfrecord: the file ends inside the record at byte \d+"
+        ):
             act()
     file.close()
     told = []
@@ -80,15 +84,21 @@ def test_a_damaged_record_is_named_or_left_out():
     ]
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 1000, bytes(range(256)) * 50, framed(b"inner")[:15] * 9])
+@pytest.mark.parametrize(
+    "content", [b"", b"\0" * 1000, bytes(range(256)) * 50, framed(b"inner")[:15] * 9]
+)
 @pytest.mark.parametrize("at_once", [1, 7, 1 << 20])
 def test_after_a_damaged_length_one_goes_on_at_the_next_record(content, at_once, monkeypatch):
-    """Whatever lies between; the file ends there, if no record is left. Without `on_damage` it is an error."""
+    """Whatever lies between; the file ends there, if no record is left. Without `on_damage` it is
+    an error.
+    """
     monkeypatch.setattr(tfrecord, "AT_ONCE", at_once)
     damaged = bytearray(framed(content))
     damaged[9] ^= 1
     data = framed(b"first") + bytes(damaged) + framed(b"second") * 2
-    with pytest.raises(SourceError, match=r"x\.tfrecord: the length of the record at byte 21 is damaged"):
+    with pytest.raises(
+        SourceError, match=r"x\.tfrecord: the length of the record at byte 21 is damaged"
+    ):
         read(data)
     told = []
     assert read(data, told.append) == [b"first", b"second", b"second"]
@@ -103,7 +113,8 @@ def test_a_damaged_first_length_is_an_error_whatever_is_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("data", "text"), [(b"no records at all", "not a TFRecord file"), (gzip.compress(WHOLE), "compressed with gzip")]
+    ("data", "text"),
+    [(b"no records at all", "not a TFRecord file"), (gzip.compress(WHOLE), "compressed with gzip")],
 )
 def test_another_kind_of_file_is_an_error(data, text):
     """Of foreign files, and of compressed ones, it is said what they are."""
@@ -112,7 +123,9 @@ def test_another_kind_of_file_is_an_error(data, text):
 
 
 def test_no_flipped_bit_is_silent(tmp_path):
-    """Wherever it is: a stream tells of it, a source refuses it, and no record comes that was not written."""
+    """Wherever it is: a stream tells of it, a source refuses it, and no record comes that was not
+    written.
+    """
     records = [b"", b"one", b"second", bytes(20)]
     data = b"".join(map(framed, records))
     path = tmp_path / "x.tfrecord"

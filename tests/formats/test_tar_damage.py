@@ -1,4 +1,5 @@
-"""Tar files that say what cannot be, or that go on after their end. In: bytes as real programs and broken ones write them.
+"""Tar files that say what cannot be, or that go on after their end. In: bytes as real programs and
+broken ones write them.
 
 Out: an error that names the file, or samples that are whole and a count of what is left out.
 """
@@ -36,7 +37,9 @@ def sparse_tar(folder, form, version):
             file.seek(number * HOLE)
             file.write(b"piece %d" % number + bytes(5000))
     options = [f"--format={form}", *([f"--sparse-version={version}"] if form == "pax" else [])]
-    subprocess.run(["tar", "-S", *options, "-cf", "x.tar", "a.txt", "b.bin", "z.txt"], cwd=folder, check=True)
+    subprocess.run(
+        ["tar", "-S", *options, "-cf", "x.tar", "a.txt", "b.bin", "z.txt"], cwd=folder, check=True
+    )
     return folder / "x.tar"
 
 
@@ -48,7 +51,10 @@ def test_sparse_members_are_errors_or_left_out_and_counted(form, version, tmp_pa
         headrace.TarDataSource(path)
     told = []
     found = samples_of(path.read_bytes(), told.append)
-    assert all(sample in ({"__key__": "a", "txt": b"first"}, {"__key__": "z", "txt": b"last"}) for sample in found)
+    assert all(
+        sample in ({"__key__": "a", "txt": b"first"}, {"__key__": "z", "txt": b"last"})
+        for sample in found
+    )
     assert "is a sparse file" in str(told[0])
     members = list(read_members(io.BytesIO(path.read_bytes()), "x.tar", on_damage=told.append))
     assert [member and (member.name, member.content) for member in members] == [
@@ -66,22 +72,34 @@ def test_a_conversion_counts_a_sparse_member(tmp_path):
     sparse = sparse_tar(tmp_path / "s", "gnu", "0").read_bytes().rstrip(b"\0")
     (tmp_path / "in" / "a.tar").write_bytes(sparse + bytes(-len(sparse) % 512) + data)
     made = convert(tmp_path / "in" / "a.tar", tmp_path / "out", on_error="skip")
-    assert (made.records, made.shards[0].left_out) == (8, 3)  # the member, and the samples beside it
+    # the member, and the samples beside it
+    assert (made.records, made.shards[0].left_out) == (
+        8,
+        3,
+    )
     assert "is a sparse file" in made.shards[0].damage[0]
 
 
-FILES = {f"{number}.{kind}": f"<{number} {kind}>".encode() * 90 for number in range(20) for kind in ("jpg", "cls")}
+FILES = {
+    f"{number}.{kind}": f"<{number} {kind}>".encode() * 90
+    for number in range(20)
+    for kind in ("jpg", "cls")
+}
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 20])
 @pytest.mark.parametrize("where", ["a header", "a header and contents"])
 def test_zeros_in_the_middle_do_not_end_a_tar(where, blocks):
-    """As a lost page of a disk leaves them: what follows is an error, or comes but for the samples beside them."""
+    """As a lost page of a disk leaves them: what follows is an error, or comes but for the samples
+    beside them.
+    """
     data = bytearray(tar_of(FILES, tarfile.USTAR_FORMAT))
     start = data.index(b"<2 cls>") - 512
     stop = start + 512 * (blocks if where == "a header" else blocks + 1)
     data[start:stop] = bytes(stop - start)
-    with pytest.raises(SourceError, match=r"x\.tar: data follows at byte.*after the end mark \(zeros\) at byte"):
+    with pytest.raises(
+        SourceError, match=r"x\.tar: data follows at byte.*after the end mark \(zeros\) at byte"
+    ):
         samples_of(bytes(data))
     told = []
     found = samples_of(bytes(data), told.append)
@@ -89,7 +107,9 @@ def test_zeros_in_the_middle_do_not_end_a_tar(where, blocks):
     assert all(sample in whole for sample in found)
     assert found[:2] == whole[:2]
     assert found[-1:] == whole[-1:]
-    assert [str(error).split(": ")[1][:14] for error in told if "may be lost" not in str(error)] == ["data follows a"]
+    assert [
+        str(error).split(": ")[1][:14] for error in told if "may be lost" not in str(error)
+    ] == ["data follows a"]
 
 
 def test_zeros_over_the_header_of_the_last_member_are_noticed():
@@ -104,7 +124,9 @@ def test_zeros_over_the_header_of_the_last_member_are_noticed():
 @pytest.mark.parametrize("pad", [0, 512, 8192])
 def test_tars_behind_one_another_are_an_error_or_read_on(pad):
     """As `cat` makes them; the second one was never there."""
-    one, two = (tar_of({f"{n}.txt": b"%d" % n for n in range(start, start + 5)}) for start in (0, 10))
+    one, two = (
+        tar_of({f"{n}.txt": b"%d" % n for n in range(start, start + 5)}) for start in (0, 10)
+    )
     with pytest.raises(SourceError, match=r"follows at byte .*"):
         samples_of(one + bytes(pad) + two)
     told = []
@@ -133,7 +155,11 @@ def test_damage_behind_the_end_of_a_compressed_tar_is_noticed(tmp_path):
 
 def base_256(number):
     """A size as GNU writes those that do not fit into digits."""
-    return (number % (1 << 96)).to_bytes(12, "big") if number < 0 else (number | 1 << 95).to_bytes(12, "big")
+    return (
+        (number % (1 << 96)).to_bytes(12, "big")
+        if number < 0
+        else (number | 1 << 95).to_bytes(12, "big")
+    )
 
 
 def with_size(data, name, field):
@@ -156,7 +182,9 @@ def with_pax(name, **said):
     return out.getvalue()
 
 
-USTAR = tar_of({"1.txt": b"a", "2.txt": b"b" * 2000, "3.txt": b"c", "4.txt": b"d"}, tarfile.USTAR_FORMAT)
+USTAR = tar_of(
+    {"1.txt": b"a", "2.txt": b"b" * 2000, "3.txt": b"c", "4.txt": b"d"}, tarfile.USTAR_FORMAT
+)
 SIZES = [-1, -512, -(1 << 40), 1 << 40, 1 << 62, 1 << 63, (1 << 95) - 1]
 
 
@@ -172,8 +200,14 @@ class Unseekable(io.BytesIO):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("way", ["base 256", "pax"])
 def test_a_size_that_cannot_be_ends_in_an_error_or_a_count(way, size, contents, stream):
-    """Below nothing, and beyond the end of the file: it neither hangs, nor asks for so much memory."""
-    data = with_size(USTAR, "2.txt", base_256(size)) if way == "base 256" else with_pax("2.txt", size=str(size))
+    """Below nothing, and beyond the end of the file: it neither hangs, nor asks for so
+    much memory.
+    """
+    data = (
+        with_size(USTAR, "2.txt", base_256(size))
+        if way == "base 256"
+        else with_pax("2.txt", size=str(size))
+    )
     with pytest.raises(SourceError, match=r"x\.tar: "):
         list(read_members(stream(data), "x.tar", contents))
     told = []
@@ -199,14 +233,20 @@ def test_a_size_in_pax_that_is_no_number_is_an_error_or_a_count(size):
 def test_a_damaged_extended_header_costs_the_member_that_it_is_of():
     """Its name may be another one there: a sample that lacks it is left out, too."""
     long = "n" * 120
-    data = bytearray(tar_of({"1.txt": b"a", f"{long}.jpg": b"b", f"{long}.cls": b"c", "3.txt": b"d", "4.txt": b"e"}))
+    data = bytearray(
+        tar_of(
+            {"1.txt": b"a", f"{long}.jpg": b"b", f"{long}.cls": b"c", "3.txt": b"d", "4.txt": b"e"}
+        )
+    )
     place = data.index(b" path=")
     data[place - 1 : place] = b"x"
     with pytest.raises(SourceError, match=r"x\.tar: an extended header \(pax\) is damaged"):
         samples_of(bytes(data))
     told = []
     found = samples_of(bytes(data), told.append)
-    assert [sample["__key__"] for sample in found] == ["3", "4"] or [sample["__key__"] for sample in found] == ["4"]
+    assert [sample["__key__"] for sample in found] == ["3", "4"] or [
+        sample["__key__"] for sample in found
+    ] == ["4"]
     assert told
 
 
@@ -214,7 +254,9 @@ def test_an_extended_header_of_any_size_is_no_load_on_memory():
     """One that says it has gigabytes is damaged."""
     said = tarfile.TarInfo("pax")
     said.type, said.size = tarfile.XHDTYPE, 1 << 25
-    data = said.tobuf(tarfile.USTAR_FORMAT) + bytes(said.size) + tar_of({"1.txt": b"a", "2.txt": b"b"})
+    data = (
+        said.tobuf(tarfile.USTAR_FORMAT) + bytes(said.size) + tar_of({"1.txt": b"a", "2.txt": b"b"})
+    )
     with pytest.raises(SourceError, match=r"x\.tar: an extended header .* has 33554432 bytes"):
         samples_of(data)
 
@@ -224,7 +266,9 @@ def test_every_size_field_of_a_real_tar_ends_in_an_error_or_in_whole_samples(tmp
     rng = random.Random(1)
     whole = samples_of(USTAR)
     for _ in range(300):
-        field = bytes(rng.choice([0x80, 0xFF, 0, 0x30, 0x37, rng.randrange(256)]) for _ in range(12))
+        field = bytes(
+            rng.choice([0x80, 0xFF, 0, 0x30, 0x37, rng.randrange(256)]) for _ in range(12)
+        )
         data = with_size(USTAR, rng.choice(["1.txt", "2.txt", "3.txt"]), field)
         told = []
         try:
@@ -232,7 +276,11 @@ def test_every_size_field_of_a_real_tar_ends_in_an_error_or_in_whole_samples(tmp
         except SourceError:
             continue
         assert all(sample["__key__"] in "1234" for sample in found)
-        assert told or found == whole or [len(s["txt"]) for s in found] != [len(s["txt"]) for s in whole]
+        assert (
+            told
+            or found == whole
+            or [len(s["txt"]) for s in found] != [len(s["txt"]) for s in whole]
+        )
 
 
 def test_an_index_of_a_sparse_tar_that_an_earlier_version_kept_is_not_used(tmp_path):
@@ -241,6 +289,9 @@ def test_an_index_of_a_sparse_tar_that_an_earlier_version_kept_is_not_used(tmp_p
     whole = tmp_path / "whole.tar"
     whole.write_bytes(tar_of({"1.txt": b"a"}))
     kind = TarDataSource.index_kind
-    index_of(str(path), dataclasses.replace(kind, name="tar", find=lambda _: kind.find(open_file(str(whole)))))
+    index_of(
+        str(path),
+        dataclasses.replace(kind, name="tar", find=lambda _: kind.find(open_file(str(whole)))),
+    )
     with pytest.raises(SourceError, match="is a sparse file"):
         headrace.TarDataSource(path)

@@ -1,4 +1,6 @@
-"""A mixture as frameworks for language models write it: weights from JSON, hosts, windows, packing with BOS, padding."""
+"""A mixture as frameworks for language models write it: weights from JSON, hosts, windows, packing
+with BOS, padding.
+"""
 
 import functools
 import json
@@ -42,8 +44,12 @@ packed = ConcatThenSplitIterDataset(
 )
 batches = iter(packed.batch(4))
 
-files = [grain.MapDataset.source(documents(word, 8)).to_iter_dataset() for word in keyword.kwlist[:5]]
-interleaved = WindowShuffleIterDataset(InterleaveIterDataset(files, cycle_length=3), window_size=10, seed=3)
+files = [
+    grain.MapDataset.source(documents(word, 8)).to_iter_dataset() for word in keyword.kwlist[:5]
+]
+interleaved = WindowShuffleIterDataset(
+    InterleaveIterDataset(files, cycle_length=3), window_size=10, seed=3
+)
 bins = FirstFitPackIterDataset(
     interleaved.map(lambda tokens: {"inputs": tokens, "targets": tokens[1:]}),
     length_struct={"inputs": 40, "targets": 40},

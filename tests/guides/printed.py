@@ -1,4 +1,6 @@
-"""All that guides print about datasets, samplers and sources: lengths, elements of any epoch, records, specs, texts."""
+"""All that guides print about datasets, samplers and sources: lengths, elements of any epoch,
+records, specs, texts.
+"""
 
 from pprint import pprint
 
@@ -31,11 +33,27 @@ print(f"length of a shard: {len(part)}")
 for element in part.to_iter_dataset(grain.ReadOptions(num_threads=2, prefetch_buffer_size=4)):
     pprint(element)
 
-training = grain.MapDataset.source(Numbers()).seed(42).shuffle().repeat().map(lambda x: {"x": np.array([x])})
+training = (
+    grain.MapDataset.source(Numbers())
+    .seed(42)
+    .shuffle()
+    .repeat()
+    .map(lambda x: {"x": np.array([x])})
+)
 print("length:", len(training))
 for options in ({}, {"drop_remainder": True}):
-    print("length in batches:", len(training.batch(128, **options)), len(training[3:].batch(5, **options)))
-print("length of parts:", len(training[3:]), len(training[::2]), len(training[:10]), len(training[-4:]))
+    print(
+        "length in batches:",
+        len(training.batch(128, **options)),
+        len(training[3:].batch(5, **options)),
+    )
+print(
+    "length of parts:",
+    len(training[3:]),
+    len(training[::2]),
+    len(training[:10]),
+    len(training[-4:]),
+)
 print("length of a mix:", len(grain.MapDataset.mix([training, shuffled], [0.7, 0.3])))
 print("length of endless mixes:", len(grain.MapDataset.mix([training, training.batch(2)])))
 pprint(training[0])
@@ -54,7 +72,11 @@ sampler = grain.samplers.IndexSampler(
 for metadata in sampler:
     print(metadata)
 print(sampler, grain.samplers.SequentialSampler(num_records=5))
-print(grain.sharding.ShardOptions(shard_index=0, shard_count=2), grain.ReadOptions(), grain.MultiprocessingOptions(2))
+print(
+    grain.sharding.ShardOptions(shard_index=0, shard_count=2),
+    grain.ReadOptions(),
+    grain.MultiprocessingOptions(2),
+)
 source = grain.sources.RangeDataSource(start=0, stop=10, step=2)
 print(source, "records:", len(source), "first:", source[0])
 print(grain.experimental.get_element_spec(grain.MapDataset.range(4).batch(2)))

@@ -1,4 +1,6 @@
-"""Words of unequal number, collated by a function of one's own; elements are looked at by their index."""
+"""Words of unequal number, collated by a function of one's own; elements are looked at by their
+index.
+"""
 
 import keyword
 
@@ -11,7 +13,10 @@ sentences = [keyword.kwlist[start : start + 1 + start % 5] for start in range(30
 
 class Tokenize(grain.transforms.Map):
     def map(self, element):
-        return {"tokens": np.array([vocabulary[word] for word in element], np.int32), "length": len(element)}
+        return {
+            "tokens": np.array([vocabulary[word] for word in element], np.int32),
+            "length": len(element),
+        }
 
 
 class DropWord(grain.transforms.RandomMap):
@@ -29,5 +34,7 @@ def collate(batch):
     return {"tokens": tokens, "length": np.array([each["length"] for each in batch])}
 
 
-dataset = grain.MapDataset.source(sentences).seed(42).shuffle().map(Tokenize()).random_map(DropWord())
+dataset = (
+    grain.MapDataset.source(sentences).seed(42).shuffle().map(Tokenize()).random_map(DropWord())
+)
 elements = [dataset[0], dataset[31], *dataset.batch(4, batch_fn=collate)]

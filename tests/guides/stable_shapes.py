@@ -1,4 +1,6 @@
-"""Endless epochs, so that every batch is whole; then padding instead; then what does not fill a batch is dropped."""
+"""Endless epochs, so that every batch is whole; then padding instead; then what does not fill a
+batch is dropped.
+"""
 
 import functools
 

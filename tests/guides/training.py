@@ -1,7 +1,8 @@
-"""Training of a small classifier: ArrayRecord files, a pipeline by configuration, checkpoints of model and data by Orbax.
+"""Training of a small classifier: ArrayRecord files, a pipeline by configuration, checkpoints of
+model and data by Orbax.
 
-It goes on from the latest checkpoint in its folder. Whoever runs it says the folder, the kind of pipeline, the number of
-workers, and after how many steps it is stopped.
+It goes on from the latest checkpoint in its folder. Whoever runs it says the folder, the kind of
+pipeline, the number of workers, and after how many steps it is stopped.
 """
 
 import dataclasses
@@ -56,7 +57,10 @@ class Decode(grain.transforms.Map):
 
     def map(self, element):
         with np.load(io.BytesIO(element)) as arrays:
-            return {"image": arrays["image"].astype(np.float32) / 255, "label": arrays["label"].astype(np.int32)}
+            return {
+                "image": arrays["image"].astype(np.float32) / 255,
+                "label": arrays["label"].astype(np.int32),
+            }
 
 
 class NotTooDark(grain.transforms.Filter):
@@ -73,7 +77,9 @@ class Augment(grain.transforms.RandomMap):
         self._scale = scale
 
     def random_map(self, element, rng):
-        image = element["image"] + rng.normal(scale=self._scale, size=element["image"].shape).astype(np.float32)
+        image = element["image"] + rng.normal(
+            scale=self._scale, size=element["image"].shape
+        ).astype(np.float32)
         return {**element, "image": image[:, ::-1] if rng.random() < 0.5 else image}
 
 
@@ -101,7 +107,13 @@ def make_loader(config, source):
 
 def make_chain(config, source):
     """A chain of datasets."""
-    dataset = grain.MapDataset.source(source).seed(config.seed).shuffle().repeat(config.epochs).map(Decode())
+    dataset = (
+        grain.MapDataset.source(source)
+        .seed(config.seed)
+        .shuffle()
+        .repeat(config.epochs)
+        .map(Decode())
+    )
     stream = dataset.to_iter_dataset(grain.ReadOptions(num_threads=2, prefetch_buffer_size=16))
     stream = stream.filter(NotTooDark()).random_map(Augment(0.1))
     stream = grain.experimental.WindowShuffleIterDataset(stream, window_size=20, seed=config.seed)
@@ -126,14 +138,20 @@ def train(config):
     with ocp.CheckpointManager(config.folder / "checkpoints") as manager:
         last = manager.latest_step() or 0
         if last:
-            wanted = {"model": ocp.args.StandardRestore(model), "data": grain.checkpoint.CheckpointRestore(iterator)}
+            wanted = {
+                "model": ocp.args.StandardRestore(model),
+                "data": grain.checkpoint.CheckpointRestore(iterator),
+            }
             model = manager.restore(last, args=ocp.args.Composite(**wanted)).model
         for step, batch in enumerate(iterator, last + 1):
             model["weights"], loss = train_step(model["weights"], batch, config.learning_rate)
             seen.append(batch)
             losses.append(loss)
             if step % config.save_every == 0 or step == config.stop:
-                saved = {"model": ocp.args.StandardSave(model), "data": grain.checkpoint.CheckpointSave(iterator)}
+                saved = {
+                    "model": ocp.args.StandardSave(model),
+                    "data": grain.checkpoint.CheckpointSave(iterator),
+                }
                 manager.save(step, args=ocp.args.Composite(**saved))
             if step == config.stop:
                 break

@@ -1,4 +1,6 @@
-"""What people pass by habit of another library, or by mistake: each error says what to write instead."""
+"""What people pass by habit of another library, or by mistake: each error says what to write
+instead.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from headrace.loader.executors.reading import read_pace
 
 def make(**arguments):
     """A loader of three numbers, with these arguments besides."""
-    return DataLoader(**{"data_source": [1, 2, 3], "sampler": IndexSampler(3, num_epochs=1), **arguments})
+    return DataLoader(
+        **{"data_source": [1, 2, 3], "sampler": IndexSampler(3, num_epochs=1), **arguments}
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,9 @@ def test_arguments_of_other_libraries_are_told_as_ours(arguments, remedy):
 
 def test_positional_arguments_as_in_pytorch_say_how_to_name_them():
     """DataLoader(dataset, 32) and load(dataset, 32) show the call with names."""
-    with pytest.raises(TypeError, match=r"by name only\. Write DataLoader\(data_source=…, sampler=…"):
+    with pytest.raises(
+        TypeError, match=r"by name only\. Write DataLoader\(data_source=…, sampler=…"
+    ):
         DataLoader([1, 2, 3], 32)
     with pytest.raises(TypeError, match=r"by name only\. Write load\(source"):
         load([1, 2, 3], 32)
@@ -86,7 +92,9 @@ def test_load_takes_every_option_of_the_loader():
     ],
 )
 def test_load_says_what_it_calls_things(arguments, remedy):
-    """Names that only DataLoader has, and a function in place of a list, are told as load has them."""
+    """Names that only DataLoader has, and a function in place of a list, are told as
+    load has them.
+    """
     with pytest.raises(TypeError, match=remedy):
         load([1, 2, 3], **arguments)
 
@@ -127,7 +135,9 @@ def test_a_path_or_a_dict_of_datasets_is_no_source(source, remedy):
 
 
 def test_a_dict_of_hugging_face_datasets_is_no_source():
-    """A DatasetDict, as load_dataset gives without split=, is refused with the split to pass; so is a stream."""
+    """A DatasetDict, as load_dataset gives without split=, is refused with the split to pass; so is
+    a stream.
+    """
     import datasets
 
     train = datasets.Dataset.from_dict({"x": [1, 2, 3]})
@@ -139,7 +149,9 @@ def test_a_dict_of_hugging_face_datasets_is_no_source():
 
 
 def test_samplers_that_can_only_be_run_through_are_refused():
-    """A sampler as PyTorch has them, with __iter__ and no __getitem__, is told what to write instead."""
+    """A sampler as PyTorch has them, with __iter__ and no __getitem__, is told what to write
+    instead.
+    """
 
     class Mine:
         def __iter__(self):
@@ -158,7 +170,9 @@ def test_samplers_that_can_only_be_run_through_are_refused():
 
 
 def test_a_timeout_that_can_do_nothing_warns():
-    """Only a worker process can be stopped: a timeout without one is a warning at the user's own line."""
+    """Only a worker process can be stopped: a timeout without one is a warning at the user's own
+    line.
+    """
     with pytest.warns(UserWarning, match="does nothing with worker_count=0") as caught:
         make(timeout=5)
     assert caught[0].filename == __file__
@@ -175,8 +189,12 @@ def test_a_timeout_is_a_number():
 
 
 def test_more_reading_threads_than_records_to_read_warn():
-    """A buffer below the number of threads is a warning at the user's own line; a buffer of 0 switches reading ahead off."""
-    with pytest.warns(UserWarning, match="prefetch_buffer_size=4 is below num_threads=16") as caught:
+    """A buffer below the number of threads is a warning at the user's own line; a buffer of 0
+    switches reading ahead off.
+    """
+    with pytest.warns(
+        UserWarning, match="prefetch_buffer_size=4 is below num_threads=16"
+    ) as caught:
         ReadOptions(prefetch_buffer_size=4)
     assert caught[0].filename == __file__
     ReadOptions(prefetch_buffer_size=0)
@@ -195,19 +213,33 @@ class Watched(Split):
         return index
 
 
-@pytest.mark.parametrize(("options", "threads"), [(None, "headrace-read"), (ReadOptions(0), "headrace-worker")])
+@pytest.mark.parametrize(
+    ("options", "threads"), [(None, "headrace-read"), (ReadOptions(0), "headrace-worker")]
+)
 def test_read_options_hold_for_worker_threads(options, threads, monkeypatch):
-    """Records are read ahead of worker threads too, unless read_options say not to; the stream is the same."""
-    monkeypatch.setattr(read_pace, "TRIAL_SHARE", 0)  # now and then one is left to the thread that needs it
+    """Records are read ahead of worker threads too, unless read_options say not to; the stream is
+    the same.
+    """
+    # now and then one is left to the thread that needs it
+    monkeypatch.setattr(read_pace, "TRIAL_SHARE", 0)
     source = Watched()
-    loader = load(source, num_epochs=2, batch_size=2, worker_count=2, worker_kind="thread", read_options=options)
+    loader = load(
+        source,
+        num_epochs=2,
+        batch_size=2,
+        worker_count=2,
+        worker_kind="thread",
+        read_options=options,
+    )
     assert [batch.tolist() for batch in loader] == [[0, 1], [2, 0], [1, 2]]
     assert source.threads == {threads}
 
 
 @pytest.mark.slow
 def test_the_text_of_what_cannot_be_pickled_is_in_the_message():
-    """A user's own refusal to be pickled is told; it is a ValueError, as in Grain, and a TypeError, as it was."""
+    """A user's own refusal to be pickled is told; it is a ValueError, as in Grain, and a TypeError,
+    as it was.
+    """
 
     class Connection:
         def __getstate__(self):
@@ -239,7 +271,9 @@ def test_the_state_of_a_grain_dataset_is_told_with_what_leaves_as_much_out():
     for given in (theirs.get_state(), json.dumps(theirs.get_state()).encode()):
         with pytest.raises(CheckpointError, match=r"loader\.skip\(\[\(0, 3\)\]\)"):
             iter(loader).set_state(given)
-    assert [batch.tolist() for batch in loader.skip([(0, 3)])] == [batch.tolist() for batch in theirs]
+    assert [batch.tolist() for batch in loader.skip([(0, 3)])] == [
+        batch.tolist() for batch in theirs
+    ]
 
 
 def test_a_state_as_a_dict_is_told_how_to_be_given():
@@ -263,7 +297,9 @@ def test_metadata_prints_no_address():
 
 @pytest.mark.parametrize("function", [headrace.pad_batch(), headrace.batch_and_pad(batch_size=2)])
 def test_a_batch_of_nothing_is_refused(function):
-    """batch_and_pad([]) and pad_batch()([]) say that there is no element, also for an array without rows."""
+    """batch_and_pad([]) and pad_batch()([]) say that there is no element, also for an array without
+    rows.
+    """
     for nothing in ([], np.zeros((0, 2))):
         with pytest.raises(ValueError, match=r"elements\. Pass at"):
             function(nothing)
@@ -272,10 +308,25 @@ def test_a_batch_of_nothing_is_refused(function):
 def test_load_takes_a_sampler():
     """In place of what says the order; with both, the error names the argument."""
     sampler = IndexSampler(6, shuffle=True, seed=3, num_epochs=1)
-    batches = list(load(range(6), sampler=sampler, transformations=[lambda x: x * 10], batch_size=4))
-    assert np.concatenate(batches).tolist() == [sampler[place].record_key * 10 for place in range(6)]
-    parts = [list(load(range(6), sampler=sampler, shard_options=ShardOptions(shard, 2))) for shard in range(2)]
+    batches = list(
+        load(range(6), sampler=sampler, transformations=[lambda x: x * 10], batch_size=4)
+    )
+    assert np.concatenate(batches).tolist() == [
+        sampler[place].record_key * 10 for place in range(6)
+    ]
+    parts = [
+        list(load(range(6), sampler=sampler, shard_options=ShardOptions(shard, 2)))
+        for shard in range(2)
+    ]
     assert sorted(parts[0] + parts[1]) == list(range(6))
-    for other in ({"shuffle": True}, {"seed": 0}, {"num_epochs": 2}, {"balance": True}, {"lengths": [1] * 6}):
-        with pytest.raises(TypeError, match=f"sampler= and {next(iter(other))}=.* cannot be combined"):
+    for other in (
+        {"shuffle": True},
+        {"seed": 0},
+        {"num_epochs": 2},
+        {"balance": True},
+        {"lengths": [1] * 6},
+    ):
+        with pytest.raises(
+            TypeError, match=f"sampler= and {next(iter(other))}=.* cannot be combined"
+        ):
             load(range(6), sampler=sampler, **other)

@@ -1,4 +1,6 @@
-"""Shards of equal cost where records are drawn by weight or by class: the same global batches, elastic, resumed."""
+"""Shards of equal cost where records are drawn by weight or by class: the same global batches,
+elastic, resumed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace import Balance, BalancedSampler, Batch, DataLoader, MixSampler, ShardOptions, WeightedSampler
+from headrace import (
+    Balance,
+    BalancedSampler,
+    Batch,
+    DataLoader,
+    MixSampler,
+    ShardOptions,
+    WeightedSampler,
+)
 from headrace.errors import CheckpointError, LengthsError
 
 RECORDS, GLOBAL = 50, 42
@@ -23,12 +33,21 @@ SAMPLERS = {
 }
 
 
-def _loader(name, shard=0, shards=1, *, size=None, operations=(), balance=None, epochs=3, **options):
+def _loader(
+    name, shard=0, shards=1, *, size=None, operations=(), balance=None, epochs=3, **options
+):
     """Batches of 42 records of all shards together; records are their keys."""
     balance = balance or Balance(LENGTHS, COST)
-    sampler = SAMPLERS[name](num_epochs=epochs, balance=balance, shard_options=ShardOptions(shard, shards))
+    sampler = SAMPLERS[name](
+        num_epochs=epochs, balance=balance, shard_options=ShardOptions(shard, shards)
+    )
     size = GLOBAL // shards if size is None else size
-    return DataLoader(data_source=range(RECORDS), sampler=sampler, operations=[*operations, Batch(size)], **options)
+    return DataLoader(
+        data_source=range(RECORDS),
+        sampler=sampler,
+        operations=[*operations, Batch(size)],
+        **options,
+    )
 
 
 def _keys(batches):
@@ -45,7 +64,9 @@ def _drawn(name, start=0):
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 @pytest.mark.one_in(4)
 def test_global_batches_are_those_without_balance(name, shards):
-    """Each has the records of its positions, and the largest sum of a shard is smaller, in the mean."""
+    """Each has the records of its positions, and the largest sum of a shard is smaller, in the
+    mean.
+    """
     keys = _drawn(name)
     streams = [list(_loader(name, shard, shards)) for shard in range(shards)]
     worst = worst_in_turn = 0
@@ -54,13 +75,15 @@ def test_global_batches_are_those_without_balance(name, shards):
         expected = keys[start : start + GLOBAL]
         assert _keys(batches) == sorted(expected.tolist())
         worst += max((LENGTHS[batch] ** 2).sum() for batch in batches)
-        worst_in_turn += max((LENGTHS[expected[shard::shards]] ** 2).sum() for shard in range(shards))
+        worst_in_turn += max(
+            (LENGTHS[expected[shard::shards]] ** 2).sum() for shard in range(shards)
+        )
     assert worst < worst_in_turn or shards == 1
     assert _keys(batch for stream in streams for batch in stream) == sorted(keys.tolist())
     for stream, shard in zip(streams, range(shards)):
-        assert [_loader(name, shard, shards).records_at(step).tolist() for step in range(len(stream))] == [
-            batch.tolist() for batch in stream
-        ]
+        assert [
+            _loader(name, shard, shards).records_at(step).tolist() for step in range(len(stream))
+        ] == [batch.tolist() for batch in stream]
 
 
 def test_a_loop_for_each_epoch_deals_its_own_batches():
@@ -86,7 +109,9 @@ def test_other_weights_come_between_two_global_batches():
         )
 
     new = np.arange(RECORDS) % 2
-    expected = WeightedSampler(new, 75, num_epochs=2, seed=1).record_keys(np.arange(GLOBAL, 150)).tolist()
+    expected = (
+        WeightedSampler(new, 75, num_epochs=2, seed=1).record_keys(np.arange(GLOBAL, 150)).tolist()
+    )
     states = []
     for shard in range(3):
         iterator = iter(loader(WEIGHTS, shard, 3))
@@ -102,13 +127,18 @@ def test_other_weights_come_between_two_global_batches():
     iterator = iter(loader(WEIGHTS, 0, 3, batches=2))
     next(iterator)
     with pytest.raises(
-        CheckpointError, match="weights changed, and the checkpoint was saved inside a global batch of 84 records"
+        CheckpointError,
+        match="weights changed, and the checkpoint was saved inside a global batch of 84 records",
     ):
-        iter(loader(new, 0, 3, batches=2)).set_states([iterator.get_state()], strict=False, equal_steps=True)
+        iter(loader(new, 0, 3, batches=2)).set_states(
+            [iterator.get_state()], strict=False, equal_steps=True
+        )
 
 
 def test_balance_is_a_part_of_the_identity():
-    """A state of a balanced run is refused without; a sampler without has the fingerprint that it always had."""
+    """A state of a balanced run is refused without; a sampler without has the fingerprint that it
+    always had.
+    """
     for make in SAMPLERS.values():
         balanced, plain = make(balance=Balance(LENGTHS)).fingerprint, make().fingerprint
         assert {**plain, "balance": balanced["balance"]} == balanced
@@ -127,7 +157,9 @@ def test_balance_is_a_part_of_the_identity():
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_what_cannot_be_balanced_is_refused(name):
-    """Other things than a balance, and lengths that are too few; a part of a mix is balanced by the mix."""
+    """Other things than a balance, and lengths that are too few; a part of a mix is balanced by the
+    mix.
+    """
     with pytest.raises(TypeError, match=r"Pass headrace\.Balance\(lengths, cost\)"):
         SAMPLERS[name](balance=True)
     with pytest.raises(LengthsError, match="49 lengths, but there are 50 records"):
@@ -145,17 +177,25 @@ def test_what_cannot_be_balanced_is_refused(name):
 
 @pytest.mark.parametrize("count", [49, 51])
 def test_each_record_has_one_weight(count):
-    """Fewer or more of them than records are an error that says both numbers; of a part of a mix, too."""
+    """Fewer or more of them than records are an error that says both numbers; of a part of a mix,
+    too.
+    """
     weighted = [
         (WeightedSampler(WEIGHTS), "weights"),
         (WeightedSampler(WEIGHTS, replacement=False), "weights"),
         (BalancedSampler(WEIGHTS), "labels"),
     ]
     for sampler, what in weighted:
-        with pytest.raises(ValueError, match=f"the sampler has 50 {what}, but the source has {count} records"):
+        with pytest.raises(
+            ValueError, match=f"the sampler has 50 {what}, but the source has {count} records"
+        ):
             DataLoader(data_source=range(count), sampler=sampler)
         sources = {"web": range(count), "books": range(9)}
         with pytest.raises(ValueError, match=f"50 {what}, but part 'web' has {count} records"):
             DataLoader(data_source=sources, sampler=MixSampler({"web": sampler, "books": 9}))
-    keys = next(iter(DataLoader(data_source=range(RECORDS), sampler=weighted[0][0], operations=[Batch(2000)])))
+    keys = next(
+        iter(
+            DataLoader(data_source=range(RECORDS), sampler=weighted[0][0], operations=[Batch(2000)])
+        )
+    )
     assert set(Counter(keys.tolist())) == set(np.flatnonzero(WEIGHTS).tolist())

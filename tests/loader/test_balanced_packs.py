@@ -1,4 +1,6 @@
-"""Packed rows dealt to shards by cost: the rows of one shard, the same global batches, elastic, resumed."""
+"""Packed rows dealt to shards by cost: the rows of one shard, the same global batches, elastic,
+resumed.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,26 @@ SETTINGS = {
 }
 
 
-def _loader(shard=0, shards=1, *, name="best_fit", balance=None, plain=False, size=None, after=(), epochs=2, **options):
+def _loader(
+    shard=0,
+    shards=1,
+    *,
+    name="best_fit",
+    balance=None,
+    plain=False,
+    size=None,
+    after=(),
+    epochs=2,
+    **options,
+):
     """Batches of 12 rows of all shards together."""
     balance = None if plain else balance or Balance(LENGTHS, COST)
     sampler = IndexSampler(RECORDS, ShardOptions(shard, shards), True, epochs, 5, balance=balance)
     pack = Pack(ROW, **{"window": 25, **SETTINGS[name]})
     batch = Batch(GLOBAL // shards if size is None else size)
-    return DataLoader(data_source=DOCUMENTS, sampler=sampler, operations=[pack, *after, batch], **options)
+    return DataLoader(
+        data_source=DOCUMENTS, sampler=sampler, operations=[pack, *after, batch], **options
+    )
 
 
 def _rows(batches):
@@ -59,7 +74,10 @@ def _resumed(loader, states):
 
 def _brute_cost(batch):
     """Of each row of a batch, by counting tokens of each segment."""
-    return [sum(3 * int(n) + int(n) ** 2 for n in np.bincount(row)[1:]) for row in batch["tokens_segment_ids"]]
+    return [
+        sum(3 * int(n) + int(n) ** 2 for n in np.bincount(row)[1:])
+        for row in batch["tokens_segment_ids"]
+    ]
 
 
 @pytest.mark.slow
@@ -67,7 +85,9 @@ def _brute_cost(batch):
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 @pytest.mark.one_in(6)
 def test_shards_get_the_rows_of_one_shard_dealt_by_their_cost(name, shards):
-    """As if the rows of one shard were records whose costs are counted: the same ones at each step of each shard."""
+    """As if the rows of one shard were records whose costs are counted: the same ones at each step
+    of each shard.
+    """
     total = 14 if shards == 7 else GLOBAL
     plain = list(_loader(name=name, plain=True, size=total))
     records = [dict(zip(batch, leaves)) for batch in plain for leaves in zip(*batch.values())]
@@ -98,7 +118,9 @@ def test_global_batches_stay_what_they_are_on_other_shards(shards, others):
     for step in range(len(expected) - 1):
         states = [iterator.get_state() for iterator in iterators]
         again = [list(_resumed(_loader(shard, others), states)) for shard in range(others)]
-        assert [sorted(_rows(batches)) for batches in zip(*again)][: len(expected) - 1 - step] == expected[step:-1]
+        assert [sorted(_rows(batches)) for batches in zip(*again)][
+            : len(expected) - 1 - step
+        ] == expected[step:-1]
         for iterator in iterators:
             next(iterator)
 
@@ -118,20 +140,32 @@ def _noisy(shard, shards, plain=False):
 
 
 def test_random_operations_draw_the_same_numbers_on_any_number_of_shards():
-    """For documents those of one shard without balance; for rows the same on all numbers of shards, and others each."""
+    """For documents those of one shard without balance; for rows the same on all numbers of shards,
+    and others each.
+    """
     one = list(_noisy(0, 1))
     plain = list(_noisy(0, 1, plain=True))
-    assert [batch["tokens"].tolist() for batch in one] == [batch["tokens"].tolist() for batch in plain]
-    drawn = Counter((row.tobytes(), noise) for batch in one for row, noise in zip(batch["tokens"], batch["noise"]))
+    assert [batch["tokens"].tolist() for batch in one] == [
+        batch["tokens"].tolist() for batch in plain
+    ]
+    drawn = Counter(
+        (row.tobytes(), noise)
+        for batch in one
+        for row, noise in zip(batch["tokens"], batch["noise"])
+    )
     assert len({noise for _, noise in drawn}) == len(drawn)
     streams = [batch for shard in range(3) for batch in _noisy(shard, 3)]
     assert drawn == Counter(
-        (row.tobytes(), noise) for batch in streams for row, noise in zip(batch["tokens"], batch["noise"])
+        (row.tobytes(), noise)
+        for batch in streams
+        for row, noise in zip(batch["tokens"], batch["noise"])
     )
 
 
 def test_find_and_traces_know_the_rows():
-    """Every document of both epochs is in the row that `find` names; traces and `last_records` name segments."""
+    """Every document of both epochs is in the row that `find` names; traces and `last_records` name
+    segments.
+    """
     loaders = [_loader(shard, 2) for shard in range(2)]
     streams = [list(loader) for loader in loaders]
     for epoch in range(2):
@@ -176,7 +210,9 @@ def test_a_loop_for_each_epoch_packs_it_alone():
             loop.set_states(states)
         rest = [list(next(loop)) for loop in others]
         assert sorted(_rows(chain(*rest))) == sorted(chain(*plain[number][1:]))
-        assert sorted(_rows(batch for epoch in epochs for batch in epoch)) == sorted(chain(*plain[number][1:]))
+        assert sorted(_rows(batch for epoch in epochs for batch in epoch)) == sorted(
+            chain(*plain[number][1:])
+        )
         if number == 0:
             assert [len(list(loop)) for loop in others] == [1, 1]
 
@@ -188,24 +224,39 @@ def test_mixes_and_weighted_records_are_packed_and_balanced():
     costs = Balance({"web": LENGTHS, "books": LENGTHS[:40]}, COST)
 
     def mixed(shard, shards, balance):
-        sampler = MixSampler(parts, {"web": 0.6, "books": 0.4}, shuffle=True, seed=1, balance=balance)
+        sampler = MixSampler(
+            parts, {"web": 0.6, "books": 0.4}, shuffle=True, seed=1, balance=balance
+        )
         return parts, sampler, shard, shards
 
     def weighted(shard, shards, balance):
         balance = balance and Balance(LENGTHS, COST)
-        return DOCUMENTS, WeightedSampler(LENGTHS % 7, 70, num_epochs=2, balance=balance), shard, shards
+        return (
+            DOCUMENTS,
+            WeightedSampler(LENGTHS % 7, 70, num_epochs=2, balance=balance),
+            shard,
+            shards,
+        )
 
     def loader(source, sampler, shard, shards):
         operations = [Pack(ROW, window=20), Batch(GLOBAL // shards)]
         options = ShardOptions(shard, shards)
-        return DataLoader(data_source=source, sampler=sampler, operations=operations, shard_options=options)
+        return DataLoader(
+            data_source=source, sampler=sampler, operations=operations, shard_options=options
+        )
 
     for make in (mixed, weighted):
         plain = [sorted(_rows([batch])) for batch in loader(*make(0, 1, None))]
         iterators = [iter(loader(*make(shard, 3, costs))) for shard in range(3)]
-        assert [sorted(_rows(next(iterator) for iterator in iterators)) for _ in range(2)] == plain[:2]
+        assert [sorted(_rows(next(iterator) for iterator in iterators)) for _ in range(2)] == plain[
+            :2
+        ]
         states = [iterator.get_state() for iterator in iterators]
-        rest = [batch for shard in range(2) for batch in _resumed(loader(*make(shard, 2, costs)), states)]
+        rest = [
+            batch
+            for shard in range(2)
+            for batch in _resumed(loader(*make(shard, 2, costs)), states)
+        ]
         assert sorted(_rows(rest)) == sorted(chain(*plain[2:]))
     found = loader(*mixed(0, 2, costs)).records_at(1)
     batch = list(loader(*mixed(0, 2, costs)))[1]
@@ -215,7 +266,9 @@ def test_mixes_and_weighted_records_are_packed_and_balanced():
 
 @pytest.mark.slow
 def test_operations_after_the_rows_need_the_size_of_a_global_batch_if_they_leave_some_out():
-    """As with records; what is left comes once, on other shards, too. So do rows of which one fails."""
+    """As with records; what is left comes once, on other shards, too. So do rows of which one
+    fails.
+    """
     keep = {"after": [Filter(lambda row: row["tokens"].sum() % 3)], "size": 2}
     with pytest.raises(ValueError, match="global_batch"):
         _loader(0, 2, **keep)
@@ -240,13 +293,28 @@ def test_operations_after_the_rows_need_the_size_of_a_global_batch_if_they_leave
 
 def test_several_leaves_of_one_length_are_packed():
     """As without balance; leaves of other lengths are an error that names the record."""
-    records = [{"tokens": document, "loss": document % 2 == 0, "id": key} for key, document in enumerate(DOCUMENTS)]
+    records = [
+        {"tokens": document, "loss": document % 2 == 0, "id": key}
+        for key, document in enumerate(DOCUMENTS)
+    ]
 
     def loader(shard, shards, records, **balance):
-        pack = Pack(ROW, window=25, max_segments=4, meta_features=["id"], bos={"tokens": 7}, pad_value={"tokens": -1})
+        pack = Pack(
+            ROW,
+            window=25,
+            max_segments=4,
+            meta_features=["id"],
+            bos={"tokens": 7},
+            pad_value={"tokens": -1},
+        )
         shard_options = ShardOptions(shard, shards)
         return headrace.load(
-            records, transformations=[pack], batch_size=4, num_epochs=1, shard_options=shard_options, **balance
+            records,
+            transformations=[pack],
+            batch_size=4,
+            num_epochs=1,
+            shard_options=shard_options,
+            **balance,
         )
 
     balance = {"balance": COST, "lengths": LENGTHS}
@@ -257,7 +325,9 @@ def test_several_leaves_of_one_length_are_packed():
     sharded = [batch for shard in range(3) for batch in loader(shard, 3, records, **balance)]
     assert sorted(_rows(sharded)) == sorted(_rows(plain))
     records[17] = {**records[17], "loss": records[17]["loss"][:-1]}
-    with pytest.raises(PackError, match=rf"document 17 has {LENGTHS[17] - 1} tokens in leaf \['loss'\]"):
+    with pytest.raises(
+        PackError, match=rf"document 17 has {LENGTHS[17] - 1} tokens in leaf \['loss'\]"
+    ):
         list(loader(0, 1, records, **balance))
 
 
@@ -265,7 +335,9 @@ def test_lengths_that_lie_are_an_error_that_names_the_record():
     """Rows are planned from them."""
     lie = LENGTHS.copy()
     lie[50] += 1
-    with pytest.raises(PackError, match=f"document 50 has {LENGTHS[50]} tokens .* but {lie[50]} were planned"):
+    with pytest.raises(
+        PackError, match=f"document 50 has {LENGTHS[50]} tokens .* but {lie[50]} were planned"
+    ):
         list(_loader(balance=Balance(lie)))
 
 
@@ -300,7 +372,9 @@ def test_odd_documents(lengths, rows):
 def _refused(*operations, epochs=1, **pack):
     sampler = IndexSampler(RECORDS, ShardOptions(0, 2), num_epochs=epochs, balance=Balance(LENGTHS))
     pack = Pack(**{"length": ROW, "window": 25, **pack})
-    return DataLoader(data_source=DOCUMENTS, sampler=sampler, operations=[*operations, pack, Batch(3)])
+    return DataLoader(
+        data_source=DOCUMENTS, sampler=sampler, operations=[*operations, pack, Batch(3)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -314,7 +388,11 @@ def _refused(*operations, epochs=1, **pack):
         (lambda: _refused(FlatMap(lambda x: [x])), LengthsError, "changes the number"),
         (lambda: _refused(Batch(2)), LengthsError, "changes the number"),
         (lambda: _refused(epochs=None), ValueError, r"sampler never ends\. Pass it num_epochs="),
-        (lambda: _refused(length={"a": 4, "b": 9}), LengthsError, r"MapDataset…pack\(…, lengths=…\)"),
+        (
+            lambda: _refused(length={"a": 4, "b": 9}),
+            LengthsError,
+            r"MapDataset…pack\(…, lengths=…\)",
+        ),
         (lambda: _refused(too_long="error"), PackError, "too_long='error'"),
         (lambda: _refused(Pack(9)), ValueError, r"shards before Pack\(64, 'best_fit'"),
     ],
@@ -341,14 +419,18 @@ def _chain(shard, shards, cost=COST, **options):
     rows = packed.map(lambda row: {**row, "sum": row["tokens"].sum()}).shuffle(seed=4).repeat(2)
     shard_options = ShardOptions(shard, shards)
     balance = {"balance": cost} if cost is not None else {}
-    return rows.to_iter_dataset(shard_options=shard_options, **balance, **options).batch(GLOBAL // shards)
+    return rows.to_iter_dataset(shard_options=shard_options, **balance, **options).batch(
+        GLOBAL // shards
+    )
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.long
 @pytest.mark.parametrize("shards", [2, 3])
 def test_packed_chains_are_balanced_by_the_segments_of_their_rows(shards):
-    """The same global batches as without; sums are closer; at any step on other shards. In later epochs, too."""
+    """The same global batches as without; sums are closer; at any step on other shards. In later
+    epochs, too.
+    """
     plain = list(_chain(0, 1, None))
     streams = [list(_chain(shard, shards)) for shard in range(shards)]
     worst = worst_in_turn = 0
@@ -383,14 +465,18 @@ def test_packed_datasets_are_sources_that_are_balanced():
 
 @pytest.mark.parametrize("shards", [2, 3])
 def test_mixes_of_packed_chains_are_balanced(shards):
-    """By the segments of their rows, and the lengths of what is not packed; in later epochs of a part, too."""
+    """By the segments of their rows, and the lengths of what is not packed; in later epochs of a
+    part, too.
+    """
     packed = MapDataset.source(DOCUMENTS).pack(ROW, window=25)
     few = MapDataset.source(DOCUMENTS[:30]).shuffle(seed=1).pack(ROW, window=9).repeat()
     mixed = MapDataset.mix({"packed": packed, "few": few}, {"packed": 0.4, "few": 0.6})
     assert len(mixed) > 2 * len(packed)
 
     def stream(shard, count, **balance):
-        return mixed.to_iter_dataset(shard_options=ShardOptions(shard, count), **balance).batch(GLOBAL // count)
+        return mixed.to_iter_dataset(shard_options=ShardOptions(shard, count), **balance).batch(
+            GLOBAL // count
+        )
 
     plain = list(stream(0, 1))
     balanced = [list(stream(shard, shards, balance=COST)) for shard in range(shards)]
@@ -405,15 +491,22 @@ def test_mixes_of_packed_chains_are_balanced(shards):
 
 def test_several_leaves_of_a_packed_chain_cost_together():
     """The costs of all their segments."""
-    pairs = [{"a": np.ones(n, int), "b": np.ones(m, int)} for n, m in ((3, 1), (2, 4), (1, 1), (4, 4))]
+    pairs = [
+        {"a": np.ones(n, int), "b": np.ones(m, int)} for n, m in ((3, 1), (2, 4), (1, 1), (4, 4))
+    ]
     lengths = {"a": [3, 2, 1, 4], "b": [1, 4, 1, 4]}
     packed = MapDataset.source(pairs).pack({"a": 5, "b": 6}, window=4, lengths=lengths)
-    costs = [sum(int(n) ** 2 for leaf in "ab" for n in np.bincount(row[f"{leaf}_segment_ids"])[1:]) for row in packed]
+    costs = [
+        sum(int(n) ** 2 for leaf in "ab" for n in np.bincount(row[f"{leaf}_segment_ids"])[1:])
+        for row in packed
+    ]
     assert packed.packed_costs(headrace.attention(0, 1)).tolist() == costs
 
 
 def test_a_stream_is_not_packed_after_it_was_dealt():
     """Pack before."""
-    stream = MapDataset.source(DOCUMENTS).to_iter_dataset(shard_options=ShardOptions(0, 2), balance=True)
+    stream = MapDataset.source(DOCUMENTS).to_iter_dataset(
+        shard_options=ShardOptions(0, 2), balance=True
+    )
     with pytest.raises(ValueError, match=r"before Pack.*MapDataset…pack\(…, lengths=…\)"):
         next(iter(stream.pack(ROW).batch(3)))

@@ -14,7 +14,16 @@ import orbax.checkpoint as ocp
 import pytest
 
 import headrace
-from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, RandomMapTransform, RecordMetadata, ShardOptions
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    FlatMap,
+    IndexSampler,
+    RandomMapTransform,
+    RecordMetadata,
+    ShardOptions,
+)
 from headrace.checkpoint import CheckpointRestore, CheckpointSave, StateFile
 from headrace.errors import CheckpointError, ClosedError
 from headrace.tools.command_line import main
@@ -34,7 +43,9 @@ places = pytest.mark.parametrize("on_devices", [False, True])
 
 def _epochs(name="batch", count=3, on_devices=False, **options):
     sampler = IndexSampler(10, options.pop("shard", ShardOptions(0, 1)), shuffle=True, seed=5)
-    loader = DataLoader(data_source=np.arange(10), sampler=sampler, operations=OPERATIONS[name], **options)
+    loader = DataLoader(
+        data_source=np.arange(10), sampler=sampler, operations=OPERATIONS[name], **options
+    )
     return (loader.to_device(DEVICE) if on_devices else loader).epochs(count)
 
 
@@ -89,10 +100,14 @@ def test_random_operations_draw_anew_in_each_epoch():
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize("algorithm", ["headrace", "grain"])
 def test_shards_divide_each_epoch(algorithm, drop):
-    """Together they read each record once an epoch; equal shards, as Grain's are, leave out what cannot be shared."""
+    """Together they read each record once an epoch; equal shards, as Grain's are, leave out what
+    cannot be shared.
+    """
     epochs = []
     for shard in range(3):
-        sampler = IndexSampler(10, ShardOptions(shard, 3, drop), shuffle=True, seed=5, algorithm=algorithm)
+        sampler = IndexSampler(
+            10, ShardOptions(shard, 3, drop), shuffle=True, seed=5, algorithm=algorithm
+        )
         epochs.append(_taken(DataLoader(data_source=np.arange(10), sampler=sampler).epochs(3))[0])
     for shards in zip(*epochs):
         assert list(map(len, shards)) == ([3, 3, 3] if drop or algorithm == "grain" else [4, 3, 3])
@@ -117,7 +132,9 @@ def test_epochs_go_on_with_another_number_of_shards(algorithm):
     def shard(index, count):
         options = ShardOptions(index, count)
         sampler = IndexSampler(10, options, shuffle=True, seed=5, algorithm=algorithm)
-        return DataLoader(data_source=np.arange(10), sampler=sampler, operations=[Batch(2)]).epochs(3)
+        return DataLoader(data_source=np.arange(10), sampler=sampler, operations=[Batch(2)]).epochs(
+            3
+        )
 
     before = [shard(index, 3) for index in range(3)]
     seen = [next(next(one)).tolist() for one in before for _ in range(2)]
@@ -134,7 +151,9 @@ def test_epochs_go_on_with_another_number_of_shards(algorithm):
 
 
 def test_leaving_a_loop_leaves_out_the_rest_of_its_epoch():
-    """The next epoch follows, as with a loop over `iter(loader)` for each; steps count what was received."""
+    """The next epoch follows, as with a loop over `iter(loader)` for each; steps count what was
+    received.
+    """
     epochs = _epochs()
     for epoch in epochs:
         next(epoch)
@@ -190,7 +209,11 @@ def test_epochs_are_saved_by_whatever_saves_iterators(tmp_path, on_devices):
     with ocp.CheckpointManager(tmp_path / "orbax") as manager:
         manager.save(1, args=ocp.args.Composite(loader=CheckpointSave(epochs)))
         manager.wait_until_finished()
-        restored(lambda again: manager.restore(1, args=ocp.args.Composite(loader=CheckpointRestore(again))))
+        restored(
+            lambda again: manager.restore(
+                1, args=ocp.args.Composite(loader=CheckpointRestore(again))
+            )
+        )
     with StateFile(tmp_path / "file.json") as file:
         file.save(epochs)
         restored(file.restore)
@@ -261,7 +284,9 @@ def test_closed_epochs_stay_closed():
 
 @pytest.mark.parametrize("kind", ["a mix", "weights of records"])
 def test_weights_change_between_epochs_but_not_inside_one(kind):
-    """Inside, records would double and others be lost: an error says what to do, and nothing moves."""
+    """Inside, records would double and others be lost: an error says what to do, and
+    nothing moves.
+    """
     parts = {"web": list(range(100)), "books": list(range(1000, 1100))}
 
     def epochs(weight):
@@ -269,8 +294,13 @@ def test_weights_change_between_epochs_but_not_inside_one(kind):
             weights = {"web": 1, "books": weight}
             source, sampler = parts, headrace.MixSampler(parts, weights, when_exhausted="repeat")
         else:
-            source, sampler = parts["web"], headrace.WeightedSampler([1.0, weight] * 50, num_epochs=2, seed=1)
-        return headrace.DataLoader(data_source=source, sampler=sampler, operations=[headrace.Batch(4)]).epochs(2)
+            source, sampler = (
+                parts["web"],
+                headrace.WeightedSampler([1.0, weight] * 50, num_epochs=2, seed=1),
+            )
+        return headrace.DataLoader(
+            data_source=source, sampler=sampler, operations=[headrace.Batch(4)]
+        ).epochs(2)
 
     run = epochs(1.0)
     batches = next(run)
@@ -279,7 +309,9 @@ def test_weights_change_between_epochs_but_not_inside_one(kind):
     list(batches)
     between = run.get_state()
     changed, same = epochs(3.0), epochs(1.0)
-    with pytest.raises(CheckpointError, match=r"since the state was saved inside an epoch.* iter\(loader\)"):
+    with pytest.raises(
+        CheckpointError, match=r"since the state was saved inside an epoch.* iter\(loader\)"
+    ):
         changed.set_state(inside, strict=False)
     assert changed.step == 0
     same.set_state(inside, strict=False)
@@ -290,14 +322,21 @@ def test_weights_change_between_epochs_but_not_inside_one(kind):
 
 
 def test_an_epoch_that_other_shards_have_begun_is_not_changed():
-    """A state right after the number of shards has changed is inside the epoch, though its shard has read nothing."""
+    """A state right after the number of shards has changed is inside the epoch, though its shard
+    has read nothing.
+    """
     parts = {"web": list(range(100)), "books": list(range(1000, 1100))}
 
     def epochs(weight, index, count):
         sampler = headrace.MixSampler(
-            parts, {"web": 1, "books": weight}, when_exhausted="repeat", shard_options=ShardOptions(index, count)
+            parts,
+            {"web": 1, "books": weight},
+            when_exhausted="repeat",
+            shard_options=ShardOptions(index, count),
         )
-        return headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(4)]).epochs(2)
+        return headrace.DataLoader(
+            data_source=parts, sampler=sampler, operations=[headrace.Batch(4)]
+        ).epochs(2)
 
     run = epochs(1, 0, 1)
     next(next(run))

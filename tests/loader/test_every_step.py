@@ -1,4 +1,6 @@
-"""A state saved to a file at every step is always whole, and no record is lost or repeated by a kill."""
+"""A state saved to a file at every step is always whole, and no record is lost or repeated by a
+kill.
+"""
 
 import contextlib
 import json
@@ -20,7 +22,9 @@ from headrace.checkpoint import StateFile
 
 def _loader(shard=(0, 1), size=1000, **more):
     options = headrace.ShardOptions(*shard)
-    return headrace.load(range(size), shuffle=True, seed=1, num_epochs=1, batch_size=2, shard_options=options, **more)
+    return headrace.load(
+        range(size), shuffle=True, seed=1, num_epochs=1, batch_size=2, shard_options=options, **more
+    )
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
@@ -60,7 +64,9 @@ def test_a_file_goes_on_after_the_program_that_wrote_it(tmp_path):
 
 @pytest.mark.long
 def test_states_longer_and_shorter_than_a_page_take_turns(tmp_path):
-    """A run on other shards remembers where the former ones stood: with 2,000 of them at steps of their own that is long."""
+    """A run on other shards remembers where the former ones stood: with 2,000 of them at steps of
+    their own that is long.
+    """
     shards = [iter(_loader((shard, 2000), 10**5)) for shard in range(2000)]
     for shard in shards[::3]:
         next(shard)
@@ -80,7 +86,10 @@ def test_states_longer_and_shorter_than_a_page_take_turns(tmp_path):
 def test_a_feeder_saves_the_place_of_its_user(tmp_path):
     """And not that of its buffers."""
     jax = pytest.importorskip("jax")
-    with StateFile(tmp_path / "state.json") as file, iter(_loader().to_device(jax.devices()[0])) as feeder:
+    with (
+        StateFile(tmp_path / "state.json") as file,
+        iter(_loader().to_device(jax.devices()[0])) as feeder,
+    ):
         next(feeder), next(feeder)
         file.save(feeder)
         with iter(_loader()) as again:
@@ -96,7 +105,9 @@ def test_a_file_that_holds_no_state_is_named_and_the_iterator_unharmed(content, 
     first = next(batches).tolist()
     with pytest.raises(headrace.errors.CheckpointError, match=r"state\.json"):
         StateFile(path).restore(batches)
-    assert [first, next(batches).tolist()] == [batch.tolist() for _, batch in zip(range(2), _loader())]
+    assert [first, next(batches).tolist()] == [
+        batch.tolist() for _, batch in zip(range(2), _loader())
+    ]
 
 
 def test_a_folder_and_a_closed_file_are_refused(tmp_path):
@@ -140,7 +151,11 @@ def test_a_second_writer_is_told_and_harms_nothing(tmp_path):
 
 def test_a_file_behind_a_link_stays_behind_it(tmp_path):
     """And a path is that of the folder in which the program stood."""
-    target, link, batches = tmp_path / "disk" / "state.json", tmp_path / "state.json", iter(_loader())
+    target, link, batches = (
+        tmp_path / "disk" / "state.json",
+        tmp_path / "state.json",
+        iter(_loader()),
+    )
     target.parent.mkdir()
     link.symlink_to(target)
     with contextlib.chdir(tmp_path):
@@ -152,7 +167,9 @@ def test_a_file_behind_a_link_stays_behind_it(tmp_path):
 
 
 def test_a_save_that_fails_leaves_the_state_of_before_and_nothing_else(tmp_path):
-    """Long states are written beside the file: here there is no room for them, and the short ones after them go in place."""
+    """Long states are written beside the file: here there is no room for them, and the short ones
+    after them go in place.
+    """
     state = iter(_loader()).get_state()
 
     class Named:
@@ -199,7 +216,9 @@ def test_a_program_that_is_killed_at_any_moment_leaves_a_whole_state(tmp_path):
     """It saves, then works: so a kill loses at most the work on one batch, and repeats none."""
     state, log, chance = tmp_path / "state.json", tmp_path / "log", random.Random(2)
     for _ in range(8):
-        program = subprocess.Popen([sys.executable, "-c", PROGRAM, state, log], stdout=subprocess.PIPE, text=True)
+        program = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, state, log], stdout=subprocess.PIPE, text=True
+        )
         assert program.stdout.readline() == "ready\n"
         time.sleep(chance.uniform(0.0, 0.1))
         program.send_signal(signal.SIGKILL)
@@ -213,11 +232,15 @@ def test_a_program_that_is_killed_at_any_moment_leaves_a_whole_state(tmp_path):
     assert next(batches).tolist() == following
     assert step - 8 <= len(done) <= step
     missing = iter(expected)
-    assert all(batch in missing for batch in done), "the work was done in the order of the stream, nothing twice"
+    assert all(batch in missing for batch in done), (
+        "the work was done in the order of the stream, nothing twice"
+    )
 
 
 def test_what_is_written_beside_the_file_is_new_and_private(tmp_path, monkeypatch):
-    """A link that somebody planted under the name is not followed, and only the owner may read the file."""
+    """A link that somebody planted under the name is not followed, and only the owner may read the
+    file.
+    """
     path, victim, batches = tmp_path / "state.json", tmp_path / "victim", iter(_loader())
     victim.write_text("precious")
     monkeypatch.setattr("secrets.token_hex", lambda size: "guessed")
@@ -232,7 +255,12 @@ def test_what_is_written_beside_the_file_is_new_and_private(tmp_path, monkeypatc
     assert victim.read_text() == "precious"
     assert path.stat().st_mode & 0o777 == 0o600
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"state.json", "victim", "state.json.guessed.unfinished", f"state.json.{os.getpid()}"}
+    assert names == {
+        "state.json",
+        "victim",
+        "state.json.guessed.unfinished",
+        f"state.json.{os.getpid()}",
+    }
 
 
 def test_a_path_that_cannot_be_read_is_a_checkpoint_error(tmp_path):
@@ -240,7 +268,9 @@ def test_a_path_that_cannot_be_read_is_a_checkpoint_error(tmp_path):
     path = tmp_path / "state.json"
     file = StateFile(path)
     path.mkdir()
-    with pytest.raises(headrace.errors.CheckpointError, match=r"state\.json cannot be read: Is a directory"):
+    with pytest.raises(
+        headrace.errors.CheckpointError, match=r"state\.json cannot be read: Is a directory"
+    ):
         file.restore(iter(_loader()))
     gone = tmp_path / "gone"
     gone.mkdir()

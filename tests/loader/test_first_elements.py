@@ -16,7 +16,9 @@ WHERE = {
 
 
 class Calls:
-    """A slow operation that counts its calls. Those after the first `free` ones end when they are let go."""
+    """A slow operation that counts its calls. Those after the first `free` ones end when they are
+    let go.
+    """
 
     def __init__(self, free: int) -> None:
         self.free, self.count = free, 0
@@ -47,7 +49,9 @@ def first_of(elements, calls):
 def test_the_first_element_of_a_slow_operation_comes_after_two_calls(where):
     """Of one that makes no batches; the third call would never end."""
     calls = Calls(free=2)
-    loader = DataLoader(data_source=range(1000), sampler=IndexSampler(1000), operations=[calls], **WHERE[where])
+    loader = DataLoader(
+        data_source=range(1000), sampler=IndexSampler(1000), operations=[calls], **WHERE[where]
+    )
     assert first_of(loader, calls) == 0
     if where == "inline":
         assert calls.count <= 2
@@ -88,11 +92,15 @@ class Expand:
 
 @pytest.mark.parametrize("where", [*WHERE, "processes"])
 def test_a_flat_map_makes_no_more_than_the_next_batches_need(where, tmp_path):
-    """Of 1,000 rows for each record, a batch of 256 needs one record, and the workers are a few ahead."""
+    """Of 1,000 rows for each record, a batch of 256 needs one record, and the workers are a few
+    ahead.
+    """
     path = tmp_path / "calls"
     more = {"worker_count": 1} if where == "processes" else WHERE[where]
     operations = [FlatMap(Expand(str(path))), Batch(256)]
-    loader = DataLoader(data_source=range(1000), sampler=IndexSampler(1000), operations=operations, **more)
+    loader = DataLoader(
+        data_source=range(1000), sampler=IndexSampler(1000), operations=operations, **more
+    )
     with iter(loader) as iterator:
         first = next(iterator)
         calls = path.stat().st_size

@@ -1,4 +1,6 @@
-"""Mixes whose parts take in what is appended while a run goes on, and shards that get to a change one after another."""
+"""Mixes whose parts take in what is appended while a run goes on, and shards that get to a change
+one after another.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +50,18 @@ def test_trace_tells_the_generation_of_the_part_that_grew(folder):
     append(folder / "a.json", 2)
     parts = dict(reversed(_parts(folder).items()))
     loader = DataLoader(data_source=parts, sampler=MixSampler(parts, when_exhausted="repeat"))
-    told = {int(loader.records_at(step).keys() == {"a"}): headrace.trace(loader, step).generations for step in range(4)}
+    told = {
+        int(loader.records_at(step).keys() == {"a"}): headrace.trace(loader, step).generations
+        for step in range(4)
+    }
     assert told == {1: ("generation 1 of part 'a', which holds from its position 0 on",), 0: ()}
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_what_is_appended_to_a_part_comes_with_its_next_epoch(folder, workers):
-    """Each part has epochs of its own; the proportions stay, and a state goes on with the same changes."""
+    """Each part has epochs of its own; the proportions stay, and a state goes on with the same
+    changes.
+    """
 
     def make():
         return _mix(_parts(folder), sampler={"shuffle": True, "seed": 1}, worker_count=workers)
@@ -85,7 +92,9 @@ def test_what_is_appended_to_a_part_comes_with_its_next_epoch(folder, workers):
     ids=str,
 )
 def test_a_mix_that_ends_reads_what_came_before_a_part_ended(folder, when, growth, a, b):
-    """With "now" a part has what was appended in its only epoch; once it has left the mix, nothing more comes of it."""
+    """With "now" a part has what was appended in its only epoch; once it has left the mix, nothing
+    more comes of it.
+    """
     with _mix(_parts(folder), when, growth=growth) as iterator:
         keys = _take(iterator, 3)
         append(folder / "a.json", 2)
@@ -121,7 +130,9 @@ def test_a_later_loader_has_more_records_from_each_parts_next_epoch_on(folder, f
 
 
 def test_a_mix_over_files_that_were_replaced_refuses_the_state(folder):
-    """A part that has as many records, and is said to be the same generation, but is another source."""
+    """A part that has as many records, and is said to be the same generation, but is another
+    source.
+    """
     with _mix(_parts(folder)) as iterator:
         next(iterator)
         state = iterator.get_state()
@@ -155,7 +166,10 @@ def test_files_of_a_part_grow(tmp_path):
             "t": tokens.source(tmp_path / "t", growing=True),
             "r": records.source(str(tmp_path / "r.array_record")),
         }
-        read = [lambda row: tokens.number_of(row) if isinstance(row, dict) else records.number_of(row), Batch(2)]
+        read = [
+            lambda row: tokens.number_of(row) if isinstance(row, dict) else records.number_of(row),
+            Batch(2),
+        ]
         order = MixSampler(parts, when_exhausted="repeat")
         options = {"shard_options": ShardOptions(index, 2), "worker_count": 2}
         return iter(DataLoader(data_source=parts, sampler=order, operations=read, **options))
@@ -170,7 +184,9 @@ def test_files_of_a_part_grow(tmp_path):
 
 
 def test_what_cannot_grow_in_a_mix_is_refused(folder):
-    """An order that cannot change, one of some records, a part made of what grows, a loop per epoch; with the remedy."""
+    """An order that cannot change, one of some records, a part made of what grows, a loop per
+    epoch; with the remedy.
+    """
     parts = _parts(folder)
     weighted = {"a": headrace.WeightedSampler([1.0] * 4, seed=1), "b": 6}
     with pytest.raises(ValueError, match="part 'a' of the mix: WeightedSampler"):
@@ -186,7 +202,9 @@ def test_what_cannot_grow_in_a_mix_is_refused(folder):
         loader.epochs(2)
     assert len(str(raised.value)) < 500
     shared = {**parts, "a": GrowingKeys(folder / "a.json", writable=False)}
-    with pytest.raises(ValueError, match=r'Pass growth=headrace\.GrowthOptions\(.epoch., log="a folder'):
+    with pytest.raises(
+        ValueError, match=r'Pass growth=headrace\.GrowthOptions\(.epoch., log="a folder'
+    ):
         DataLoader(data_source=shared, sampler=MixSampler(shared), shard_options=ShardOptions(0, 2))
 
 
@@ -207,7 +225,9 @@ def test_more_records_are_left_out_before_a_part_that_has_changed_is_drawn_again
 
 
 def test_an_epoch_that_begins_where_records_are_left_out_has_what_was_appended(tmp_path):
-    """The rest of the epoch before is all left out: the run looks there, though the order has changed there already."""
+    """The rest of the epoch before is all left out: the run looks there, though the order has
+    changed there already.
+    """
     path = tmp_path / "sizes.json"
     append(path, 10)
     with iter(load(GrowingKeys(path), batch_size=1)) as iterator:
@@ -221,11 +241,16 @@ def test_an_epoch_that_begins_where_records_are_left_out_has_what_was_appended(t
 
 def _three_shards(path, growth):
     options = {"batch_size": 1, "shuffle": True, "seed": 1, "growth": growth}
-    return [iter(load(GrowingKeys(path), shard_options=ShardOptions(index, 3), **options)) for index in range(3)]
+    return [
+        iter(load(GrowingKeys(path), shard_options=ShardOptions(index, 3), **options))
+        for index in range(3)
+    ]
 
 
 def test_two_changes_within_a_step_are_the_same_for_all_shards(tmp_path):
-    """The first shard has read beyond none of them, also where it learns of both when it comes there last."""
+    """The first shard has read beyond none of them, also where it learns of both when it comes
+    there last.
+    """
     path = tmp_path / "sizes.json"
     append(path, 20)
     shards = _three_shards(path, GrowthOptions("now", every=1, log=tmp_path / "log"))
@@ -265,7 +290,9 @@ def test_a_trace_tells_the_generation_of_each_part(folder):
     """Of the part that grew and is drawn; what did not grow tells none."""
 
     def loader():
-        return DataLoader(data_source=_parts(folder), sampler=MixSampler(_parts(folder), when_exhausted="repeat"))
+        return DataLoader(
+            data_source=_parts(folder), sampler=MixSampler(_parts(folder), when_exhausted="repeat")
+        )
 
     with iter(loader()) as iterator:
         keys = [next(iterator)]
@@ -281,7 +308,9 @@ def test_a_trace_tells_the_generation_of_each_part(folder):
 
 @pytest.mark.slow
 def test_a_part_that_was_not_drawn_yet_grows_between_two_looks_of_one_step(folder, monkeypatch):
-    """A run does not go back to a look at which the part was smaller, from there to the later one, and so on for ever."""
+    """A run does not go back to a look at which the part was smaller, from there to the later one,
+    and so on for ever.
+    """
     taken = []
     take_in = DataLoaderIterator._take_in
 
@@ -317,8 +346,12 @@ def test_a_part_that_was_not_drawn_yet_grows_between_two_looks_of_one_step(folde
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-def test_states_of_a_shard_that_has_not_stepped_and_of_one_that_took_in_records_go_together(folder, mixed):
-    """What came before the first record was read is no change, but another beginning: both are states of one run."""
+def test_states_of_a_shard_that_has_not_stepped_and_of_one_that_took_in_records_go_together(
+    folder, mixed
+):
+    """What came before the first record was read is no change, but another beginning: both are
+    states of one run.
+    """
 
     def shard(index, shards):
         options = {
@@ -348,7 +381,15 @@ def test_records_that_are_appended_after_a_shard_had_ended_and_shards_changed_co
     def shard(index, shards):
         growth = GrowthOptions(at="now", every=8, log=folder / "log")
         source = GrowingKeys(folder / "c.json")
-        return iter(load(source, batch_size=1, num_epochs=1, growth=growth, shard_options=ShardOptions(index, shards)))
+        return iter(
+            load(
+                source,
+                batch_size=1,
+                num_epochs=1,
+                growth=growth,
+                shard_options=ShardOptions(index, shards),
+            )
+        )
 
     append(folder / "c.json", 7)
     with shard(0, 3) as first, shard(1, 3) as second, shard(2, 3) as third, shard(0, 1) as whole:

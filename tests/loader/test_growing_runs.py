@@ -62,7 +62,9 @@ def test_appended_records_come_with_the_next_epoch(path, options):
 def test_appended_records_come_in_the_epoch_under_way(path):
     """With growth="now", at the next look, or where the epoch would end."""
     growth = GrowthOptions(at="now", every=4)
-    with iter(load(GrowingKeys(path), batch_size=2, shuffle=True, seed=1, num_epochs=2, growth=growth)) as iterator:
+    with iter(
+        load(GrowingKeys(path), batch_size=2, shuffle=True, seed=1, num_epochs=2, growth=growth)
+    ) as iterator:
         keys = _take(iterator, 1)
         append(path, 5)
         keys += _take(iterator, 6)
@@ -94,7 +96,9 @@ def test_a_batch_over_the_end_of_an_epoch_has_records_of_both(path):
 
 @pytest.mark.slow
 def test_rows_that_wait_for_their_batch_come_once(path):
-    """After a filter: rows before the change that are in no batch yet are read again, and no others."""
+    """After a filter: rows before the change that are in no batch yet are read again, and no
+    others.
+    """
     odd = Filter(lambda key: key % 2 == 1)
     for batch in (1, 3, 4):
         sizes = path.read_text()
@@ -109,12 +113,23 @@ def test_rows_that_wait_for_their_batch_come_once(path):
 @pytest.mark.slow
 @pytest.mark.parametrize("at", ["epoch", "now"])
 def test_all_shards_change_at_the_same_step(path, at):
-    """Those that come later to the end of the epoch find what the first one found, also if there is more by then."""
+    """Those that come later to the end of the epoch find what the first one found, also if there is
+    more by then.
+    """
     growth = GrowthOptions(at=at, every=6)
 
     def shard(index):
         options = ShardOptions(index, 3)
-        return iter(load(GrowingKeys(path), batch_size=1, shuffle=True, seed=5, shard_options=options, growth=growth))
+        return iter(
+            load(
+                GrowingKeys(path),
+                batch_size=1,
+                shuffle=True,
+                seed=5,
+                shard_options=options,
+                growth=growth,
+            )
+        )
 
     keys, shards, states = {}, [shard(index) for index in range(3)], []
     for index, iterator in enumerate(shards):
@@ -179,7 +194,9 @@ def test_a_source_that_shrank_is_an_error_at_its_place(path):
 def test_the_log_needs_a_place_that_all_shards_can_write_to(path):
     """Without one, several shards are refused; one shard needs none."""
     source = GrowingKeys(path, writable=False)
-    with pytest.raises(ValueError, match=r'Pass growth=headrace\.GrowthOptions\(.epoch., log="a folder'):
+    with pytest.raises(
+        ValueError, match=r'Pass growth=headrace\.GrowthOptions\(.epoch., log="a folder'
+    ):
         load(source, shard_options=ShardOptions(0, 2))
     load(source, shard_options=ShardOptions(0, 2), growth="hand")
     load(source, shard_options=ShardOptions(0, 2), growth=GrowthOptions(log=path.parent))
@@ -187,7 +204,9 @@ def test_the_log_needs_a_place_that_all_shards_can_write_to(path):
 
 
 def test_what_does_not_grow_is_refused():
-    """A plain source; values that are none; samplers without such an order, or of a part of the records."""
+    """A plain source; values that are none; samplers without such an order, or of a part of the
+    records.
+    """
     with pytest.raises(ValueError, match="growing=True"):
         load(range(10), growth="now")
     with pytest.raises(ValueError, match="growth='later' is not a known value"):
@@ -203,19 +222,27 @@ def test_other_samplers_are_refused(path):
     with pytest.raises(ValueError, match="num_records=len"):
         DataLoader(data_source=GrowingKeys(path), sampler=IndexSampler(8), operations=[Batch(2)])
     with pytest.raises(ValueError, match="IndexSampler"):
-        DataLoader(data_source=GrowingKeys(path), sampler=headrace.WeightedSampler([1.0] * 10, seed=1))
+        DataLoader(
+            data_source=GrowingKeys(path), sampler=headrace.WeightedSampler([1.0] * 10, seed=1)
+        )
 
 
 @pytest.mark.parametrize(("name", "workers"), [*((name, 0) for name in FORMATS), ("tokens", 2)])
 @pytest.mark.one_in(5)
 def test_a_folder_of_files_grows(tmp_path, name, workers):
-    """A new file is read from the next epoch on by all shards, and any state goes on with what came since."""
+    """A new file is read from the next epoch on by all shards, and any state goes on with what came
+    since.
+    """
     kind = FORMATS[name]
     kind.write(tmp_path / f"0.{kind.suffix}", *range(10))
 
     def make(index, growth=None):
         source = kind.source(tmp_path, growing=True)
-        options = {"shard_options": ShardOptions(index, 2), "growth": growth, "worker_count": workers}
+        options = {
+            "shard_options": ShardOptions(index, 2),
+            "growth": growth,
+            "worker_count": workers,
+        }
         return iter(load(source, transformations=[kind.number_of], batch_size=2, **options))
 
     shards = [make(index) for index in range(2)]
@@ -242,7 +269,9 @@ def test_subsets_chains_and_planned_batches_read_one_generation(path):
     with pytest.raises(ValueError, match="the records that existed when it began"):
         load(source, batch_size=5, growth="now").epochs(2)
     epochs = load(source, batch_size=5, growth="hand").epochs(2)
-    assert [[batch.tolist() for batch in epoch] for epoch in epochs] == [[[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]] * 2
+    assert [[batch.tolist() for batch in epoch] for epoch in epochs] == [
+        [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    ] * 2
     parts = {"a": source, "b": range(5)}
     for growth in (None, "now"):
         with pytest.raises(ValueError, match='Pass growth="hand" to read'):
@@ -260,7 +289,10 @@ def test_subsets_chains_and_planned_batches_read_one_generation(path):
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_each_epoch_of_a_loop_has_the_records_that_it_began_with(path, workers):
     """Those that are appended meanwhile come with the next one, each once."""
-    epochs, came = load(GrowingKeys(path), batch_size=4, shuffle=True, seed=1, worker_count=workers).epochs(3), []
+    epochs, came = (
+        load(GrowingKeys(path), batch_size=4, shuffle=True, seed=1, worker_count=workers).epochs(3),
+        [],
+    )
     for epoch in epochs:
         came.append(_take(epoch, 1))
         append(path, 5)
@@ -273,7 +305,9 @@ def test_each_epoch_of_a_loop_has_the_records_that_it_began_with(path, workers):
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("omit", [(), (3,)], ids=["all", "omit"])
 def test_a_loop_per_epoch_goes_on_with_the_records_of_its_epoch(path, omit):
-    """From a state at any step, also one of before the source grew; the epochs after it have what there is then."""
+    """From a state at any step, also one of before the source grew; the epochs after it have what
+    there is then.
+    """
 
     def epochs(generation=None, growth=None):
         options = {"omit": omit} if omit else {}
@@ -301,7 +335,10 @@ def test_the_shards_of_a_loop_per_epoch_read_the_same_records(path):
     """Whoever begins an epoch first decides; two shards' states go on in their epoch on three."""
 
     def loop(index, count):
-        options = {"shard_options": ShardOptions(index, count), "growth": GrowthOptions(log=path.parent / "log")}
+        options = {
+            "shard_options": ShardOptions(index, count),
+            "growth": GrowthOptions(log=path.parent / "log"),
+        }
         return load(GrowingKeys(path), batch_size=1, shuffle=True, seed=1, **options).epochs(3)
 
     shards, came = [loop(index, 2) for index in range(2)], [[], []]
@@ -320,14 +357,17 @@ def test_the_shards_of_a_loop_per_epoch_read_the_same_records(path):
 
 
 def test_a_trace_tells_the_generation(path):
-    """Of any step, also before the change, from a state after it; the epochs are those of the order with its changes."""
+    """Of any step, also before the change, from a state after it; the epochs are those of the order
+    with its changes.
+    """
     with iter(load(GrowingKeys(path), batch_size=4, shuffle=True, seed=1)) as iterator:
         came = [_take(iterator, 1)]
         append(path, 5)
         came += [_take(iterator, 1) for _ in range(6)]
         state = iterator.get_state()
     traces = [
-        headrace.trace(load(GrowingKeys(path), batch_size=4, shuffle=True, seed=1), step, state) for step in range(7)
+        headrace.trace(load(GrowingKeys(path), batch_size=4, shuffle=True, seed=1), step, state)
+        for step in range(7)
     ]
     assert [[record.key for record in trace.records] for trace in traces] == came
     assert traces[0].generations == ("generation 0, which holds from position 0 on",)
@@ -337,10 +377,14 @@ def test_a_trace_tells_the_generation(path):
 
 
 def test_a_difference_tells_the_generation(path):
-    """Of two runs, of which one has seen more files: the step from which on they differ, and nothing else."""
+    """Of two runs, of which one has seen more files: the step from which on they differ, and
+    nothing else.
+    """
     states = []
     for more in (0, 5):
-        with iter(load(GrowingKeys(path, 0).at_generation(0), batch_size=5, growth="hand")) as iterator:
+        with iter(
+            load(GrowingKeys(path, 0).at_generation(0), batch_size=5, growth="hand")
+        ) as iterator:
             next(iterator)
             states.append(iterator.get_state())
         if more:
@@ -369,7 +413,12 @@ def test_a_log_that_is_a_file_is_an_error_with_its_path(path, beneath):
     file.write_text("")
     log = file / "log" if beneath else file
     iterator = iter(load(GrowingKeys(path), batch_size=5, growth=GrowthOptions(log=log)))
-    with iterator, pytest.raises(CheckpointError, match=r"file.*GrowthOptions\(log=…\) with a folder") as caught:
+    with (
+        iterator,
+        pytest.raises(
+            CheckpointError, match=r"file.*GrowthOptions\(log=…\) with a folder"
+        ) as caught,
+    ):
         for _ in range(4):
             next(iterator)
     assert "Not a directory" in str(caught.value)

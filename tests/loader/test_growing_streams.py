@@ -1,4 +1,6 @@
-"""Mixes of streams whose sources grow while the run goes on: `IterDataset.mix` over growing sources."""
+"""Mixes of streams whose sources grow while the run goes on: `IterDataset.mix` over growing
+sources.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def test_with_growth_now_it_comes_in_the_epoch_under_way(folder):
 
 @pytest.mark.one_in(3)
 @pytest.mark.long
-@pytest.mark.parametrize("then", [[Batch(2)], [Filter(lambda key: key % 5 != 3), Batch(2)], [Pack(3)]], ids=repr)
+@pytest.mark.parametrize(
+    "then", [[Batch(2)], [Filter(lambda key: key % 5 != 3), Batch(2)], [Pack(3)]], ids=repr
+)
 def test_a_state_of_any_step_continues_with_the_same_changes(folder, then):
     """Also where the loader that resumes is made over more records than the run has seen."""
     if isinstance(then[0], Pack):
@@ -113,7 +117,9 @@ def test_records_that_are_there_come_before_the_run_waits_for_a_writer(folder, m
 def test_mixes_of_mixes_grow(folder):
     """Mixes of mixes grow."""
     inner = _mix(folder)
-    stream = IterDataset.mix([inner, MapDataset.source(range(2000, 2010)).to_iter_dataset()], when_exhausted="all")
+    stream = IterDataset.mix(
+        [inner, MapDataset.source(range(2000, 2010)).to_iter_dataset()], when_exhausted="all"
+    )
     iterator = iter(stream.then(Batch(1)))
     begun = list(islice(iterator, 4))  # one of "b"
     append(folder / "b.json", 1)
@@ -133,5 +139,7 @@ def test_mixes_of_mixes_grow(folder):
 )
 def test_other_joins_of_growing_streams_are_refused(folder, join):
     """Other joins of growing streams are refused."""
-    with pytest.raises(ValueError, match=r"can be mixed with others, but not .* call repeat\(\) before"):
+    with pytest.raises(
+        ValueError, match=r"can be mixed with others, but not .* call repeat\(\) before"
+    ):
         join(_stream(folder, "a"))

@@ -1,4 +1,6 @@
-"""Random histories of runs whose data live: against an account of the records still to come, which knows no orders."""
+"""Random histories of runs whose data live: against an account of the records still to come, which
+knows no orders.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def _check(seed, folder, parts, **options):
 
 
 def _check_size(history):
-    """A state has at most some integers for each change, part and shard, and the texts of its program."""
+    """A state has at most some integers for each change, part and shard, and the texts of its
+    program.
+    """
     places = len(history.states) * (1 + len(history.names))
     limit = 500 + 250 * (len(history.names) - 1) + 40 * history.changes + 60 * places
     for state in history.states:
@@ -42,7 +46,9 @@ def _check_block(block, folder, parts):
 @pytest.mark.one_in(16)
 @pytest.mark.parametrize("block", range(16))
 def test_each_living_record_comes_once_in_each_epoch(block, tmp_path):
-    """Histories of appending, leaving out, other numbers of shards, kills and resumes, in blocks of three."""
+    """Histories of appending, leaving out, other numbers of shards, kills and resumes, in blocks of
+    three.
+    """
     _check_block(block, tmp_path, parts=1)
 
 
@@ -83,7 +89,9 @@ def test_histories_are_the_same_on_any_number_of_workers(seed, parts, tmp_path):
 
 
 def _always_joins(answer):
-    """Records that are appended join the epoch under way, or the next one, whatever was asked for."""
+    """Records that are appended join the epoch under way, or the next one, whatever was
+    asked for.
+    """
     with_records_from = ChangingSampler.with_records_from
 
     def changed(self, saved, position, place=None, joins=False):
@@ -101,7 +109,11 @@ def _skips_a_record():
 def _ignores_the_weights():
     """A mix whose weights have changed goes on by the former ones."""
     resumed = MixSampler.resumed
-    return patch.object(MixSampler, "resumed", lambda self, saved, position, *_: resumed(self, saved, position, False))
+    return patch.object(
+        MixSampler,
+        "resumed",
+        lambda self, saved, position, *_: resumed(self, saved, position, False),
+    )
 
 
 FAULTS = {

@@ -118,7 +118,9 @@ KINDS = {
     "item": lambda value: _loader(operator.itemgetter(value), source=[{1: 5, 2: 5}] * RECORDS),
     "cached function": lambda value: _loader(functools.lru_cache(_closure(value))),
     "list": lambda value: _loader(source=[value] * RECORDS),
-    "list of dicts": lambda value: _loader(lambda x: x["x"], source=[{"x": np.full(2, value)}] * RECORDS),
+    "list of dicts": lambda value: _loader(
+        lambda x: x["x"], source=[{"x": np.full(2, value)}] * RECORDS
+    ),
     "list of strings": lambda value: _loader(len, source=["", *[str(value)] * RECORDS][:RECORDS]),
     "array": lambda value: _loader(source=np.arange(RECORDS) + value),
     "columns": lambda value: _loader(lambda x: x["x"], source={"x": np.arange(RECORDS) + value}),
@@ -186,7 +188,9 @@ def test_what_changes_while_a_function_works_is_no_part_of_it(make):
 
 
 def test_a_pipeline_is_what_it_was_when_it_was_made():
-    """Neither an operation that changes while it works, nor records that it changes, make it refuse its own states."""
+    """Neither an operation that changes while it works, nor records that it changes, make it refuse
+    its own states.
+    """
     records = [[number] for number in range(RECORDS)]
     loader = DataLoader(
         data_source=records,
@@ -220,7 +224,9 @@ def test_states_are_the_same_in_every_process():
     prints = []
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": FOLDERS}
-        done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         prints.append(done.stdout)
     assert prints[0] == prints[1]

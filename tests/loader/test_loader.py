@@ -14,7 +14,17 @@ from support.damage import sealed
 from support.pipelines import PIPELINES, chosen, loader, stream
 
 import headrace
-from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MemorySource, ReadOptions, ShardOptions, load
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    FlatMap,
+    IndexSampler,
+    MemorySource,
+    ReadOptions,
+    ShardOptions,
+    load,
+)
 from headrace.errors import ClosedError, NothingPassesError
 
 
@@ -38,14 +48,18 @@ class Slow:
 def make(operations, records=10, num_epochs=1, **more):
     """A loader over the numbers below `records`, in order."""
     sampler = IndexSampler(records, num_epochs=num_epochs, seed=0)
-    return DataLoader(data_source=list(range(records)), sampler=sampler, operations=operations, **more)
+    return DataLoader(
+        data_source=list(range(records)), sampler=sampler, operations=operations, **more
+    )
 
 
 SOME = [("random", 1), ("filter, batch", 7), ("random", None)]
 """Every pipeline on every executor is the matrix of `test_executors.py`."""
 
 
-@pytest.mark.parametrize(("name", "workers"), chosen(itertools.product(PIPELINES, [1, 2, 3, 7, None]), *SOME))
+@pytest.mark.parametrize(
+    ("name", "workers"), chosen(itertools.product(PIPELINES, [1, 2, 3, 7, None]), *SOME)
+)
 def test_the_stream_does_not_depend_on_the_worker_count(name, workers):
     """Byte for byte the same elements for every worker count."""
     assert stream(loader(name, worker_count=workers)) == stream(loader(name))
@@ -58,7 +72,14 @@ def test_the_stream_does_not_depend_on_how_records_are_read(name):
 
     def read(source, options):
         sampler = IndexSampler(40, shuffle=True, seed=3, num_epochs=2)
-        return stream(DataLoader(data_source=source, sampler=sampler, operations=PIPELINES[name], read_options=options))
+        return stream(
+            DataLoader(
+                data_source=source,
+                sampler=sampler,
+                operations=PIPELINES[name],
+                read_options=options,
+            )
+        )
 
     expected = read(list(range(40)), ReadOptions(0, 0))
     assert read(Slow(40), ReadOptions(4, 16)) == expected
@@ -68,7 +89,9 @@ def test_the_stream_does_not_depend_on_how_records_are_read(name):
 
 @pytest.mark.parametrize("shards", [2, 3, 5])
 def test_shards_together_give_the_unsharded_batch(shards):
-    """At each step the shards' batches, interleaved, are the global batch of the unsharded loader."""
+    """At each step the shards' batches, interleaved, are the global batch of the
+    unsharded loader.
+    """
     whole = list(load(range(60), shuffle=True, seed=1, num_epochs=2, batch_size=4 * shards))
     parts = [
         list(
@@ -92,7 +115,9 @@ def test_shard_options_of_the_loader_win_over_those_of_the_sampler():
     """shard_options=None takes the sampler's shard; given ones replace it."""
     sampler = IndexSampler(10, ShardOptions(0, 2), num_epochs=1)
     assert list(DataLoader(data_source=range(10), sampler=sampler)) == [0, 2, 4, 6, 8]
-    assert list(DataLoader(data_source=range(10), sampler=sampler, shard_options=ShardOptions(2, 5))) == [2, 7]
+    assert list(
+        DataLoader(data_source=range(10), sampler=sampler, shard_options=ShardOptions(2, 5))
+    ) == [2, 7]
 
 
 @pytest.mark.slow
@@ -123,13 +148,18 @@ def test_columns_and_records_give_the_same_batches():
 @pytest.mark.parametrize("worker_count", [0, 2])
 @pytest.mark.parametrize("kind", [str, bytes])
 def test_columns_of_text_are_batches_of_objects_as_records_of_text_are(kind, worker_count):
-    """So their dtype does not depend on the longest text of a batch; also in a mix. Rows of texts stay arrays."""
+    """So their dtype does not depend on the longest text of a batch; also in a mix. Rows of texts
+    stay arrays.
+    """
     texts = np.array(["a", "bbb", "", "cc", "d"]).astype(kind)
     columns = {"text": texts, "x": np.arange(5), "pair": np.stack([texts, texts], axis=1)}
     records = [{name: column[key] for name, column in columns.items()} for key in range(5)]
     datasets = [headrace.MapDataset.source(source) for source in (columns, records)]
     mixes = [headrace.MapDataset.mix([one, one]).to_iter_dataset().batch(2) for one in datasets]
-    found = [load(source, batch_size=2, num_epochs=1, worker_count=worker_count) for source in (columns, records)]
+    found = [
+        load(source, batch_size=2, num_epochs=1, worker_count=worker_count)
+        for source in (columns, records)
+    ]
     for one, other in (found, mixes):
         for batch, wanted in zip(one, other, strict=True):
             assert batch["text"].dtype == wanted["text"].dtype == object
@@ -167,7 +197,9 @@ def _mix_of_streams(seed):
         headrace.MapDataset.source(records).seed(seed).shuffle().repeat()
         for records in (range(1000, 1010), range(1000))
     ]
-    return headrace.IterDataset.mix([dataset.to_iter_dataset() for dataset in datasets]).filter(lambda x: x == 777)
+    return headrace.IterDataset.mix([dataset.to_iter_dataset() for dataset in datasets]).filter(
+        lambda x: x == 777
+    )
 
 
 def _drawn(sampler, source=range(1000)):
@@ -175,25 +207,37 @@ def _drawn(sampler, source=range(1000)):
 
 
 SELDOM = {
-    "drawn with replacement": lambda seed: _drawn(headrace.WeightedSampler([1.0] * 1000, seed=seed)),
+    "drawn with replacement": lambda seed: _drawn(
+        headrace.WeightedSampler([1.0] * 1000, seed=seed)
+    ),
     "some of the records in an epoch": lambda seed: _drawn(
         headrace.WeightedSampler([1.0] * 1000, 100, replacement=False, seed=seed)
     ),
-    "a large class": lambda seed: _drawn(headrace.BalancedSampler([0] * 900 + [*range(1, 101)], seed=seed)),
-    "classes by weight": lambda seed: _drawn(headrace.BalancedSampler([0] * 900 + [1] * 100, {0: 1, 1: 9}, seed=seed)),
+    "a large class": lambda seed: _drawn(
+        headrace.BalancedSampler([0] * 900 + [*range(1, 101)], seed=seed)
+    ),
+    "classes by weight": lambda seed: _drawn(
+        headrace.BalancedSampler([0] * 900 + [1] * 100, {0: 1, 1: 9}, seed=seed)
+    ),
     "a part of small weight": lambda seed: _drawn(
-        headrace.MixSampler(DATASETS, {"a": 0.05, "b": 0.95}, shuffle=True, seed=seed, when_exhausted="repeat"),
+        headrace.MixSampler(
+            DATASETS, {"a": 0.05, "b": 0.95}, shuffle=True, seed=seed, when_exhausted="repeat"
+        ),
         DATASETS,
     ),
     "a part drawn with replacement": lambda seed: _drawn(
         headrace.MixSampler(
-            {"a": headrace.WeightedSampler([1.0] * 1000, seed=seed), "b": 1000}, seed=seed, when_exhausted="repeat"
+            {"a": headrace.WeightedSampler([1.0] * 1000, seed=seed), "b": 1000},
+            seed=seed,
+            when_exhausted="repeat",
         ),
         DATASETS,
     ),
     "a long stream beside a short one": _mix_of_streams,
     "a repeated mix that ends with its short part": lambda seed: (
-        headrace.MapDataset.mix([headrace.MapDataset.range(1000), headrace.MapDataset.range(1000, 1010)])
+        headrace.MapDataset.mix(
+            [headrace.MapDataset.range(1000), headrace.MapDataset.range(1000, 1010)]
+        )
         .repeat()
         .to_iter_dataset()
         .filter(lambda x: x == 777)
@@ -204,7 +248,9 @@ SELDOM = {
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", SELDOM)
 def test_a_record_that_comes_seldom_is_enough_for_an_endless_stream(kind):
-    """Of a stream with one good record, each source must have shown all records before nothing passes."""
+    """Of a stream with one good record, each source must have shown all records before nothing
+    passes.
+    """
     assert [int(next(iter(SELDOM[kind](seed)))) for seed in range(4)] == [777] * 4
 
 
@@ -220,7 +266,8 @@ def test_a_part_of_a_mix_that_comes_later_is_waited_for(weights):
 
 
 @pytest.mark.parametrize(
-    "other", [{"weights": {"a": 0.1, "b": 0.9}}, {"weights": {"a": 0, "b": 1}}, {"max_epochs": {"a": 2}}]
+    "other",
+    [{"weights": {"a": 0.1, "b": 0.9}}, {"weights": {"a": 0, "b": 1}}, {"max_epochs": {"a": 2}}],
 )
 def test_a_mix_that_nothing_passes_is_an_error(other):
     """Also if a part has ended, or is never drawn."""
@@ -235,13 +282,23 @@ LONG = pytest.mark.long
 
 
 @pytest.mark.parametrize("is_endless", [True, False])
-@pytest.mark.parametrize("weights", [[1, 2], pytest.param([0, 1], marks=LONG), pytest.param(TAKES_NO_MORE, marks=LONG)])
+@pytest.mark.parametrize(
+    "weights", [[1, 2], pytest.param([0, 1], marks=LONG), pytest.param(TAKES_NO_MORE, marks=LONG)]
+)
 def test_joined_streams_that_nothing_passes_are_an_error(is_endless, weights):
     """Also if no more records of one of them are taken, whether it has an end or not."""
     short, long = (headrace.MapDataset.source(range(count)) for count in (10, 300))
-    streams = [each.to_iter_dataset() for each in (short.repeat() if is_endless else short, long.repeat())]
+    streams = [
+        each.to_iter_dataset() for each in (short.repeat() if is_endless else short, long.repeat())
+    ]
     with pytest.raises(NothingPassesError, match="an epoch has 300"):
-        next(iter(headrace.IterDataset.mix(streams, weights, when_exhausted="all").filter(lambda x: False)))
+        next(
+            iter(
+                headrace.IterDataset.mix(streams, weights, when_exhausted="all").filter(
+                    lambda x: False
+                )
+            )
+        )
 
 
 def _stream(count=10):
@@ -255,18 +312,28 @@ REPEATED = {
     "two in a mix": lambda: headrace.IterDataset.mix([_stream().repeat(), _stream(3).repeat()]),
     "repeated inside": lambda: headrace.IterDataset.mix([_stream(2).repeat(), _stream(3)]).repeat(),
     "beside an endless dataset": lambda: headrace.IterDataset.mix(
-        [headrace.MapDataset.range(300).shuffle(seed=1).repeat().to_iter_dataset(), _stream(3).repeat()], [1, 9]
+        [
+            headrace.MapDataset.range(300).shuffle(seed=1).repeat().to_iter_dataset(),
+            _stream(3).repeat(),
+        ],
+        [1, 9],
     ),
 }
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if number > 1 else []) for number, kind in enumerate(REPEATED)]
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] if number > 1 else [])
+        for number, kind in enumerate(REPEATED)
+    ],
 )
 def test_a_stream_that_is_repeated_and_that_nothing_passes_is_an_error(kind):
     """Its repetitions are counted; other sources must have shown all of their records."""
-    with pytest.raises(NothingPassesError, match=r"an endless stream, and an epoch has|repeat\(\) is endless"):
+    with pytest.raises(
+        NothingPassesError, match=r"an endless stream, and an epoch has|repeat\(\) is endless"
+    ):
         next(iter(REPEATED[kind]().filter(lambda x: False)))
 
 
@@ -294,7 +361,9 @@ def test_few_records_of_which_one_draw_in_forty_passes_are_enough_for_an_endless
             return int(rng.integers(40))
 
     for seed in range(2):
-        loader = headrace.load(range(count), seed=seed, transformations=[Draw(), Filter(lambda x: x == 7)])
+        loader = headrace.load(
+            range(count), seed=seed, transformations=[Draw(), Filter(lambda x: x == 7)]
+        )
         assert list(itertools.islice(iter(loader), 8)) == [7] * 8
 
 
@@ -322,13 +391,18 @@ def fail_on(bad, error=ValueError):
         ([fail_on(7)], [0, 1, 2, 3, 4, 5, 6]),
         ([fail_on(7), Batch(3)], [[0, 1, 2], [3, 4, 5]]),
         ([Filter(lambda x: True), fail_on(7), Batch(3)], [[0, 1, 2], [3, 4, 5]]),
-        ([Filter(lambda x: True), Batch(3), lambda b: fail_on(7)(b[1]) and b], [[0, 1, 2], [3, 4, 5]]),
+        (
+            [Filter(lambda x: True), Batch(3), lambda b: fail_on(7)(b[1]) and b],
+            [[0, 1, 2], [3, 4, 5]],
+        ),
         ([FlatMap(lambda x: [x, fail_on(7)(x)])], [x for x in range(7) for _ in range(2)]),
         ([Batch(2), lambda b: fail_on(6)(b[0]) is None or b], [[0, 1], [2, 3], [4, 5]]),
     ],
 )
 def test_a_failure_comes_at_its_place_with_its_own_type(operations, delivered):
-    """All that precedes the failing record is delivered; then the user's own exception is raised, and again on retry."""
+    """All that precedes the failing record is delivered; then the user's own exception is raised,
+    and again on retry.
+    """
     got = []
     iterator = iter(make(operations))
     with pytest.raises(ValueError, match=r"no [67]") as caught:
@@ -347,7 +421,10 @@ def test_the_traceback_ends_in_the_users_function_without_our_machinery():
     """Between the loop and the user's function stand at most the iterator's own two frames."""
     with pytest.raises(ValueError, match="no 2") as caught:
         list(make([fail_on(2), Batch(4)]))
-    files = [frame.filename.rsplit("/", 2)[-2:] for frame in traceback.extract_tb(caught.value.__traceback__)]
+    files = [
+        frame.filename.rsplit("/", 2)[-2:]
+        for frame in traceback.extract_tb(caught.value.__traceback__)
+    ]
     assert files[-1] == ["loader", "test_loader.py"]
     assert ["loader", "work.py"] not in files
     assert ["operations", "transforms.py"] not in files
@@ -368,7 +445,9 @@ def test_after_a_failure_set_state_goes_on():
 def test_a_record_that_cannot_be_read_is_named_and_the_ones_before_it_come(options):
     """A source's error keeps its type and says which key and position could not be read."""
     source = Slow(20, bad=[13])
-    loader = DataLoader(data_source=source, sampler=IndexSampler(20, num_epochs=1), read_options=options)
+    loader = DataLoader(
+        data_source=source, sampler=IndexSampler(20, num_epochs=1), read_options=options
+    )
     got = []
     with pytest.raises(OSError, match="cannot read 13") as caught:
         for element in loader:
@@ -417,7 +496,9 @@ def test_keyboard_interrupt_goes_through():
     ],
 )
 def test_wrong_arguments_get_an_error_that_names_ours(arguments, error, message):
-    """Keywords of other libraries, missing parts and impossible values are refused when the loader is made."""
+    """Keywords of other libraries, missing parts and impossible values are refused when the loader
+    is made.
+    """
     with pytest.raises(error, match=message):
         DataLoader(**{"data_source": [1, 2], "sampler": IndexSampler(2), **arguments})
 
@@ -467,7 +548,9 @@ def test_start_prefetch_begins_to_read():
 
 
 def test_a_batch_that_is_kept_is_never_overwritten():
-    """Large batches share reused memory only when nobody looks at it any more; a view keeps it too."""
+    """Large batches share reused memory only when nobody looks at it any more; a view
+    keeps it too.
+    """
     batches = list(load([np.full(10_000, i) for i in range(50)], batch_size=5, num_epochs=2))
     kept = [batch[2, 5:] for batch in batches[::3]]
     expected = [view.copy() for view in kept]
@@ -489,17 +572,25 @@ def test_a_dropped_batch_is_memory_for_the_next():
 
 
 def test_large_batches_are_aligned_for_xla():
-    """Arrays of large batches begin at multiples of 64 bytes, so that jax takes them without a copy."""
-    for batch in load({"a": np.ones((64, 999)), "b": np.ones((64, 777), np.float32)}, batch_size=32, num_epochs=1):
+    """Arrays of large batches begin at multiples of 64 bytes, so that jax takes them without a
+    copy.
+    """
+    for batch in load(
+        {"a": np.ones((64, 999)), "b": np.ones((64, 777), np.float32)}, batch_size=32, num_epochs=1
+    ):
         assert all(array.ctypes.data % 64 == 0 for array in batch.values())
 
 
 def test_a_batch_handed_to_jax_keeps_its_values():
-    """A jax.Array made of a batch, without a copy or with one, stays what it was while later batches are made."""
+    """A jax.Array made of a batch, without a copy or with one, stays what it was while later
+    batches are made.
+    """
     import jax
 
     arrays = []
-    for batch in load([np.full(50_000, i, np.float32) for i in range(40)], batch_size=4, num_epochs=1):
+    for batch in load(
+        [np.full(50_000, i, np.float32) for i in range(40)], batch_size=4, num_epochs=1
+    ):
         arrays.append(jax.device_put(batch))
     for step, array in enumerate(arrays):
         assert np.asarray(array)[:, ::1000].tolist() == [[4 * step + row] * 50 for row in range(4)]
@@ -542,9 +633,13 @@ def test_memory_source_is_what_lists_and_arrays_become():
 
 
 def test_a_record_that_comes_once_an_epoch_is_enough_when_shuffled_and_sharded():
-    """A gap of almost two epochs is no error in a shuffle, and a shard may miss a rare record for some epochs."""
+    """A gap of almost two epochs is no error in a shuffle, and a shard may miss a rare record for
+    some epochs.
+    """
     for records in (100, 1000):
-        rare = load(list(range(records)), shuffle=True, seed=0, transformations=[Filter(lambda x: x == 3)])
+        rare = load(
+            list(range(records)), shuffle=True, seed=0, transformations=[Filter(lambda x: x == 3)]
+        )
         assert list(itertools.islice(rare, 20)) == [3] * 20
     shard = load(
         list(range(300)),
@@ -574,7 +669,11 @@ class Shifted:
 
 def test_an_endless_sampler_of_the_users_does_not_spin_either():
     """Nothing passes, the sampler never ends: an error after as many records as the source has."""
-    loader = DataLoader(data_source=range(10), sampler=EndlessZero(), operations=[Filter(lambda x: x > 99), Batch(2)])
+    loader = DataLoader(
+        data_source=range(10),
+        sampler=EndlessZero(),
+        operations=[Filter(lambda x: x > 99), Batch(2)],
+    )
     with pytest.raises(NothingPassesError, match="an epoch has 10"):
         next(iter(loader))
 
@@ -593,18 +692,28 @@ class EndlessZero:
 
 @pytest.mark.parametrize("source", [list(range(8)), {"x": np.arange(8)}])
 def test_a_key_outside_the_source_is_an_error_for_every_source(source):
-    """A user's sampler that gives a key too large is told so, whether records or columns are read."""
+    """A user's sampler that gives a key too large is told so, whether records or
+    columns are read.
+    """
     with pytest.raises(IndexError, match=r"record key 8, outside of \[0, 8\)") as caught:
         list(DataLoader(data_source=source, sampler=Shifted(3), operations=[Batch(4)]))
     assert "at position 5" in caught.value.__notes__[0]
 
 
-@pytest.mark.parametrize("operations", [[Batch(2)], [Filter(lambda x: True), Batch(2)], [Batch(2), Batch(2)]])
+@pytest.mark.parametrize(
+    "operations", [[Batch(2)], [Filter(lambda x: True), Batch(2)], [Batch(2), Batch(2)]]
+)
 def test_a_users_generators_seed_batches_like_their_first_records(operations):
-    """Random operations after a batch draw by the seed of its first record, with columns as with records."""
+    """Random operations after a batch draw by the seed of its first record, with columns as with
+    records.
+    """
     draw = headrace.RandomMapTransform(lambda batch, rng: rng.random())
     first, second = (
-        list(DataLoader(data_source=source, sampler=Shifted(seeded=True), operations=[*operations, draw]))
+        list(
+            DataLoader(
+                data_source=source, sampler=Shifted(seeded=True), operations=[*operations, draw]
+            )
+        )
         for source in (list(range(8)), np.arange(8))
     )
     assert first == second
@@ -623,12 +732,16 @@ def test_a_broken_getitems_is_not_hidden_by_a_working_getitem():
 
 
 def test_a_remainder_that_is_dropped_cannot_fail():
-    """Per-device batches with a device axis: the ragged end is left out before anything is made of it."""
+    """Per-device batches with a device axis: the ragged end is left out before anything is made of
+    it.
+    """
     loader = make([Batch(3), Batch(5, drop_remainder=True)], records=140)
     batches = list(loader)
     assert [batch.shape for batch in batches] == [(5, 3)] * 9
     assert len(loader) == 9
-    ragged = make([Filter(lambda x: x % 2 == 0), Batch(3), Batch(5, drop_remainder=True)], records=140)
+    ragged = make(
+        [Filter(lambda x: x % 2 == 0), Batch(3), Batch(5, drop_remainder=True)], records=140
+    )
     assert [batch.shape for batch in ragged] == [(5, 3)] * 4
 
 
@@ -657,7 +770,11 @@ def test_a_batch_that_is_larger_than_the_data_takes_no_more_memory():
 def test_more_wrong_kinds_name_the_right_one(arguments, message):
     """Wrong kinds of options are refused by name."""
     with pytest.raises(TypeError, match=message):
-        list(DataLoader(**{"data_source": [1, 2], "sampler": IndexSampler(2, num_epochs=1), **arguments}))
+        list(
+            DataLoader(
+                **{"data_source": [1, 2], "sampler": IndexSampler(2, num_epochs=1), **arguments}
+            )
+        )
 
 
 def test_options_of_grain_are_taken_as_ours():
@@ -674,26 +791,29 @@ def test_options_of_grain_are_taken_as_ours():
 
 @pytest.mark.long
 def test_an_iterator_left_open_at_exit_makes_no_noise(tmp_path):
-    """A program may end with an open iterator, reading threads or worker processes: exit code 0, nothing on stderr."""
+    """A program may end with an open iterator, reading threads or worker processes: exit code 0,
+    nothing on stderr.
+    """
     import subprocess
     import sys
 
     for workers in (0, 2):
         program = tmp_path / f"left_open_{workers}.py"
         program.write_text(
-            "import headrace\n"
-            "class Source:\n"
-            "    def __len__(self): return 1000\n"
-            "    def __getitem__(self, key): return key\n"
-            f"it = iter(headrace.load(Source(), batch_size=4, num_epochs=1, worker_count={workers}))\n"
-            "assert next(it).tolist() == [0, 1, 2, 3]\n"
+            "import headrace\nclass Source:\n    def __len__(self): return 1000\n    def "
+            "__getitem__(self, key): return key\nit = iter(headrace.load(Source(), batch_size=4, "
+            f"num_epochs=1, worker_count={workers}))\nassert next(it).tolist() == [0, 1, 2, 3]\n"
         )
-        result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
+        result = subprocess.run(
+            [sys.executable, str(program)], capture_output=True, text=True, timeout=60
+        )
         assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_dropping_an_iterator_frees_it_at_once():
-    """Iterators are in no reference cycle: they go when the last reference goes, not when the collector comes."""
+    """Iterators are in no reference cycle: they go when the last reference goes, not when the
+    collector comes.
+    """
     gc.disable()
     try:
         iterator = iter(make([Batch(2)]))

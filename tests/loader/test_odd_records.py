@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace import Batch, BudgetBatch, Filter, FlatMap, MapTransform, ReadOptions, batch_and_pad, load, pad_batch
+from headrace import (
+    Batch,
+    BudgetBatch,
+    Filter,
+    FlatMap,
+    MapTransform,
+    ReadOptions,
+    batch_and_pad,
+    load,
+    pad_batch,
+)
 from headrace.errors import BatchError, NoElementError, PromotionWarning
 
 RAGGED = Filter(lambda record: True)
@@ -28,15 +38,25 @@ def _five_without_return(x: int) -> int | None:
     ("operations", "maker", "key"),
     [
         ([_without_return, Batch(4)], "operation 0, MapTransform(_without_return),", 0),
-        ([abs, _five_without_return, Batch(4)], "operation 1, MapTransform(_five_without_return),", 5),
+        (
+            [abs, _five_without_return, Batch(4)],
+            "operation 1, MapTransform(_five_without_return),",
+            5,
+        ),
         ([_without_return, RAGGED, Batch(4)], "operation 0, MapTransform(_without_return),", 0),
         ([FlatMap(lambda x: [None]), Batch(4)], "operation 0, FlatMap(<lambda>),", 0),
         ([Batch(2), _without_return, Batch(2)], "operation 1, MapTransform(_without_return),", 0),
-        ([_without_return, Batch(4, batch_fn=headrace.pad_batch())], "operation 0, MapTransform(_without_return),", 0),
+        (
+            [_without_return, Batch(4, batch_fn=headrace.pad_batch())],
+            "operation 0, MapTransform(_without_return),",
+            0,
+        ),
     ],
 )
 @pytest.mark.one_in(12)
-def test_an_operation_that_forgets_its_return_is_named(workers: int, operations: list[Any], maker: str, key: int):
+def test_an_operation_that_forgets_its_return_is_named(
+    workers: int, operations: list[Any], maker: str, key: int
+):
     """A batch of None is nothing that anybody wants."""
     loader = load(range(20), transformations=operations, num_epochs=1, worker_count=workers)
     with iter(loader) as iterator, pytest.raises(NoElementError, match="is None") as caught:
@@ -68,7 +88,9 @@ def test_a_source_that_gives_none_is_named():
     ],
 )
 @pytest.mark.parametrize("place", [1, 70])
-def test_one_record_does_not_turn_its_batch_into_objects(usual: Any, odd: Any, dtypes: tuple, place: int, rest: list):
+def test_one_record_does_not_turn_its_batch_into_objects(
+    usual: Any, odd: Any, dtypes: tuple, place: int, rest: list
+):
     """It is an error that names the leaf, both dtypes and the record."""
     records = [{"x": odd if number == place else usual} for number in range(100)]
     with pytest.raises(BatchError) as caught:
@@ -88,11 +110,17 @@ def test_leaves_that_are_all_objects_are_kept():
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("more", [{}, {"worker_count": 2}])
 @pytest.mark.parametrize("operations", [[], [RAGGED]])
-def test_a_promotion_among_numbers_is_told_once_for_each_leaf(operations: list[Any], more: dict[str, Any]):
+def test_a_promotion_among_numbers_is_told_once_for_each_leaf(
+    operations: list[Any], more: dict[str, Any]
+):
     """In the user's process, wherever the batches are made."""
-    records = [{"x": i if i % 3 else i / 2, "y": np.float32(i) if i % 2 else i, "z": i} for i in range(80)]
+    records = [
+        {"x": i if i % 3 else i / 2, "y": np.float32(i) if i % 2 else i, "z": i} for i in range(80)
+    ]
     with pytest.warns(PromotionWarning) as caught:
-        batches = list(load(records, transformations=operations, batch_size=4, num_epochs=3, **more))
+        batches = list(
+            load(records, transformations=operations, batch_size=4, num_epochs=3, **more)
+        )
     assert len(batches) == 60
     assert {warning.filename for warning in caught} == {__file__}
     told = sorted(str(warning.message) for warning in caught)
@@ -159,7 +187,9 @@ def test_an_array_that_masks_nothing_is_an_array():
 @pytest.mark.parametrize("batch", [Batch(2), Batch(2, batch_fn=headrace.pad_batch())])
 def test_a_list_of_numbers_is_refused_not_transposed(record: dict[str, Any], batch: Batch):
     """Records of other libraries hold lists where arrays are meant."""
-    with pytest.raises(BatchError, match=r"leaf \['tokens'\] is a list.*np\.asarray.*pad_batch.*tuple"):
+    with pytest.raises(
+        BatchError, match=r"leaf \['tokens'\] is a list.*np\.asarray.*pad_batch.*tuple"
+    ):
         list(load([record, record], transformations=[batch], num_epochs=1))
 
 
@@ -182,7 +212,9 @@ def test_lists_of_unequal_lengths_are_mapped_to_arrays_and_padded():
 
 MIXED_DTYPES = {
     "pad_batch": lambda: Batch(4, batch_fn=pad_batch()),
-    "a function of the user's": lambda: Batch(4, batch_fn=lambda elements: pad_batch(length=9)(elements)),
+    "a function of the user's": lambda: Batch(
+        4, batch_fn=lambda elements: pad_batch(length=9)(elements)
+    ),
     "batch_and_pad": lambda: Batch(4, batch_fn=batch_and_pad(batch_size=4)),
     "budget of a stream": lambda: BudgetBatch(36, pad_to=(9,), window=4),
     "planned budget": lambda: BudgetBatch(36, pad_to=(9,), lengths=np.full(80, 2)),
@@ -190,10 +222,14 @@ MIXED_DTYPES = {
 
 
 @pytest.mark.one_in(4)
-@pytest.mark.parametrize("more", [{}, {"worker_count": 2}, {"read_options": ReadOptions(num_threads=2)}])
+@pytest.mark.parametrize(
+    "more", [{}, {"worker_count": 2}, {"read_options": ReadOptions(num_threads=2)}]
+)
 @pytest.mark.parametrize("name", MIXED_DTYPES)
 def test_padded_batches_tell_of_a_promotion_as_plain_ones_do(name: str, more: dict[str, Any]):
-    """A mixture of int64 and uint64 becomes float64 with one warning, wherever the batches are made."""
+    """A mixture of int64 and uint64 becomes float64 with one warning, wherever the batches are
+    made.
+    """
     records = [{"x": np.array([i, i], "u8" if i % 2 else "i8")} for i in range(80)]
     with pytest.warns(PromotionWarning) as caught:
         batches = list(load(records, transformations=[MIXED_DTYPES[name]()], num_epochs=1, **more))
@@ -218,6 +254,9 @@ def test_batches_by_budget_make_no_text_of_numbers(name: str):
     records = [{"x": np.array(["ab", "c"]) if i % 2 else np.array([i, i])} for i in range(80)]
     with pytest.raises(
         BatchError,
-        match=r"leaf \['x'\] has dtype int64 in one element of the batch and <U2 in another, and no dtype can hold both",
+        match=(
+            r"leaf \['x'\] has dtype int64 in one element of the batch and <U2 in another, and no "
+            r"dtype can hold both"
+        ),
     ):
         list(load(records, transformations=[MIXED_DTYPES[name]()], num_epochs=1))

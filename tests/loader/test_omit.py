@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace import Batch, BudgetBatch, DataLoader, Filter, IndexSampler, MixSampler, ShardOptions, Subset, load
+from headrace import (
+    Batch,
+    BudgetBatch,
+    DataLoader,
+    Filter,
+    IndexSampler,
+    MixSampler,
+    ShardOptions,
+    Subset,
+    load,
+)
 from headrace.errors import CheckpointError, EmptyStreamError, RecordKeyError
 
 GONE = [3, 5, 17]
@@ -19,7 +29,9 @@ def _keys(loader, state=None, steps=None):
     with iter(loader) as iterator:
         if state is not None:
             iterator.set_state(state) if isinstance(state, bytes) else iterator.set_states(state)
-        keys = [key for batch in itertools.islice(iterator, steps) for key in np.ravel(batch).tolist()]
+        keys = [
+            key for batch in itertools.islice(iterator, steps) for key in np.ravel(batch).tolist()
+        ]
         return keys, iterator.get_state()
 
 
@@ -55,7 +67,9 @@ def test_lengths_and_places_are_those_of_what_is_left():
     loader = load(range(20), shuffle=True, seed=1, num_epochs=2, batch_size=4, omit=GONE)
     batches = list(loader)
     assert len(loader) == len(batches) == 9
-    assert [loader.records_at(step).tolist() for step in range(9)] == [batch.tolist() for batch in batches]
+    assert [loader.records_at(step).tolist() for step in range(9)] == [
+        batch.tolist() for batch in batches
+    ]
     for key, epoch in itertools.product({*range(20)} - {*GONE}, (0, 1)):
         step, row = loader.find(key, epoch)
         assert batches[step][row] == key
@@ -65,7 +79,10 @@ def test_lengths_and_places_are_those_of_what_is_left():
     for number, epoch in enumerate(loader.epochs()):
         keys = [key for batch in epoch for key in batch.tolist()]
         assert sorted(keys) == sorted({*range(20)} - {*GONE})
-        assert keys == [key for batch in batches for key in batch.tolist()][17 * number : 17 * number + 17]
+        assert (
+            keys
+            == [key for batch in batches for key in batch.tolist()][17 * number : 17 * number + 17]
+        )
 
 
 PROGRAMS = {
@@ -91,7 +108,9 @@ def _program(name, omit, shard=(0, 1), workers=0):
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.one_in(4)
 def test_a_state_of_before_goes_on_from_each_step(name):
-    """What is left of the former order comes, without the records; also from runs that left out others already."""
+    """What is left of the former order comes, without the records; also from runs that left out
+    others already.
+    """
     for before in ([], [5]):
         whole, _ = _keys(_program(name, before))
         for step in itertools.count():
@@ -104,12 +123,16 @@ def test_a_state_of_before_goes_on_from_each_step(name):
 
 @pytest.mark.parametrize("source", [range(5), {"only": range(5)}], ids=["one source", "mix"])
 def test_shards_that_ended_unevenly_go_on_to_the_same_end_with_more_left_out(source):
-    """Three records on two shards: the first one has read a row more, so that it stands beyond the end."""
+    """Three records on two shards: the first one has read a row more, so that it stands beyond the
+    end.
+    """
 
     def shard(index, omit):
         sampler = MixSampler(source) if isinstance(source, dict) else IndexSampler(5, num_epochs=1)
         omit = {"only": omit} if isinstance(source, dict) else omit
-        return DataLoader(data_source=source, sampler=sampler, shard_options=ShardOptions(index, 2), omit=omit)
+        return DataLoader(
+            data_source=source, sampler=sampler, shard_options=ShardOptions(index, 2), omit=omit
+        )
 
     runs = [_keys(shard(index, [0, 1])) for index in range(2)]
     assert [keys for keys, _ in runs] == [[2, 4], [3]]
@@ -121,7 +144,10 @@ def test_more_shards_than_records_are_left_have_as_many_epochs():
     """Three epochs of two records on five shards: one row each, and the last one is dropped."""
     options = [ShardOptions(index, 5, drop_remainder=True) for index in range(5)]
     sampler = IndexSampler(3, num_epochs=3)
-    loaders = [DataLoader(data_source=range(3), sampler=sampler, shard_options=each, omit=[0]) for each in options]
+    loaders = [
+        DataLoader(data_source=range(3), sampler=sampler, shard_options=each, omit=[0])
+        for each in options
+    ]
     assert [_keys(loader)[0] for loader in loaders] == [[1], [2], [1], [2], [1]]
 
 
@@ -155,7 +181,10 @@ def test_fewer_records_left_out_than_the_state_knows_are_refused():
     _, state = _keys(load(range(20), batch_size=4, omit=GONE), steps=2)
     for others in (None, [3], [3, 5, 18]):
         with pytest.raises(
-            CheckpointError, match=r"omitted 3 records, but now .* Pass all records that were omitted before to omit="
+            CheckpointError,
+            match=(
+                r"omitted 3 records, but now .* Pass all records that were omitted before to omit="
+            ),
         ):
             _keys(load(range(20), batch_size=4, omit=others), state, 1)
 
@@ -176,9 +205,13 @@ def test_files_written_anew_go_on_with_the_state_of_the_former_ones(tmp_path):
     for omit in ((), [8]):
         with iter(load(now, shuffle=True, seed=1, num_epochs=2, omit=omit)) as iterator:
             iterator.set_state(state)
-            assert [int(record) for record in iterator] == [key for key in whole[7:] if key not in {*GONE, *omit}]
+            assert [int(record) for record in iterator] == [
+                key for key in whole[7:] if key not in {*GONE, *omit}
+            ]
     weights = np.where(np.isin(np.arange(20), GONE), 0.0, 1.0)
-    drawn = DataLoader(data_source=now, sampler=headrace.WeightedSampler(weights, num_samples=20, seed=0))
+    drawn = DataLoader(
+        data_source=now, sampler=headrace.WeightedSampler(weights, num_samples=20, seed=0)
+    )
     assert len(list(itertools.islice(drawn, 20))) == 20
 
 
@@ -199,7 +232,9 @@ def test_batches_planned_from_lengths_are_made_of_what_is_left():
     loader = make(GONE)
     keys = [key for step in range(len(loader)) for key in loader.records_at(step).tolist()]
     assert sorted(keys) == sorted({*range(20)} - {*GONE})
-    assert loader.find(7, 0).step == next(step for step in range(len(loader)) if 7 in loader.records_at(step))
+    assert loader.find(7, 0).step == next(
+        step for step in range(len(loader)) if 7 in loader.records_at(step)
+    )
     with pytest.raises(LookupError):
         loader.find(5, 0)
     with iter(loader) as iterator, pytest.raises(CheckpointError, match="another pipeline"):
@@ -209,7 +244,10 @@ def test_batches_planned_from_lengths_are_made_of_what_is_left():
 
 def test_more_records_are_left_out_after_the_state_of_one_shard_at_equal_steps():
     """Also of a run that left out some already: no record comes twice or is lost."""
-    runs = [iter(load(range(20), num_epochs=1, omit=[1], shard_options=ShardOptions(shard, 2))) for shard in range(2)]
+    runs = [
+        iter(load(range(20), num_epochs=1, omit=[1], shard_options=ShardOptions(shard, 2)))
+        for shard in range(2)
+    ]
     had = [next(run) for _ in range(3) for run in runs]
     rest = iter(load(range(20), num_epochs=1, omit=[1, 19]))
     rest.set_states([runs[0].get_state()], equal_steps=True)
@@ -227,7 +265,9 @@ def test_what_cannot_leave_out_records_is_refused_when_the_loader_is_made():
     with pytest.raises(ValueError, match="balance= cannot be combined with records"):
         load(range(20), batch_size=4, balance=headrace.Balance(np.ones(20)), omit=GONE)
     with pytest.raises(ValueError, match="out records of a WeightedSampler, give them weight 0"):
-        DataLoader(data_source=range(20), sampler=headrace.WeightedSampler(np.ones(20), seed=0), omit=GONE)
+        DataLoader(
+            data_source=range(20), sampler=headrace.WeightedSampler(np.ones(20), seed=0), omit=GONE
+        )
     with pytest.raises(RecordKeyError, match="20"):
         load(range(20), omit=[20])
     with pytest.raises(EmptyStreamError, match="all 20 records"):
@@ -252,7 +292,10 @@ MIXES = {
     "until all end": {"when_exhausted": "all"},
     "for ever": {"when_exhausted": "repeat"},
     "one leaves": {"when_exhausted": "repeat", "max_epochs": {"b": 2}},
-    "scheduled": {"when_exhausted": "repeat", "weights": [(0, {"a": 1, "b": 1}), (20, {"a": 1, "b": 3})]},
+    "scheduled": {
+        "when_exhausted": "repeat",
+        "weights": [(0, {"a": 1, "b": 1}), (20, {"a": 1, "b": 3})],
+    },
 }
 PARTS = {"a": 0, "b": 100}  # the records of "a" are their keys, those of "b" 100 above
 
@@ -261,7 +304,9 @@ def _mix(name, omit, shard=(0, 1), workers=0, operations=None):
     parts = {"a": range(14), "b": range(100, 109)}
     return DataLoader(
         data_source=parts,
-        sampler=headrace.MixSampler(parts, shuffle=True, seed=2, **{"weights": {"a": 2, "b": 1}, **MIXES[name]}),
+        sampler=headrace.MixSampler(
+            parts, shuffle=True, seed=2, **{"weights": {"a": 2, "b": 1}, **MIXES[name]}
+        ),
         operations=[Batch(3)] if operations is None else operations,
         shard_options=ShardOptions(*shard),
         omit=omit,
@@ -270,12 +315,17 @@ def _mix(name, omit, shard=(0, 1), workers=0, operations=None):
 
 
 def _of_parts(keys):
-    return {name: [key for key in keys if first <= key < first + 100] for name, first in PARTS.items()}
+    return {
+        name: [key for key in keys if first <= key < first + 100] for name, first in PARTS.items()
+    }
 
 
 def _left_of(before, omit):
     """The records of each part that are not left out."""
-    return {name: [key for key in keys if key - PARTS[name] not in omit.get(name, ())] for name, keys in before.items()}
+    return {
+        name: [key for key in keys if key - PARTS[name] not in omit.get(name, ())]
+        for name, keys in before.items()
+    }
 
 
 def _is_beginning(some, whole):
@@ -300,12 +350,16 @@ def test_records_of_parts_of_a_mix_are_left_out(name):
     elif name == "one leaves":
         assert len(_of_parts(some)["b"]) == 16
     records = loader.records_at(1)
-    assert {part: (keys + PARTS[part]).tolist() for part, keys in records.items()} == _of_parts(some[3:6])
+    assert {part: (keys + PARTS[part]).tolist() for part, keys in records.items()} == _of_parts(
+        some[3:6]
+    )
 
 
 @pytest.mark.long
 def test_a_mix_goes_on_with_any_shards_and_refuses_fewer():
-    """Two shards' states on three; each record of a mix that reads all parts once comes once, on workers too."""
+    """Two shards' states on three; each record of a mix that reads all parts once comes once, on
+    workers too.
+    """
     omit = {"a": [2, 5, 6], "b": [0, 8]}
     for step in (0, 1, 2):
         runs = [_keys(_mix("until all end", None, (shard, 2)), steps=step) for shard in range(2)]
@@ -314,7 +368,9 @@ def test_a_mix_goes_on_with_any_shards_and_refuses_fewer():
         came = [_keys(loader, states)[0] for loader in loaders]
         read = {key for keys, _ in runs for key in keys}
         gone = {2, 5, 6, 100, 108}
-        assert sorted(itertools.chain(*came)) == sorted({*range(14), *range(100, 109)} - read - gone)
+        assert sorted(itertools.chain(*came)) == sorted(
+            {*range(14), *range(100, 109)} - read - gone
+        )
         assert max(map(len, came)) - min(map(len, came)) <= 1
     _, state = _keys(_mix("for ever", omit), steps=2)
     for others in (None, {"a": [2, 5, 6]}, {**omit, "a": [2]}):
@@ -328,7 +384,9 @@ def test_what_is_left_out_of_a_mix_is_named_by_part():
         _mix("for ever", [1])
     with pytest.raises(ValueError, match="names part 'c', but the parts of the mix are"):
         _mix("for ever", {"c": [1]})
-    with pytest.raises(EmptyStreamError, match="part 'b' of the mix: all 9 records of the source are omitted"):
+    with pytest.raises(
+        EmptyStreamError, match="part 'b' of the mix: all 9 records of the source are omitted"
+    ):
         _mix("for ever", {"b": range(9)})
     parts = {"a": range(5), "b": range(5)}
     drawn = headrace.MixSampler({"a": headrace.WeightedSampler(np.ones(5), seed=0), "b": 5})

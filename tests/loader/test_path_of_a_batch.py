@@ -1,4 +1,6 @@
-"""Files that run for one batch, and moves between them, measured by profiling: what a reader who follows a batch opens."""
+"""Files that run for one batch, and moves between them, measured by profiling: what a reader who
+follows a batch opens.
+"""
 
 import re
 import sys
@@ -22,8 +24,16 @@ def paths(monkeypatch):
 
 def _listed() -> list[list[str]]:
     """The files that docs/design.md names: those of the user's process, and those of a worker."""
-    text = (ROOT / "docs/design.md").read_text().partition("## How a batch flows")[2].partition("**Reading ahead**")[0]
-    return [re.findall(r"^\d+\. `([\w/.]+)`", part, re.MULTILINE) for part in text.split("In the worker's process:")]
+    text = (
+        (ROOT / "docs/design.md")
+        .read_text()
+        .partition("## How a batch flows")[2]
+        .partition("**Reading ahead**")[0]
+    )
+    return [
+        re.findall(r"^\d+\. `([\w/.]+)`", part, re.MULTILINE)
+        for part in text.split("In the worker's process:")
+    ]
 
 
 def _usual(counts) -> int:
@@ -39,7 +49,9 @@ def _check_listed(batches: list[dict[str, int]], listed: list[str]) -> None:
 
 @pytest.mark.slow
 def test_the_users_process_goes_through_few_files_for_a_batch_of_two_workers(paths):
-    """A `next` that asks for a task and takes another's batch; docs/design.md lists the files that run in it."""
+    """A `next` that asks for a task and takes another's batch; docs/design.md lists the files that
+    run in it.
+    """
     batches = paths.of_users_process(paths.mapped(paths.PlainMap("", paths.TASK_SECONDS), 2))
     assert _usual([len(files) for files in batches]) <= LOADER_FILES
     assert _usual([sum(files.values()) for files in batches]) <= MOVES
@@ -48,13 +60,17 @@ def test_the_users_process_goes_through_few_files_for_a_batch_of_two_workers(pat
 
 @pytest.mark.slow
 def test_a_worker_goes_through_few_files_for_a_batch(paths):
-    """From a record of one batch to the same of the next; docs/design.md lists the files that run meanwhile."""
+    """From a record of one batch to the same of the next; docs/design.md lists the files that run
+    meanwhile.
+    """
     batches = paths.of_workers(paths.TASK_SECONDS)
     assert _usual([len(files) for files in batches]) <= WORKER_FILES
     _check_listed(batches, _listed()[1])
 
 
 def test_a_batch_of_columns_is_a_slice_and_nothing_else(paths):
-    """Without workers, seven of eight batches are there already: the iterator takes them from a list."""
+    """Without workers, seven of eight batches are there already: the iterator takes them from a
+    list.
+    """
     batches = paths.of_users_process(paths.columns())
     assert sorted(paths.median_path(batches)) == ["loader/iterator.py", "loader/stream/flow.py"]

@@ -1,4 +1,6 @@
-"""A run that is killed with SIGKILL, between steps or in the middle of a save, goes on from its last whole checkpoint."""
+"""A run that is killed with SIGKILL, between steps or in the middle of a save, goes on from its
+last whole checkpoint.
+"""
 
 import json
 import os
@@ -48,27 +50,39 @@ def _expected():
     sampler = headrace.IndexSampler(300, shuffle=True, seed=2, num_epochs=1)
     operations = [headrace.Filter(lambda x: x % 3), headrace.Batch(4)]
     return [
-        batch.tolist() for batch in headrace.DataLoader(data_source=range(300), sampler=sampler, operations=operations)
+        batch.tolist()
+        for batch in headrace.DataLoader(
+            data_source=range(300), sampler=sampler, operations=operations
+        )
     ]
 
 
 def _saving(folder) -> bool:
-    """Whether Orbax is writing a checkpoint at this moment: its folder still has a temporary name."""
+    """Whether Orbax is writing a checkpoint at this moment: its folder still has a
+    temporary name.
+    """
     return any("tmp" in name for name in os.listdir(folder))
 
 
 @pytest.mark.parametrize("kills", chosen([2, 6], 2))
 @pytest.mark.parametrize(("asynchronous", "workers"), chosen([(True, 1), (False, 0)], (True, 1)))
 @pytest.mark.long
-def test_a_run_killed_again_and_again_delivers_what_it_would_have_delivered(asynchronous, workers, kills, tmp_path):
-    """Killed at random moments and, every second time, while a checkpoint is half written; the last run ends by itself."""
+def test_a_run_killed_again_and_again_delivers_what_it_would_have_delivered(
+    asynchronous, workers, kills, tmp_path
+):
+    """Killed at random moments and, every second time, while a checkpoint is half written; the last
+    run ends by itself.
+    """
     folder, log, chance = tmp_path / "checkpoints", tmp_path / "log", random.Random(1)
     folder.mkdir()
     arguments = [str(folder), str(log), str(asynchronous), str(workers)]
     killed = 0
     while True:
         process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", PROGRAM, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert process.stdout.readline() == "ready\n", process.communicate()[1]
         if killed < kills:
@@ -83,7 +97,8 @@ def test_a_run_killed_again_and_again_delivers_what_it_would_have_delivered(asyn
             break
         assert process.returncode == -signal.SIGKILL, errors
     assert killed == kills
-    delivered = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("]]")]  # whole lines
+    # whole lines
+    delivered = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("]]")]
     expected = _expected()
     assert all(batch == expected[step - 1] for step, batch in delivered)
     assert {step for step, _ in delivered} == set(range(1, len(expected) + 1))

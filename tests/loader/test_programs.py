@@ -35,7 +35,9 @@ def _program(folder, text, name=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [None, "loader", "make"])
 def test_a_program_gives_its_loader_by_name_by_function_or_as_the_only_one(name, tmp_path):
-    """Workers get its classes; neither its main part runs, nor does anything of it stay in this process."""
+    """Workers get its classes; neither its main part runs, nor does anything of it stay in this
+    process.
+    """
     before = list(sys.path), sys.argv, sys.modules.get("train")
     with _program(tmp_path, LOADERS, name).loader() as loader:
         assert [batch.tolist() for batch in loader] == [[1, 2, 3], [4, 5, 6]]
@@ -61,10 +63,18 @@ BAD = {
         None,
         r"has 2 loaders at its top level\. Name one of its loaders, a, b",
     ),
-    "no such name": (LOADERS, "lodaer", r"has no name lodaer at its top level\. Name one of its loaders, loader"),
+    "no such name": (
+        LOADERS,
+        "lodaer",
+        r"has no name lodaer at its top level\. Name one of its loaders, loader",
+    ),
     "not one": ("x = 1", "x", r"an int, which is not a loader\. Name a function"),
     "fails": ("x = 1\nint('x')\n", None, "fails at line 2: ValueError: invalid literal"),
-    "function fails": ("def make():\n    return 1 / 0", "make", "fails at line 2: ZeroDivisionError"),
+    "function fails": (
+        "def make():\n    return 1 / 0",
+        "make",
+        "fails at line 2: ZeroDivisionError",
+    ),
     "function with arguments": (
         "def make(args):\n    return 1",
         "make",

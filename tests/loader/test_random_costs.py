@@ -1,7 +1,8 @@
-"""Random programs of batches by cost: samplers that draw, weigh and balance; packs, budgets, filters, mixes, failing records.
+"""Random programs of batches by cost: samplers that draw, weigh and balance; packs, budgets,
+filters, mixes, failing records.
 
-The oracle asks the sampler for its record keys, and leaves out what a filter or a failing record leaves out. It does not know
-loaders.
+The oracle asks the sampler for its record keys, and leaves out what a filter or a failing record
+leaves out. It does not know loaders.
 """
 
 from __future__ import annotations
@@ -61,7 +62,15 @@ class Program(NamedTuple):
     steps: int
 
 
-SAMPLERS = ("in order", "shuffled", "weighted", "without replacement", "balanced classes", "balanced cost", "mix")
+SAMPLERS = (
+    "in order",
+    "shuffled",
+    "weighted",
+    "without replacement",
+    "balanced classes",
+    "balanced cost",
+    "mix",
+)
 ENDS = ("batch", "budget", "known budget", "pack")
 BEFORE = ("map", "random", "filter", "fails")
 
@@ -101,13 +110,23 @@ def sampler_of(program: Program) -> Any:
         case "weighted":
             return WeightedSampler(np.arange(1, count + 1), **some)
         case "without replacement":
-            return WeightedSampler(np.arange(1, count + 1), max(count // 2, 1), replacement=False, **some)
+            return WeightedSampler(
+                np.arange(1, count + 1), max(count // 2, 1), replacement=False, **some
+            )
         case "balanced classes":
             return BalancedSampler([number % 3 for number in range(count)], **some)
         case "balanced cost":
-            return IndexSampler(count, shuffle=True, balance=Balance(program.lengths, headrace.attention(1, 1)), **some)
+            return IndexSampler(
+                count,
+                shuffle=True,
+                balance=Balance(program.lengths, headrace.attention(1, 1)),
+                **some,
+            )
     first = first_of(program)
-    parts = {"a": IndexSampler(first, shuffle=True, **some), "b": IndexSampler(count - first, **some)}
+    parts = {
+        "a": IndexSampler(first, shuffle=True, **some),
+        "b": IndexSampler(count - first, **some),
+    }
     return MixSampler(parts, {"a": 2, "b": 1}, when_exhausted="all")
 
 
@@ -153,7 +172,9 @@ MADE = {
 
 def source_of(program: Program) -> Any:
     """Records that say their number in each token; of a mix, parts."""
-    records = [{"tokens": np.full(n, number, float)} for number, n in enumerate(program.lengths.tolist())]
+    records = [
+        {"tokens": np.full(n, number, float)} for number, n in enumerate(program.lengths.tolist())
+    ]
     return (
         {"a": records[: first_of(program)], "b": records[first_of(program) :]}
         if program.sampler[0] == "mix"
@@ -165,7 +186,11 @@ def operations_of(program: Program) -> list[Any]:
     """The operations of a program."""
     before = [MADE[name]() for name in program.before]
     longest = int(program.lengths.max())
-    budget = {"max_tokens": max(longest, 12) * 3, "pad_to": sorted({max(longest // 2, 1), longest}), "window": 17}
+    budget = {
+        "max_tokens": max(longest, 12) * 3,
+        "pad_to": sorted({max(longest // 2, 1), longest}),
+        "window": 17,
+    }
     match program.end:
         case "batch":
             return [*before, MapTransform(_first), Batch(4)]
@@ -189,10 +214,14 @@ def loader_of(program: Program, shard: int, shards: int, **more: Any) -> DataLoa
 
 
 def numbers(batches: list[Any]) -> Counter[int]:
-    """How often each token is there, by the record that it is of; masks and segments tell what is padding."""
+    """How often each token is there, by the record that it is of; masks and segments tell what is
+    padding.
+    """
     found: Counter[int] = Counter()
     for batch in batches:
-        there = next((batch[name] > 0 for name in ("mask", "tokens_segment_ids") if name in batch), None)
+        there = next(
+            (batch[name] > 0 for name in ("mask", "tokens_segment_ids") if name in batch), None
+        )
         tokens = batch["tokens"] if there is None else batch["tokens"][there]
         found.update(np.floor(tokens).astype(int).ravel().tolist())
     return found
@@ -206,7 +235,9 @@ def wanted_of(program: Program) -> Counter[int]:
         keys = [*range(len(program.lengths))] * program.sampler[1]
     found: Counter[int] = Counter()
     for key in keys:
-        left_out = ("filter" in program.before and key % 4 == 3) or ("fails" in program.before and fails(key))
+        left_out = ("filter" in program.before and key % 4 == 3) or (
+            "fails" in program.before and fails(key)
+        )
         if not left_out:
             found[key] += 1 if program.end == "batch" else int(program.lengths[key])
     return found
@@ -251,7 +282,9 @@ def run(program: Program) -> bool:
 @tries(300)
 @pytest.mark.filterwarnings("ignore")
 def test_any_program_gives_each_record_once_on_any_shards(seed):
-    """Begun on some shards, interrupted at any step, ended on others; and the same stream from the state."""
+    """Begun on some shards, interrupted at any step, ended on others; and the same stream from the
+    state.
+    """
     run(drawn(seed))
 
 

@@ -1,4 +1,6 @@
-"""Random programs that are stopped, changed and resumed, against a plain account of the records that must come."""
+"""Random programs that are stopped, changed and resumed, against a plain account of the records
+that must come.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def _played(seeds, *kinds):
 @pytest.mark.one_in(9)
 @pytest.mark.parametrize("block", range(9))
 def test_each_record_comes_as_often_as_it_must_or_the_change_is_refused(block):
-    """Weights, parts, omitted and appended records, batch sizes, skipped steps and shards change, in ninety histories."""
+    """Weights, parts, omitted and appended records, batch sizes, skipped steps and shards change,
+    in ninety histories.
+    """
     changes, refused = _played(range(10 * block, 10 * block + 10))
     assert changes > refused.total()
     assert refused.keys() <= REASONS.keys()
@@ -39,7 +43,10 @@ def test_each_record_comes_as_often_as_it_must_or_the_change_is_refused(block):
     [
         range(15),
         pytest.param(range(15, 50), marks=pytest.mark.slow),
-        *(pytest.param(range(start, start + 50), marks=pytest.mark.long) for start in range(50, 600, 50)),
+        *(
+            pytest.param(range(start, start + 50), marks=pytest.mark.long)
+            for start in range(50, 600, 50)
+        ),
     ],
 )
 def test_mixes_of_growing_streams_give_each_record_as_often_as_they_must(seeds):
@@ -60,7 +67,9 @@ def _longer_near_its_end():
     """A mix on three shards, of which one is near the end; then other shards, and one part more."""
     first = Program("mix", {"a": 4, "b": 4}, {"a": 1, "b": 1}, shards=3)
     longer = {"records": {"a": 4, "b": 4, "c": 5}, "weights": {"a": 1, "b": 1, "c": 2}}
-    return History(first, (Run((2, 3, 0), first._replace(shards=2)), Run((2, 0), first._replace(**longer))))
+    return History(
+        first, (Run((2, 3, 0), first._replace(shards=2)), Run((2, 0), first._replace(**longer)))
+    )
 
 
 def _with_the_last_total(history):
@@ -74,7 +83,9 @@ def _with_the_last_total(history):
 
 def _of_the_slowest(pipeline, states, *options):
     """The place from which new weights hold, as the slowest shard alone would say."""
-    return first_unread(pipeline, [min(states, key=lambda state: state.cursor.positions[0])], *options)
+    return first_unread(
+        pipeline, [min(states, key=lambda state: state.cursor.positions[0])], *options
+    )
 
 
 def _without_unfinished(states):
@@ -100,7 +111,9 @@ FAULTS = {
         lambda: patch.object(changed_weights, "first_unread", _of_the_slowest),
     ),
 }
-"""A history, and what is planted. That growth after a shard ended is seen shows `test_history_faults.py`."""
+"""A history, and what is planted. That growth after a shard ended is seen shows
+`test_history_faults.py`.
+"""
 
 
 @pytest.mark.one_in(4)

@@ -26,7 +26,9 @@ from headrace.loader.plan.joins import Apply, Read
 pytestmark = pytest.mark.filterwarnings("ignore:this loader was run to its end")  # as is meant here
 
 
-def model_of(loader: DataLoader, recipe: Recipe, sampler: IndexSampler, skips: bool = False) -> PlainModel:
+def model_of(
+    loader: DataLoader, recipe: Recipe, sampler: IndexSampler, skips: bool = False
+) -> PlainModel:
     """What a loader gives; its leaf has the records that its sampler says."""
     leaf, shard = iter(loader)._pipeline.leaf, sampler.shard_options
     keys = sampler.record_keys(np.arange(len(sampler)))[shard.shard_index :: shard.shard_count]
@@ -79,13 +81,25 @@ def test_any_pipeline_is_exact_and_resumes_anywhere(recipe, epochs, shards, data
     assert taken(resumed)[0] == expected[step:]
 
 
-@given(recipe=loader_recipes([*OPERATIONS, *FAILING_OPERATIONS]), skips=st.booleans(), workers=st.sampled_from([0, 2]))
+@given(
+    recipe=loader_recipes([*OPERATIONS, *FAILING_OPERATIONS]),
+    skips=st.booleans(),
+    workers=st.sampled_from([0, 2]),
+)
 @tries(200)
 def test_any_pipeline_fails_at_the_record_at_fault_or_leaves_it_out(recipe, skips, workers):
-    """What comes before a failure comes first; what is left out is counted; from any state, the rest of it comes."""
+    """What comes before a failure comes first; what is left out is counted; from any state, the
+    rest of it comes.
+    """
     try:
         on_error = "skip" if skips else "raise"
-        loader = loader_of(recipe, sampler_of(recipe), worker_count=workers, worker_kind="thread", on_error=on_error)
+        loader = loader_of(
+            recipe,
+            sampler_of(recipe),
+            worker_count=workers,
+            worker_kind="thread",
+            on_error=on_error,
+        )
     except EmptyStreamError:  # too few records for a batch
         assert "drop" in names_in(recipe)
         return

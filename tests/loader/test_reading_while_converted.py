@@ -17,7 +17,14 @@ from support.conversions import content, convert
 
 import headrace
 from headrace import ArrayRecordDataSource, TokenSource, load
-from headrace.sources.growing.conversion_folder import KIND, MANIFEST, PLAN, VERSION, WORKPLACE, receipt_name
+from headrace.sources.growing.conversion_folder import (
+    KIND,
+    MANIFEST,
+    PLAN,
+    VERSION,
+    WORKPLACE,
+    receipt_name,
+)
 
 SHARDS, DOCUMENTS = 5, 6
 
@@ -45,7 +52,9 @@ FORMATS = {
 
 
 class Converter:
-    """A conversion in a process of its own, which is told when to make which shard, and can be killed."""
+    """A conversion in a process of its own, which is told when to make which shard, and can be
+    killed.
+    """
 
     def __init__(self, folder, to, workers):
         self.folder, self.out = folder, folder / "out"
@@ -55,10 +64,16 @@ class Converter:
         (folder / "in").mkdir()
         for shard in range(SHARDS):
             rows = [
-                {"shard": shard, "text": f"w{shard * DOCUMENTS + n}", "number": shard * DOCUMENTS + n}
+                {
+                    "shard": shard,
+                    "text": f"w{shard * DOCUMENTS + n}",
+                    "number": shard * DOCUMENTS + n,
+                }
                 for n in range(DOCUMENTS)
             ]
-            (folder / "in" / f"{shard}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            (folder / "in" / f"{shard}.jsonl").write_text(
+                "".join(json.dumps(row) + "\n" for row in rows)
+            )
         self._program = CONVERTER.format(folder=str(folder), options=self.options, workers=workers)
         self._process = None
 
@@ -98,7 +113,9 @@ def _until(is_so):
 
 
 def _waits(caplog):
-    return [record.message for record in caplog.records if "waiting for more records" in record.message]
+    return [
+        record.message for record in caplog.records if "waiting for more records" in record.message
+    ]
 
 
 @pytest.mark.parametrize(
@@ -107,13 +124,17 @@ def _waits(caplog):
 )
 @pytest.mark.one_in(2)
 def test_a_conversion_is_read_while_it_goes_on(tmp_path, to, workers, caplog):
-    """Shards finished out of order, waits, a kill and a new start: the stream is that of the finished folder."""
+    """Shards finished out of order, waits, a kill and a new start: the stream is that of the
+    finished folder.
+    """
     caplog.set_level(logging.INFO, "headrace")
     source, number_of = FORMATS[to]
 
     def loader(growing):
         records = source(tmp_path / "out", growing=growing)
-        return load(records, transformations=[number_of], batch_size=4, num_epochs=2, worker_count=workers)
+        return load(
+            records, transformations=[number_of], batch_size=4, num_epochs=2, worker_count=workers
+        )
 
     with Converter(tmp_path, to, workers) as converter:
         converter.make(0)
@@ -143,12 +164,18 @@ def test_a_conversion_is_read_while_it_goes_on(tmp_path, to, workers, caplog):
     assert len(batches) == len(finished)
     assert headrace.verify(converter.out) == []
     convert(tmp_path / "in", tmp_path / "at once", **converter.options)
-    files = {name: data for name, data in content(tmp_path / "at once").items() if name != "manifest.json"}
+    files = {
+        name: data
+        for name, data in content(tmp_path / "at once").items()
+        if name != "manifest.json"
+    }
     assert files.items() <= content(converter.out).items()
 
 
 class Shards:
-    """A folder as a conversion leaves it after each shard: files, receipts, and the manifest at the end."""
+    """A folder as a conversion leaves it after each shard: files, receipts, and the manifest at the
+    end.
+    """
 
     def __init__(self, folder, count):
         self.folder, self.names = folder, [f"{number}.npy" for number in range(count)]
@@ -157,7 +184,9 @@ class Shards:
 
     def make(self, count=1):
         for _ in range(count):
-            with headrace.TokenWriter(self.folder / self.names[self._done], dtype=np.uint16) as writer:
+            with headrace.TokenWriter(
+                self.folder / self.names[self._done], dtype=np.uint16
+            ) as writer:
                 writer.extend([[self._done * 10 + number] for number in range(4)])
             _write_json(self.folder / WORKPLACE / receipt_name(self.names[self._done]), {})
             self._done += 1
@@ -179,15 +208,21 @@ def _write_json(path, values):
 
 def _loader(folder, epochs=1):
     source = TokenSource(folder, name=None, growing=True)
-    return load(source, transformations=[lambda record: int(record[0])], batch_size=4, num_epochs=epochs)
+    return load(
+        source, transformations=[lambda record: int(record[0])], batch_size=4, num_epochs=epochs
+    )
 
 
 ALL = [shard * 10 + number for shard in range(4) for number in range(4)]
 
 
 @pytest.mark.parametrize("made", [1, 2])
-def test_a_conversion_that_ends_between_two_looks_belongs_to_the_epoch_in_which_it_was_read(tmp_path, made):
-    """The last shards come in the epoch under way, also if the loader did not look between one of them and the end."""
+def test_a_conversion_that_ends_between_two_looks_belongs_to_the_epoch_in_which_it_was_read(
+    tmp_path, made
+):
+    """The last shards come in the epoch under way, also if the loader did not look between one of
+    them and the end.
+    """
     shards = Shards(tmp_path, 4)
     shards.make()
     with iter(_loader(tmp_path, 2)) as iterator:
@@ -201,8 +236,12 @@ def test_a_conversion_that_ends_between_two_looks_belongs_to_the_epoch_in_which_
 
 
 @pytest.mark.parametrize("made", [1, 2])
-def test_a_conversion_that_ended_while_the_run_was_down_belongs_to_the_epoch_in_which_it_was_read(tmp_path, made):
-    """A run with one epoch that is stopped, and goes on when the conversion is over, reads all records."""
+def test_a_conversion_that_ended_while_the_run_was_down_belongs_to_the_epoch_in_which_it_was_read(
+    tmp_path, made
+):
+    """A run with one epoch that is stopped, and goes on when the conversion is over, reads all
+    records.
+    """
     shards = Shards(tmp_path, 4)
     shards.make()
     with iter(_loader(tmp_path)) as iterator:
@@ -219,7 +258,9 @@ def test_a_conversion_that_ended_while_the_run_was_down_belongs_to_the_epoch_in_
 
 
 def test_what_comes_after_a_conversion_comes_with_the_next_epoch(tmp_path):
-    """A file that is added in an epoch after that in which the conversion ended does not join this epoch."""
+    """A file that is added in an epoch after that in which the conversion ended does not join this
+    epoch.
+    """
     shards = Shards(tmp_path, 4)
     shards.make()
     with iter(_loader(tmp_path, 3)) as iterator:

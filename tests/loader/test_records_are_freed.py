@@ -1,4 +1,6 @@
-"""Records, batches and sources are freed with the last reference to them, without the cyclic garbage collector."""
+"""Records, batches and sources are freed with the last reference to them, without the cyclic
+garbage collector.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ READING = {
 
 
 class Tracked:
-    """Records are new arrays of this source's own, which knows how many of them are alive in this process."""
+    """Records are new arrays of this source's own, which knows how many of them are alive in this
+    process.
+    """
 
     def __init__(self, count=400, bad=()):
         self.count, self.bad, self._made = count, bad, []
@@ -88,20 +92,29 @@ def _loader(operations, **more):
     def build(source, reading):
         sampler = IndexSampler(len(source), shuffle=True, seed=0)
         return DataLoader(
-            data_source=source, sampler=sampler, operations=operations, read_options=READING[reading], **more
+            data_source=source,
+            sampler=sampler,
+            operations=operations,
+            read_options=READING[reading],
+            **more,
         )
 
     return build
 
 
 def _chain(build):
-    return lambda source, reading: build(MapDataset.source(source).seed(1).shuffle().repeat(), READING[reading])
+    return lambda source, reading: build(
+        MapDataset.source(source).seed(1).shuffle().repeat(), READING[reading]
+    )
 
 
 def _mixed(source, reading):
     parts = {"a": source, "b": source}
     return DataLoader(
-        data_source=parts, sampler=MixSampler(parts), operations=[_first, Batch(4)], read_options=READING[reading]
+        data_source=parts,
+        sampler=MixSampler(parts),
+        operations=[_first, Batch(4)],
+        read_options=READING[reading],
     )
 
 
@@ -131,7 +144,9 @@ PIPELINES = {
     "best fit": _loader([Pack(8, "best_fit", window=16), Batch(2)]),
     "budget": _loader([BudgetBatch(16, pad_to=(2, 4), window=16)]),
     "threads": _loader([_first, Batch(4)], worker_count=2, worker_kind="thread"),
-    "threads, filter": _loader([Filter(_even), _first, Batch(4)], worker_count=2, worker_kind="thread"),
+    "threads, filter": _loader(
+        [Filter(_even), _first, Batch(4)], worker_count=2, worker_kind="thread"
+    ),
     "mix": _mixed,
     "chain": _chain(lambda dataset, reading: _stream(dataset.map(_first).batch(4), reading)),
     "evaluated chain": _chain(
@@ -140,16 +155,24 @@ PIPELINES = {
         )
     ),
     "chain of windows": _chain(
-        lambda dataset, reading: _stream(dataset, reading).window_shuffle(16, seed=1).map(_first).batch(4)
+        lambda dataset, reading: (
+            _stream(dataset, reading).window_shuffle(16, seed=1).map(_first).batch(4)
+        )
     ),
     "zip": _chain(lambda dataset, reading: _stream(MapDataset.zip([dataset, dataset]), reading)),
     "stream mix": _chain(
-        lambda dataset, reading: IterDataset.mix([_stream(dataset, reading), _stream(dataset, reading).filter(_even)])
+        lambda dataset, reading: IterDataset.mix(
+            [_stream(dataset, reading), _stream(dataset, reading).filter(_even)]
+        )
     ),
     "stream interleave": _chain(
-        lambda dataset, reading: IterDataset.interleave([_stream(dataset, reading), _stream(dataset, reading)])
+        lambda dataset, reading: IterDataset.interleave(
+            [_stream(dataset, reading), _stream(dataset, reading)]
+        )
     ),
-    "stream pack": _chain(lambda dataset, reading: _stream(dataset, reading).filter(_even).pack(8, window=16)),
+    "stream pack": _chain(
+        lambda dataset, reading: _stream(dataset, reading).filter(_even).pack(8, window=16)
+    ),
 }
 
 
@@ -172,17 +195,31 @@ def holders(records):
         return ""
     record, told = records[0], []
     for _ in range(8):
-        others = [one for one in gc.get_referrers(record) if one is not records and not hasattr(one, "f_code")]
-        others = [one for one in others if not (isinstance(one, list) and one and one[0] is record and told)]
+        others = [
+            one
+            for one in gc.get_referrers(record)
+            if one is not records and not hasattr(one, "f_code")
+        ]
+        others = [
+            one
+            for one in others
+            if not (isinstance(one, list) and one and one[0] is record and told)
+        ]
         if not others:
             break
-        told.append(" | ".join(f"{type(one).__module__}.{type(one).__qualname__} {str(one)[:80]}" for one in others))
+        told.append(
+            " | ".join(
+                f"{type(one).__module__}.{type(one).__qualname__} {str(one)[:80]}" for one in others
+            )
+        )
         record = others[0]
     return "\n".join(told)
 
 
 def freed(source, most=0):
-    """Assert that no more than `most` records are alive; threads that are about to drop some get time for it."""
+    """Assert that no more than `most` records are alive; threads that are about to drop some get
+    time for it.
+    """
     deadline = time.monotonic() + 30  # only a failed test takes so long
     while len(alive := source.alive()) > most and time.monotonic() < deadline:
         del alive
@@ -191,7 +228,9 @@ def freed(source, most=0):
 
 
 def gone(source):
-    """Assert that nothing refers to a source any more, given by a weak reference; so its files are closed."""
+    """Assert that nothing refers to a source any more, given by a weak reference; so its files are
+    closed.
+    """
     deadline = time.monotonic() + 30  # only a failed test takes so long
     while source() is not None and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -229,7 +268,9 @@ def test_a_run_with_worker_processes_leaves_no_source(closes):
     """Also if tasks were under way at the end."""
     source = Tracked()
     operations = [Filter(_even), _first, Batch(4)]
-    loader = DataLoader(data_source=source, sampler=IndexSampler(400), operations=operations, worker_count=1)
+    loader = DataLoader(
+        data_source=source, sampler=IndexSampler(400), operations=operations, worker_count=1
+    )
     iterator = iter(loader)
     next(iterator)
     if closes:
@@ -246,7 +287,9 @@ def _failing(record):
 
 
 PLACES = (("inline", "skip"), ("inline", "raise"), ("threads", "skip"))
-"""Not threads with "raise": other tasks under way may fail, too. Nobody takes their errors, whose tracebacks hold records."""
+"""Not threads with "raise": other tasks under way may fail, too. Nobody takes their errors, whose
+tracebacks hold records.
+"""
 FAILING = [(kind, *place) for kind in (Tracked, TrackedMany, TrackedAsync) for place in PLACES]
 
 
@@ -259,7 +302,11 @@ def test_records_that_fail_are_freed_too(kind, where, on_error):
     workers = {"worker_count": 2, "worker_kind": "thread"} if where == "threads" else {}
     sampler = IndexSampler(len(source), num_epochs=1)
     loader = DataLoader(
-        data_source=source, sampler=sampler, operations=[_failing, Batch(4)], on_error=on_error, **workers
+        data_source=source,
+        sampler=sampler,
+        operations=[_failing, Batch(4)],
+        on_error=on_error,
+        **workers,
     )
     iterator = iter(loader)
     with suppress(ValueError):
@@ -282,10 +329,14 @@ class Reports(Tracked):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("operations", [[_first, Batch(4)], [Filter(len), _first, Batch(4)], [Pack(8, window=16)]])
+@pytest.mark.parametrize(
+    "operations", [[_first, Batch(4)], [Filter(len), _first, Batch(4)], [Pack(8, window=16)]]
+)
 @pytest.mark.slow
 def test_workers_free_their_records_without_the_garbage_collector(operations):
-    """A worker process holds the records that it works on, and those that it reads ahead; no more with time."""
+    """A worker process holds the records that it works on, and those that it reads ahead; no more
+    with time.
+    """
     source = Reports(4000)
     loader = DataLoader(
         data_source=source,
@@ -338,7 +389,9 @@ def test_reading_ahead_stops_at_the_bound_of_bytes():
     source = TrackedLarge()
     for limit, wanted in ((1 << 20, 10), (None, 40)):
         options = ReadOptions(num_threads=2, prefetch_buffer_size=40, prefetch_buffer_bytes=limit)
-        loader = DataLoader(data_source=source, sampler=IndexSampler(400), operations=[_first], read_options=options)
+        loader = DataLoader(
+            data_source=source, sampler=IndexSampler(400), operations=[_first], read_options=options
+        )
         with iter(loader) as iterator:
             next(iterator)
             freed_until = time.monotonic() + 10

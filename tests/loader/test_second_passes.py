@@ -1,4 +1,6 @@
-"""A loader that is run a second time begins again: where that is likely a mistake, a warning says so."""
+"""A loader that is run a second time begins again: where that is likely a mistake, a warning says
+so.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,14 @@ def one_epoch(**arguments):
     ],
 )
 def test_a_loop_over_the_same_shuffled_epoch_again_warns_once(arguments):
-    """`for batch in loader`, again and again: the second loop gives the first epoch, and a warning names epochs()."""
+    """`for batch in loader`, again and again: the second loop gives the first epoch, and a warning
+    names epochs().
+    """
     loader = one_epoch(**arguments)
     first = [str(batch) for batch in loader]
-    with pytest.warns(UserWarning, match=r"the same epoch.*leave out num_epochs=.*loader\.epochs\(n\)") as told:
+    with pytest.warns(
+        UserWarning, match=r"the same epoch.*leave out num_epochs=.*loader\.epochs\(n\)"
+    ) as told:
         second = [str(batch) for batch in loader]
     assert second == first, "the warning is of something that happens"
     assert told[0].filename == __file__
@@ -66,7 +72,9 @@ def test_where_a_second_pass_is_what_was_meant_there_is_no_warning(loader):
 
 
 def test_iterators_side_by_side_are_no_mistake():
-    """Runs that begin before one has ended, and one that was left early, are independent by design."""
+    """Runs that begin before one has ended, and one that was left early, are
+    independent by design.
+    """
     loader = one_epoch()
     one, two = iter(loader), iter(loader)
     assert next(one) == next(two)

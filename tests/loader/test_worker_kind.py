@@ -1,4 +1,6 @@
-"""Workers are processes by default; threads in a Python without GIL, unless an operation or an option needs processes."""
+"""Workers are processes by default; threads in a Python without GIL, unless an operation or an
+option needs processes.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,13 @@ counted.thread_safe = False
 def kind(*operations, **arguments):
     """Return the kind of workers of a loader with `operations`."""
     loader = headrace.load(
-        range(8), batch_size=2, seed=0, num_epochs=1, transformations=list(operations), worker_count=2, **arguments
+        range(8),
+        batch_size=2,
+        seed=0,
+        num_epochs=1,
+        transformations=list(operations),
+        worker_count=2,
+        **arguments,
     )
     with iter(loader) as iterator:
         return iterator.execution.worker_kind
@@ -80,7 +88,11 @@ def test_workers_are_threads_where_python_has_no_gil(no_gil):
 
     def stream(**arguments):
         return np.concatenate(
-            list(headrace.load(np.arange(64), batch_size=4, shuffle=True, seed=3, num_epochs=2, **arguments))
+            list(
+                headrace.load(
+                    np.arange(64), batch_size=4, shuffle=True, seed=3, num_epochs=2, **arguments
+                )
+            )
         )
 
     expected = stream()
@@ -110,7 +122,11 @@ def test_options_that_need_processes_are_given_processes(no_gil, option):
 
 def test_a_function_for_new_processes_gets_processes(no_gil):
     """`worker_init_fn` is called in each of them."""
-    stream = MapDataset.range(4).to_iter_dataset().mp_prefetch(1, worker_init_fn=lambda number, count: None)
+    stream = (
+        MapDataset.range(4)
+        .to_iter_dataset()
+        .mp_prefetch(1, worker_init_fn=lambda number, count: None)
+    )
     with iter(stream) as iterator:
         assert iterator.execution.worker_kind == "process"
 
@@ -135,7 +151,13 @@ def test_a_state_goes_from_processes_to_threads_and_back(monkeypatch):
 
     def run():
         loader = headrace.load(
-            range(40), batch_size=3, shuffle=True, seed=1, transformations=[double], num_epochs=1, worker_count=2
+            range(40),
+            batch_size=3,
+            shuffle=True,
+            seed=1,
+            transformations=[double],
+            num_epochs=1,
+            worker_count=2,
         )
         return iter(loader)
 

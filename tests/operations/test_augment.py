@@ -1,4 +1,6 @@
-"""Augmentation of images: values are Pillow's, where it has the change; random numbers are the record's."""
+"""Augmentation of images: values are Pillow's, where it has the change; random numbers are the
+record's.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,15 @@ def rng(seed=0):
     return np.random.default_rng(seed)
 
 
-@pytest.mark.parametrize(("size", "top", "left"), [((21, 40), 20, 25), ((60, 89), 0, 0), (61, 0, 14)])
+@pytest.mark.parametrize(
+    ("size", "top", "left"), [((21, 40), 20, 25), ((60, 89), 0, 0), (61, 0, 14)]
+)
 def test_the_centre_is_cut_out(size, top, left):
     """At the pixel that torchvision rounds to; of each frame of a clip."""
     height, width = size if isinstance(size, tuple) else (size, size)
-    np.testing.assert_array_equal(CenterCrop(size).map(PHOTO), PHOTO[top : top + height, left : left + width])
+    np.testing.assert_array_equal(
+        CenterCrop(size).map(PHOTO), PHOTO[top : top + height, left : left + width]
+    )
     assert CenterCrop(size).map({"image": CLIP})["image"].shape == (3, height, width, 3)
 
 
@@ -54,7 +60,9 @@ def test_an_image_that_is_too_small_is_padded_before():
 )
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "symmetric"])
 def test_sides_are_padded(padding, sides, mode):
-    """(left, top, right, bottom), with Pillow's values for a constant, and NumPy's for the others."""
+    """(left, top, right, bottom), with Pillow's values for a constant, and NumPy's for
+    the others.
+    """
     left, top, right, bottom = sides
     fill = {"fill": (9, 8, 7)} if mode == "constant" else {}
     found = Pad(padding, mode=mode, **fill).map(PHOTO)
@@ -67,7 +75,9 @@ def test_sides_are_padded(padding, sides, mode):
 
 
 @pytest.mark.parametrize(
-    "images", [PHOTO, FLOATS, CLIP, PHOTO.astype(np.uint16) * 257], ids=["uint8", "float", "clip", "uint16"]
+    "images",
+    [PHOTO, FLOATS, CLIP, PHOTO.astype(np.uint16) * 257],
+    ids=["uint8", "float", "clip", "uint16"],
 )
 def test_channels_are_normalized(images):
     """Integers as shares of the largest one."""
@@ -111,11 +121,16 @@ def test_the_hue_is_turned_as_by_pillow(turn):
 
 
 def test_jitter_draws_from_its_ranges():
-    """A range of one number is that change alone; without ranges nothing happens; all frames get the same factors."""
+    """A range of one number is that change alone; without ranges nothing happens; all frames get
+    the same factors.
+    """
     np.testing.assert_array_equal(ColorJitter().random_map(PHOTO, rng()), PHOTO)
     only = ColorJitter(saturation=(0.5, 0.5)).random_map(PHOTO, rng())
     np.testing.assert_array_equal(only, colours.with_saturation(PHOTO, 0.5))
-    means = [ColorJitter(brightness=0.5).random_map(PHOTO, rng(seed)).mean() / PHOTO.mean() for seed in range(200)]
+    means = [
+        ColorJitter(brightness=0.5).random_map(PHOTO, rng(seed)).mean() / PHOTO.mean()
+        for seed in range(200)
+    ]
     assert 0.49 <= min(means) < 0.55
     assert 1.2 < max(means) <= 1.51
     assert abs(np.mean(means) - 1) < 0.1
@@ -163,7 +178,9 @@ def test_a_rectangle_is_erased():
 @pytest.mark.parametrize("value", [(1, 2, 3), "random"])
 def test_the_erased_pixels_get_the_value(value):
     """One for each channel, or noise over all values."""
-    found = RandomErasing(1.0, (0.5, 0.5), (1, 1), value).random_map(np.full((80, 80, 3), 255, np.uint8), rng())
+    found = RandomErasing(1.0, (0.5, 0.5), (1, 1), value).random_map(
+        np.full((80, 80, 3), 255, np.uint8), rng()
+    )
     changed = found[(found != 255).any(axis=2)]
     if value == "random":
         assert changed.std() > 60
@@ -183,7 +200,9 @@ TRANSFORMED = {
 def test_images_are_sheared_as_by_pillow(change, value):
     """Pixel by pixel, but for some at the edges of pixels."""
     affine = Image.Transform.AFFINE
-    expected = np.asarray(PICTURE.transform(PICTURE.size, affine, TRANSFORMED[change](value), fillcolor=(9, 9, 9)))
+    expected = np.asarray(
+        PICTURE.transform(PICTURE.size, affine, TRANSFORMED[change](value), fillcolor=(9, 9, 9))
+    )
     assert (change(PHOTO, value, 9) != expected).mean() < 0.02
 
 
@@ -202,7 +221,9 @@ def test_images_are_moved():
 
 
 @pytest.mark.parametrize(
-    "picture", [PICTURE, PICTURE.convert("L"), Image.new("RGB", (9, 9), (3, 200, 7))], ids=["RGB", "L", "one colour"]
+    "picture",
+    [PICTURE, PICTURE.convert("L"), Image.new("RGB", (9, 9), (3, 200, 7))],
+    ids=["RGB", "L", "one colour"],
 )
 def test_other_changes_are_those_of_pillow(picture):
     """To the bit, also of grey images and of one colour."""
@@ -210,8 +231,14 @@ def test_other_changes_are_those_of_pillow(picture):
     pairs = [
         (rand_augment.autocontrast(image), ImageOps.autocontrast(picture)),
         (rand_augment.equalize(image), ImageOps.equalize(picture)),
-        *((rand_augment.posterize(image, bits), ImageOps.posterize(picture, bits)) for bits in (1, 4, 8)),
-        *((rand_augment.solarize(image, limit), ImageOps.solarize(picture, limit)) for limit in (0, 100, 256)),
+        *(
+            (rand_augment.posterize(image, bits), ImageOps.posterize(picture, bits))
+            for bits in (1, 4, 8)
+        ),
+        *(
+            (rand_augment.solarize(image, limit), ImageOps.solarize(picture, limit))
+            for limit in (0, 100, 256)
+        ),
     ]
     for found, expected in pairs:
         np.testing.assert_array_equal(found, np.asarray(expected).reshape(image.shape))
@@ -220,7 +247,9 @@ def test_other_changes_are_those_of_pillow(picture):
 
 def test_sharpness_smooths_as_pillow():
     """The least factor is Pillow's filter itself."""
-    np.testing.assert_allclose(rand_augment.sharpness(PHOTO, 0), np.asarray(PICTURE.filter(ImageFilter.SMOOTH)), atol=1)
+    np.testing.assert_allclose(
+        rand_augment.sharpness(PHOTO, 0), np.asarray(PICTURE.filter(ImageFilter.SMOOTH)), atol=1
+    )
 
 
 def test_rand_augment_draws_its_changes(monkeypatch):
@@ -235,7 +264,9 @@ def test_rand_augment_draws_its_changes(monkeypatch):
         return change._replace(function=function)
 
     monkeypatch.setattr(
-        rand_augment, "CHANGES", {name: noted(name, each) for name, each in rand_augment.CHANGES.items()}
+        rand_augment,
+        "CHANGES",
+        {name: noted(name, each) for name, each in rand_augment.CHANGES.items()},
     )
     for seed in range(700):
         assert RandAugment(2, 15).random_map(PHOTO[:8, :8], rng(seed)).shape == (8, 8, 3)
@@ -268,7 +299,9 @@ def test_mixup_mixes_images_and_labels_in_the_same_share():
         labels = found["label"]
         share = float(labels[1, 0])
         rest = 1 - share
-        np.testing.assert_allclose(labels, [[0, rest, share], [share, 0, rest], [rest, share, 0], [0, 1, 0]], atol=1e-6)
+        np.testing.assert_allclose(
+            labels, [[0, rest, share], [share, 0, rest], [rest, share, 0], [0, 1, 0]], atol=1e-6
+        )
         np.testing.assert_allclose(found["image"][1, 0, 0, 0], 50 * share, atol=0.51)
         np.testing.assert_allclose(found["image"][0, 0, 0, 0], 150 * (1 - share), atol=0.51)
         assert (found["image"].dtype, labels.dtype) == (np.uint8, np.float32)
@@ -319,7 +352,10 @@ def test_labels_may_be_shares_already():
         (lambda: RandomErasing(1.5), "probability=1.5"),
         (lambda: RandomErasing(value="noise"), "value='noise' must be a number, .* or \"random\""),
         (lambda: RandomErasing(value=None), "value=None must be a number"),
-        (lambda: RandomErasing(value=("a", 1)), r"value=\('a', 1\) must be a number, .* for each channel"),
+        (
+            lambda: RandomErasing(value=("a", 1)),
+            r"value=\('a', 1\) must be a number, .* for each channel",
+        ),
         (lambda: Pad(1, fill=()), r"fill=\(\) must be a number"),
         (lambda: RandAugment(fill=[[1, 2, 3]]), r"fill=\[\[1, 2, 3\]\] must be a number"),
         (lambda: RandAugment(magnitude=31), "magnitude=31"),
@@ -342,8 +378,13 @@ def test_arguments_are_checked(make, text):
 def test_a_value_of_pixels_may_be_any_number_or_list(value):
     """Of Python or NumPy; one number is for all channels."""
     np.testing.assert_array_equal(Pad(1, fill=value).map(PHOTO), Pad(1, fill=3).map(PHOTO))
-    for make in (lambda value: RandomErasing(1.0, value=value), lambda value: RandAugment(fill=value)):
-        np.testing.assert_array_equal(make(value).random_map(PHOTO, rng()), make(3).random_map(PHOTO, rng()))
+    for make in (
+        lambda value: RandomErasing(1.0, value=value),
+        lambda value: RandAugment(fill=value),
+    ):
+        np.testing.assert_array_equal(
+            make(value).random_map(PHOTO, rng()), make(3).random_map(PHOTO, rng())
+        )
 
 
 @pytest.mark.parametrize(
@@ -355,7 +396,11 @@ def test_a_value_of_pixels_may_be_any_number_or_list(value):
             PHOTO,
             r"3 channels, but value=\(1, 2\) has 2 numbers. Pass one number for each",
         ),
-        (RandomErasing(1.0, value=300), PHOTO, "uint8, which cannot hold value=300. Pass numbers from 0 to 255"),
+        (
+            RandomErasing(1.0, value=300),
+            PHOTO,
+            "uint8, which cannot hold value=300. Pass numbers from 0 to 255",
+        ),
         (RandomErasing(1.0, value=math.nan), PHOTO, "uint8, which cannot hold value=nan"),
         (Pad(1, fill=(1, 2)), PHOTO, r"3 channels, but fill=\(1, 2\) has 2 numbers"),
         (Pad(1, fill=(0, 0, -1)), PHOTO, r"uint8, which cannot hold fill=\(0, 0, -1\)"),
@@ -365,9 +410,17 @@ def test_a_value_of_pixels_may_be_any_number_or_list(value):
         (GaussianBlur(3), PHOTO.astype(bool), "not bool"),
         (MixUp(num_classes=2), BATCH, "from 0 to 2, but num_classes=2"),
         (MixUp(), BATCH, r"Pass integers and num_classes="),
-        (MixUp(num_classes=3), {**BATCH, "label": BATCH["label"][:, None]}, r"integer labels .* not int64\[4, 1\]"),
+        (
+            MixUp(num_classes=3),
+            {**BATCH, "label": BATCH["label"][:, None]},
+            r"integer labels .* not int64\[4, 1\]",
+        ),
         (CutMix(num_classes=3), {"image": PHOTO, "label": 1}, "Use it after Batch"),
-        (CutMix(num_classes=3), {**BATCH, "label": [[1], [0, 2], [], []]}, r"integer labels .* not object\[4\]"),
+        (
+            CutMix(num_classes=3),
+            {**BATCH, "label": [[1], [0, 2], [], []]},
+            r"integer labels .* not object\[4\]",
+        ),
         (CutMix(num_classes=3), {"image": PHOTO}, "dicts with the keys 'image' and 'label'"),
         (CutMix(num_classes=3), [1, 2], "dicts with the keys"),
         (CutMix(num_classes=3), 3, "dicts with the keys"),
@@ -376,4 +429,6 @@ def test_a_value_of_pixels_may_be_any_number_or_list(value):
 def test_elements_that_do_not_fit_are_refused(operation, element, text):
     """The message says what was given, and what to do."""
     with pytest.raises(ImageError, match=text):
-        operation.random_map(element, rng()) if hasattr(operation, "random_map") else operation.map(element)
+        operation.random_map(element, rng()) if hasattr(operation, "random_map") else operation.map(
+            element
+        )

@@ -1,4 +1,6 @@
-"""BudgetBatch: records of unequal length in batches of few shapes, each within a budget of tokens."""
+"""BudgetBatch: records of unequal length in batches of few shapes, each within a budget
+of tokens.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ from headrace.planned.budget.order import BudgetOrder
 from headrace.samplers.protocol import ENDLESS
 
 LENGTHS = np.clip(np.random.default_rng(0).lognormal(3, 1, 60).astype(int), 1, 64)
-RECORDS = [{"tokens": np.full(length, number + 1), "id": number} for number, length in enumerate(LENGTHS)]
+RECORDS = [
+    {"tokens": np.full(length, number + 1), "id": number} for number, length in enumerate(LENGTHS)
+]
 SETTINGS = {"max_tokens": 128, "pad_to": 3, "lengths": LENGTHS}
 
 
@@ -56,13 +60,26 @@ def batches_of(records=RECORDS, shard=None, num_epochs=1, operations=(), **more)
     )
 
 
-BUDGET = ("max_tokens", "pad_to", "max_records", "multiple_of", "window", "lengths", "too_long", "pad_value", "seed")
+BUDGET = (
+    "max_tokens",
+    "pad_to",
+    "max_records",
+    "multiple_of",
+    "window",
+    "lengths",
+    "too_long",
+    "pad_value",
+    "seed",
+)
 
 
 def ids(batches):
     """How often each record is there."""
     return Counter(
-        number for batch in batches for number, there in zip(batch["id"].tolist(), batch["lengths"]) if there
+        number
+        for batch in batches
+        for number, there in zip(batch["id"].tolist(), batch["lengths"])
+        if there
     )
 
 
@@ -72,7 +89,9 @@ def check_batches(batches, max_tokens=128, shapes=3):
         assert batch["tokens"].shape == batch["mask"].shape
         assert batch["mask"].size <= max_tokens
         np.testing.assert_array_equal(batch["mask"].sum(axis=1), batch["lengths"])
-        for row, number, length in zip(batch["tokens"], batch["id"].tolist(), batch["lengths"].tolist()):
+        for row, number, length in zip(
+            batch["tokens"], batch["id"].tolist(), batch["lengths"].tolist()
+        ):
             assert length in (0, LENGTHS[number])
             np.testing.assert_array_equal(row, [number + 1] * length + [0] * (len(row) - length))
     assert len({batch["mask"].shape for batch in batches}) <= shapes
@@ -82,11 +101,17 @@ LONG = pytest.mark.long
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("window", [None, 7, pytest.param(1, marks=LONG), pytest.param(25, marks=LONG)])
+@pytest.mark.parametrize(
+    "window", [None, 7, pytest.param(1, marks=LONG), pytest.param(25, marks=LONG)]
+)
 @pytest.mark.parametrize("shards", [1, 2, 7, pytest.param(64, marks=LONG)])
 def test_each_record_is_once_in_an_epoch_and_shards_have_equal_shapes(window, shards):
-    """On any number of shards, in windows of any size: equally many batches, and at each step one shape."""
-    loaders = [batches_of(shard=(shard, shards), window=window, num_epochs=2) for shard in range(shards)]
+    """On any number of shards, in windows of any size: equally many batches, and at each step one
+    shape.
+    """
+    loaders = [
+        batches_of(shard=(shard, shards), window=window, num_epochs=2) for shard in range(shards)
+    ]
     found = [list(loader) for loader in loaders]
     assert {len(loader) for loader in loaders} == {len(each) for each in found}
     for step in zip(*found):
@@ -101,9 +126,16 @@ def test_each_record_is_once_in_an_epoch_and_shards_have_equal_shapes(window, sh
 
 
 @tries(60)
-@given(st.lists(st.integers(0, 12), max_size=40), st.integers(1, 5), st.integers(1, 4), st.integers(12, 40))
+@given(
+    st.lists(st.integers(0, 12), max_size=40),
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.integers(12, 40),
+)
 def test_no_fewer_steps_would_do(lengths, shards, count, budget):
-    """By trying all numbers of steps of each shape: every record must find room in a step that is long enough."""
+    """By trying all numbers of steps of each shape: every record must find room in a step that is
+    long enough.
+    """
     shapes = BatchShapes.of([12, 7, 4, 2][:count][::-1], budget, None, 1)
     windows = BudgetWindows(np.array(lengths, np.int64), shapes, max(len(lengths), 1))
     rows = [each * shards for each in shapes.rows]
@@ -111,10 +143,15 @@ def test_no_fewer_steps_would_do(lengths, shards, count, budget):
     needed = [sum(length > shorter for length in lengths) for shorter in (-1, *shapes.lengths[:-1])]
 
     def holds(steps):
-        room = [sum(number * each for number, each in list(zip(steps, rows))[at:]) for at in range(count)]
+        room = [
+            sum(number * each for number, each in list(zip(steps, rows))[at:])
+            for at in range(count)
+        ]
         return all(there >= wanted for there, wanted in zip(room, needed))
 
-    best = min(sum(steps) for steps in product(*(range(most + 1) for most in least)) if holds(steps))
+    best = min(
+        sum(steps) for steps in product(*(range(most + 1) for most in least)) if holds(steps)
+    )
     assert windows.steps_on(shards).before[-1] == (best if lengths else 0)
 
 
@@ -128,7 +165,9 @@ def test_padded_lengths_are_chosen_so_that_padding_is_least(lengths, count):
 
     chosen = chosen_lengths(np.array(lengths), count)
     present = sorted({max(length, 1) for length in lengths})
-    others = [(*some, present[-1]) for size in range(count) for some in combinations(present[:-1], size)]
+    others = [
+        (*some, present[-1]) for size in range(count) for some in combinations(present[:-1], size)
+    ]
     assert len(chosen) <= count
     assert chosen[-1] == present[-1]
     assert list(chosen) == sorted(chosen)
@@ -136,7 +175,9 @@ def test_padded_lengths_are_chosen_so_that_padding_is_least(lengths, count):
 
 
 def test_many_lengths_are_chosen_from_soon_and_well():
-    """A hundred thousand different lengths: no choice takes seconds, and none is far from the best."""
+    """A hundred thousand different lengths: no choice takes seconds, and none is far
+    from the best.
+    """
     lengths = np.arange(1, 100_001)
     chosen = np.array(chosen_lengths(lengths, 4))
     padded = chosen[np.searchsorted(chosen, lengths)].sum()
@@ -147,8 +188,12 @@ def test_many_lengths_are_chosen_from_soon_and_well():
 
 @pytest.mark.slow
 def test_the_padding_is_the_least_that_so_few_lengths_allow():
-    """Of 100,000 records of lognormal lengths; the last steps of an epoch add a little on many shards."""
-    lengths = np.clip(np.round(np.random.default_rng(0).lognormal(5, 1, 100_000)), 16, 1024).astype(np.int64)
+    """Of 100,000 records of lognormal lengths; the last steps of an epoch add a little on many
+    shards.
+    """
+    lengths = np.clip(np.round(np.random.default_rng(0).lognormal(5, 1, 100_000)), 16, 1024).astype(
+        np.int64
+    )
     for count, least, most in ((4, 0.302, 0.31), (8, 0.164, 0.18), (32, 0.04, 0.06)):
         windows = BudgetBatch(16_384, pad_to=count).windows(lengths)
         chosen = np.array(windows.shapes.lengths)
@@ -195,10 +240,15 @@ def test_a_far_step_is_as_near_as_the_first():
 
 
 def run(history, ragged=False, num_epochs=2, **more):
-    """What the shards of runs one after the other give; each goes on from the states of the one before."""
+    """What the shards of runs one after the other give; each goes on from the states of the one
+    before.
+    """
     found, states = [], None
     for shards, steps in history:
-        iterators = [iter(batches_of(shard=(shard, shards), num_epochs=num_epochs, **more)) for shard in range(shards)]
+        iterators = [
+            iter(batches_of(shard=(shard, shards), num_epochs=num_epochs, **more))
+            for shard in range(shards)
+        ]
         for iterator in iterators if states else ():
             iterator.set_states(states)
         counts = [None if steps is None else steps + ragged * shard for shard in range(shards)]
@@ -225,17 +275,26 @@ def test_shards_that_stopped_too_far_apart_are_not_called_damaged():
     """The message says so, and what states to pass; a step after the end is damage."""
     order = BudgetOrder(BudgetBatch(128, pad_to=3).windows(LENGTHS), None, 1, {})
     layers = order.after((), ShardOptions(0, 2)).layers_after([20_000, 3])
-    with pytest.raises(CheckpointError, match=r"at steps 3 to 20000, over 16384 apart\. Pass states of one step"):
+    with pytest.raises(
+        CheckpointError, match=r"at steps 3 to 20000, over 16384 apart\. Pass states of one step"
+    ):
         order.after(layers, ShardOptions(0, 1))
     with pytest.raises(CheckpointError, match="the state is damaged"):
         dataclasses.replace(order, epochs=1).after(((0, 0), (900, 3)), ShardOptions(0, 1))
 
 
 @tries(500)
-@given(st.lists(st.lists(st.sampled_from([0, 1, 2, 30, 10**6, 10**12, 2**62]), max_size=3), max_size=4), st.booleans())
+@given(
+    st.lists(
+        st.lists(st.sampled_from([0, 1, 2, 30, 10**6, 10**12, 2**62]), max_size=3), max_size=4
+    ),
+    st.booleans(),
+)
 def test_a_damaged_history_is_refused(layers, endless):
     """By an error of checkpoints, soon; or it happens to be one that could be."""
-    order = BudgetOrder(BudgetBatch(128, pad_to=3, window=25).windows(LENGTHS), None if endless else 2, 1, {})
+    order = BudgetOrder(
+        BudgetBatch(128, pad_to=3, window=25).windows(LENGTHS), None if endless else 2, 1, {}
+    )
     with suppress(CheckpointError):
         assert len(order.after(tuple(map(tuple, layers)), ShardOptions(0, 3))) >= 0
 
@@ -249,7 +308,10 @@ def test_epochs_are_loops_of_their_own():
         np.testing.assert_equal([batch for loop in loops for batch in loop], whole)
     noisy = load(
         RECORDS,
-        transformations=[BudgetBatch(**SETTINGS), RandomMapTransform(lambda batch, rng: rng.integers(1 << 60))],
+        transformations=[
+            BudgetBatch(**SETTINGS),
+            RandomMapTransform(lambda batch, rng: rng.integers(1 << 60)),
+        ],
         shuffle=True,
         seed=1,
     )
@@ -273,10 +335,13 @@ def test_a_record_that_is_too_long_is_refused_dropped_or_cut():
         assert ids(cut) == Counter(range(60))
         assert max(batch["lengths"].max() for batch in cut) == 32
     with pytest.raises(
-        LengthsError, match="over 32, the largest length of batches of max_tokens=128 and multiple_of=4"
+        LengthsError,
+        match="over 32, the largest length of batches of max_tokens=128 and multiple_of=4",
     ):
         batches_of(multiple_of=4)
-    with pytest.raises(LengthsError, match=r"over 8, the largest padded length\..* pad_to=\(8, \d+\)"):
+    with pytest.raises(
+        LengthsError, match=r"over 8, the largest padded length\..* pad_to=\(8, \d+\)"
+    ):
         batches_of(pad_to=(8,), max_tokens=128)
 
 
@@ -284,7 +349,8 @@ def test_the_limit_is_that_of_the_tokens_if_no_record_fits():
     """It is not the error of the shapes, which would have no lengths to be chosen from."""
     operation = headrace.BudgetBatch(16, lengths=[50])
     with pytest.raises(
-        LengthsError, match=r"record 0, counted from 0 among 1 records, is 50 long, over 16, the largest"
+        LengthsError,
+        match=r"record 0, counted from 0 among 1 records, is 50 long, over 16, the largest",
     ):
         list(headrace.load([np.ones(50, np.int32)], transformations=[operation], num_epochs=1))
 
@@ -294,7 +360,8 @@ def test_a_record_that_is_longer_than_its_length_says_is_named():
     lengths = LENGTHS.copy()
     lengths[17] -= 1
     with pytest.raises(
-        LengthsError, match=rf"record 17 is {LENGTHS[17]} long, but its length was given as {lengths[17]}"
+        LengthsError,
+        match=rf"record 17 is {LENGTHS[17]} long, but its length was given as {lengths[17]}",
     ):
         list(batches_of(lengths=lengths))
 
@@ -304,7 +371,8 @@ def test_nothing_one_and_all_too_long():
     one = list(batches_of([RECORDS[3]], lengths=LENGTHS[3:4], pad_to=(64,)))
     assert ids(one) == Counter([3])
     shards = [
-        list(batches_of([RECORDS[3]], lengths=LENGTHS[3:4], pad_to=(64,), shard=(shard, 3))) for shard in range(3)
+        list(batches_of([RECORDS[3]], lengths=LENGTHS[3:4], pad_to=(64,), shard=(shard, 3)))
+        for shard in range(3)
     ]
     assert [len(each) for each in shards] == [1, 1, 1]
     assert ids(batch for each in shards for batch in each) == Counter([3])
@@ -328,7 +396,9 @@ def test_records_without_tokens_are_told(records):
 
 
 def test_planned_batches_are_not_balanced():
-    """Shards have as much to do already: `balance=` is an error, of loaders and chains, that names both."""
+    """Shards have as much to do already: `balance=` is an error, of loaders and chains, that names
+    both.
+    """
     lengths = [3, 1, 4, 1, 5, 9, 2, 6]
     records = [np.zeros(length) for length in lengths]
     operation = headrace.BudgetBatch(18, pad_to=(3, 9), lengths=lengths)
@@ -372,7 +442,9 @@ def test_rows_are_a_multiple_of_what_is_asked_for():
 
 
 def test_records_may_have_several_arrays_text_and_features():
-    """Each array is padded by its own length, with its own value; numbers, text and features are stacked."""
+    """Each array is padded by its own length, with its own value; numbers, text and features are
+    stacked.
+    """
     records = [
         {
             "x": np.arange(length),
@@ -389,7 +461,12 @@ def test_records_may_have_several_arrays_text_and_features():
     (batch,) = dataset
     order = [batch["n"].tolist().index(n) for n in (3, 2)]
     assert batch["x"][order].tolist() == [[0, 1, 2, -1], [0, 1, -1, -1]]
-    assert [batch[key].shape for key in ("x", "y", "box", "mask")] == [(4, 4), (4, 4, 2), (4, 4), (4, 4)]
+    assert [batch[key].shape for key in ("x", "y", "box", "mask")] == [
+        (4, 4),
+        (4, 4, 2),
+        (4, 4),
+        (4, 4),
+    ]
     assert (batch["y"].dtype, batch["y"].sum()) == (np.float32, 6)
     assert [batch["name"][row] for row in order] == ["n3", "n2"]
     assert sorted(batch["lengths"].tolist()) == [0, 0, 2, 3]
@@ -429,7 +506,13 @@ def test_a_failing_map_before_the_batches_is_named():
 @pytest.mark.parametrize("window", [9, 60])
 def test_a_stream_of_unknown_lengths_is_batched_in_windows(window):
     """After a filter; on any workers, from any state."""
-    stream = MapDataset.source(RECORDS).seed(1).shuffle().to_iter_dataset().filter(lambda record: record["id"] % 3)
+    stream = (
+        MapDataset.source(RECORDS)
+        .seed(1)
+        .shuffle()
+        .to_iter_dataset()
+        .filter(lambda record: record["id"] % 3)
+    )
     batched = stream.budget_batch(128, pad_to=(8, 20, 64), window=window)
     found = list(batched)
     check_batches(found)
@@ -455,14 +538,25 @@ def test_a_stream_is_refused_on_several_shards():
 
 
 def test_the_remedy_for_a_filter_on_several_shards_gives_batches_of_one_shape_at_each_step():
-    """The error names `omit=` and `lengths=`. It does not advise a filter of batches, after which shapes may differ."""
-    options = {"lengths": None, "pad_to": (32, 64), "operations": [Filter(lambda record: record["id"] % 3)]}
+    """The error names `omit=` and `lengths=`. It does not advise a filter of batches, after which
+    shapes may differ.
+    """
+    options = {
+        "lengths": None,
+        "pad_to": (32, 64),
+        "operations": [Filter(lambda record: record["id"] % 3)],
+    }
     with pytest.raises(ShardingError, match="name records in omit= in place of a Filter") as caught:
         batches_of(shard=(0, 3), **options)
     assert "after BudgetBatch" not in str(caught.value)
     assert len(str(caught.value)) < 500
     gone = [number for number in range(len(RECORDS)) if number % 3 == 0]
-    chain = MapDataset.source(RECORDS).shuffle(seed=1).omit(gone).budget_batch(**{**SETTINGS, "lengths": "tokens"})
+    chain = (
+        MapDataset.source(RECORDS)
+        .shuffle(seed=1)
+        .omit(gone)
+        .budget_batch(**{**SETTINGS, "lengths": "tokens"})
+    )
     for program in (
         lambda shard: batches_of(shard=(shard, 3), omit=gone),
         lambda shard: chain.to_iter_dataset(shard_options=ShardOptions(shard, 3)),
@@ -476,7 +570,11 @@ def test_the_remedy_for_a_filter_on_several_shards_gives_batches_of_one_shape_at
 
 def test_a_stream_refuses_lengths():
     """They would have no effect, since its batches are made of windows."""
-    stream = MapDataset.source(RECORDS).to_iter_dataset().budget_batch(128, pad_to=(64,), lengths=[1] * len(RECORDS))
+    stream = (
+        MapDataset.source(RECORDS)
+        .to_iter_dataset()
+        .budget_batch(128, pad_to=(64,), lengths=[1] * len(RECORDS))
+    )
     with pytest.raises(LengthsError, match=r"no effect in a stream.*before to_iter_dataset"):
         list(stream)
 
@@ -510,7 +608,10 @@ def test_a_dataset_of_batches_is_a_dataset(shards):
     )()
     batches = MapDataset.source(told).shuffle(1).budget_batch(128, pad_to=3)
     assert sum(int(batch["mask"].sum()) for batch in batches) == LENGTHS.sum()
-    streams = [batches.repeat(2).to_iter_dataset(shard_options=ShardOptions(shard, shards)) for shard in range(shards)]
+    streams = [
+        batches.repeat(2).to_iter_dataset(shard_options=ShardOptions(shard, shards))
+        for shard in range(shards)
+    ]
     found = [list(stream) for stream in streams]
     assert [len(stream) for stream in streams] == [len(each) for each in found]
     assert sum(int(batch["mask"].sum()) for each in found for batch in each) == 2 * LENGTHS.sum()
@@ -543,7 +644,9 @@ def test_another_budget_between_two_epochs_is_taken():
 @pytest.mark.parametrize(("former", "present"), [(1, 3), (3, 2), (2, None), (None, 2)])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_another_number_of_epochs_is_taken_as_of_other_orders(former, present, shards):
-    """The plan of an epoch does not depend on it. The stream is the one of the new number; `strict` refuses it."""
+    """The plan of an epoch does not depend on it. The stream is the one of the new number; `strict`
+    refuses it.
+    """
     states, expected = [], []
     for shard in range(2):
         iterator = iter(batches_of(num_epochs=former, shard=(shard, 2)))
@@ -556,12 +659,21 @@ def test_another_number_of_epochs_is_taken_as_of_other_orders(former, present, s
         iterator.set_states(states, strict=False)
         expected += islice(iterator, None if present else 40)
     found = ids(expected)
-    assert found == Counter(dict.fromkeys(range(60), present)) if present else set(found) == {*range(60)}
+    assert (
+        found == Counter(dict.fromkeys(range(60), present))
+        if present
+        else set(found) == {*range(60)}
+    )
 
 
 def test_another_budget_begins_with_the_next_window():
-    """The window that was begun keeps its batches; `strict` refuses it, and states of the changed run are its own."""
-    plain, wide = {"window": 20, "num_epochs": 2}, {"window": 20, "num_epochs": 2, "max_tokens": 256}
+    """The window that was begun keeps its batches; `strict` refuses it, and states of the changed
+    run are its own.
+    """
+    plain, wide = (
+        {"window": 20, "num_epochs": 2},
+        {"window": 20, "num_epochs": 2, "max_tokens": 256},
+    )
     iterator, expected = iter(batches_of(**plain)), list(batches_of(**plain))
     before = list(islice(iterator, 3))
     state = iterator.get_state()
@@ -584,13 +696,21 @@ def test_another_budget_begins_with_the_next_window():
         np.testing.assert_equal(next(again), batch)
 
 
-PLANS = [{"max_tokens": 128, "pad_to": 3}, {"max_tokens": 256, "pad_to": 3}, {"max_tokens": 64, "pad_to": (16, 64)}]
+PLANS = [
+    {"max_tokens": 128, "pad_to": 3},
+    {"max_tokens": 256, "pad_to": 3},
+    {"max_tokens": 64, "pad_to": (16, 64)},
+]
 
 
 @tries(80)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(PLANS), st.integers(1, 4), st.lists(st.integers(0, 9), min_size=4, max_size=4)),
+        st.tuples(
+            st.sampled_from(PLANS),
+            st.integers(1, 4),
+            st.lists(st.integers(0, 9), min_size=4, max_size=4),
+        ),
         min_size=1,
         max_size=5,
     ),
@@ -602,7 +722,8 @@ def test_any_history_of_plans_and_shards_gives_each_record_once(history, ragged,
     found, states = [], None
     for number, (plan, shards, steps) in enumerate([*history, (PLANS[0], 2, [1000] * 4)]):
         iterators = [
-            iter(batches_of(**plan, window=window, num_epochs=2, shard=(shard, shards))) for shard in range(shards)
+            iter(batches_of(**plan, window=window, num_epochs=2, shard=(shard, shards)))
+            for shard in range(shards)
         ]
         for iterator in iterators if states else ():
             iterator.set_states(states, strict=False)
@@ -625,16 +746,24 @@ def test_a_damaged_former_plan_is_refused():
     changed.set_state(iterator.get_state(), strict=False)
     state = json.loads(changed.get_state())
     last = state["identity"]["orders"][0]["shapes"]
-    assert [[position, *values] for _, position, values in state["history"]["orders"]] == [[0, "shapes"], [1, "shapes"]]
+    assert [[position, *values] for _, position, values in state["history"]["orders"]] == [
+        [0, "shapes"],
+        [1, "shapes"],
+    ]
     assert state["history"]["orders"][1] == [0, 1, {"shapes": last}]
     for shapes in (3, [3], [[8]], [[8, 0]], [[9, 1], [8, 1]], [["x", 4]]):
-        damaged = {**state, "history": {"orders": [[0, 0, {"shapes": shapes}], [0, 1, {"shapes": last}]]}}
+        damaged = {
+            **state,
+            "history": {"orders": [[0, 0, {"shapes": shapes}], [0, 1, {"shapes": last}]]},
+        }
         with pytest.raises(CheckpointError):
             iter(batches_of(window=20, max_tokens=256)).set_state(sealed(damaged))
 
 
 def test_failures_are_not_left_out_where_shards_have_equal_numbers_of_batches():
-    """A record that fails takes its batch with it: on one shard. On several, a map gives an empty record in its place."""
+    """A record that fails takes its batch with it: on one shard. On several, a map gives an empty
+    record in its place.
+    """
 
     def fails(record):
         if len(record) == 3:
@@ -649,7 +778,13 @@ def test_failures_are_not_left_out_where_shards_have_equal_numbers_of_batches():
 
     def on(shards, operation, **more):
         options = ShardOptions(0, shards)
-        return headrace.load(records, transformations=[operation, batches], num_epochs=1, shard_options=options, **more)
+        return headrace.load(
+            records,
+            transformations=[operation, batches],
+            num_epochs=1,
+            shard_options=options,
+            **more,
+        )
 
     assert len(list(on(1, fails, on_error="skip"))) < len(list(on(1, empty)))
     with pytest.raises(ShardingError, match="its whole batch"):
@@ -661,22 +796,30 @@ def test_failures_are_not_left_out_where_shards_have_equal_numbers_of_batches():
     assert len(list(on(2, empty))) == len(on(2, empty))
 
 
-@pytest.mark.parametrize("change", [lambda dataset: dataset, lambda dataset: dataset[2:].shuffle(seed=1).repeat(2)])
+@pytest.mark.parametrize(
+    "change", [lambda dataset: dataset, lambda dataset: dataset[2:].shuffle(seed=1).repeat(2)]
+)
 def test_a_chain_takes_the_lengths_of_a_field(change):
     """Of the source, as long as nothing but the order of its elements is changed."""
-    records = [{"tokens": np.full(1 + number % 4, number, np.int32), "id": number} for number in range(11)]
+    records = [
+        {"tokens": np.full(1 + number % 4, number, np.int32), "id": number} for number in range(11)
+    ]
     dataset = change(headrace.MapDataset.source(records))
     named, measured = (
         dataset.budget_batch(8, pad_to=(2, 4), seed=3, lengths=lengths)
         for lengths in ("tokens", lambda record: len(record["tokens"]))
     )
-    assert [batch["id"].tolist() for batch in named[:]] == [batch["id"].tolist() for batch in measured[:]]
+    assert [batch["id"].tolist() for batch in named[:]] == [
+        batch["id"].tolist() for batch in measured[:]
+    ]
     with pytest.raises(LengthsError, match="a map or a join such as zip makes them"):
         dataset.map(lambda record: record).budget_batch(8, pad_to=(2, 4), lengths="tokens")
 
 
 def test_batches_of_several_shapes_are_not_stacked():
-    """A loader's batch_size after them is refused when the loader is made; one shape, and a batch of one, can be stacked."""
+    """A loader's batch_size after them is refused when the loader is made; one shape, and a batch
+    of one, can be stacked.
+    """
     records = [np.ones(length, np.int32) for length in (2, 7, 3, 2, 8, 1)]
     for known in (None, [2, 7, 3, 2, 8, 1]):
         batches = headrace.BudgetBatch(16, pad_to=(4, 8), lengths=known)
@@ -709,7 +852,9 @@ def test_batches_of_several_shapes_are_not_stacked():
 def drawing_loader(sampler, shard):
     """A shard of a loader that draws records."""
     shard_options, operations = ShardOptions(*shard), [BudgetBatch(**SETTINGS)]
-    return DataLoader(data_source=RECORDS, sampler=sampler, operations=operations, shard_options=shard_options)
+    return DataLoader(
+        data_source=RECORDS, sampler=sampler, operations=operations, shard_options=shard_options
+    )
 
 
 def drawn_batches(sampler, shard=(0, 1), states=None):
@@ -733,7 +878,9 @@ def drawn_batches(sampler, shard=(0, 1), states=None):
 def test_each_epoch_of_drawn_records_has_its_own_draws(sampler, shards):
     """The batches have what the sampler draws, and not the first epoch's draws again."""
     wanted = Counter(sampler.record_keys(np.arange(len(sampler))).tolist())
-    assert wanted != Counter({key: 3 * n for key, n in Counter(sampler.record_keys(np.arange(20)).tolist()).items()})
+    assert wanted != Counter(
+        {key: 3 * n for key, n in Counter(sampler.record_keys(np.arange(20)).tolist()).items()}
+    )
     streams = [drawn_batches(sampler, (shard, shards)) for shard in range(shards)]
     assert sum((ids(stream) for stream in streams), Counter()) == wanted
     assert len({len(stream) for stream in streams}) == 1
@@ -763,7 +910,9 @@ def test_samplers_of_users_are_planned_whole():
         drawn_batches(Growing(ENDLESS))
 
 
-@pytest.mark.parametrize("operations", [[], [Filter(lambda record: True)]], ids=["planned", "of a stream"])
+@pytest.mark.parametrize(
+    "operations", [[], [Filter(lambda record: True)]], ids=["planned", "of a stream"]
+)
 @pytest.mark.parametrize(
     ("records", "error", "words"),
     [
@@ -774,8 +923,16 @@ def test_samplers_of_users_are_planned_whole():
             BatchError,
             r"\{'t': \*, 'y': (\*|None)\} and \{'t': \*, 'y': (\*|None)\} \(\* is a leaf, None is not\)\. Map them",
         ),
-        ([{"t": None}, {"t": np.arange(3)}], BatchError, r"\{'t': (\*|None)\} and \{'t': (\*|None)\}"),
-        ([{"t": np.arange(3), "y": 1}, {"t": np.arange(3)}], BatchError, r"'y': \*\}? and|and \{'t': \*, 'y': \*\}"),
+        (
+            [{"t": None}, {"t": np.arange(3)}],
+            BatchError,
+            r"\{'t': (\*|None)\} and \{'t': (\*|None)\}",
+        ),
+        (
+            [{"t": np.arange(3), "y": 1}, {"t": np.arange(3)}],
+            BatchError,
+            r"'y': \*\}? and|and \{'t': \*, 'y': \*\}",
+        ),
     ],
     ids=["a record", "all records", "a leaf", "the tokens", "a missing key"],
 )

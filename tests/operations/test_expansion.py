@@ -1,4 +1,6 @@
-"""Files of some kilobytes that unpack to gigabytes. In: such files. Out: an error before the memory is full."""
+"""Files of some kilobytes that unpack to gigabytes. In: such files. Out: an error before the memory
+is full.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def test_no_more_is_unpacked_than_the_limit(kind, tmp_path):
     path.write_bytes(PACKED[kind](ZEROS))
     size = path.stat().st_size
     read = 0
-    with open_stream(str(path), "auto") as stream, pytest.raises(ExpansionError, match=rf"a\.{kind} has {size} bytes"):
+    with (
+        open_stream(str(path), "auto") as stream,
+        pytest.raises(ExpansionError, match=rf"a\.{kind} has {size} bytes"),
+    ):
         while found := stream.read1():
             read += len(found)
     most = max(1 << 20, 200 * size)
@@ -80,7 +85,20 @@ def test_the_command_has_the_limit_as_an_option(tmp_path, capsys):
     path.write_bytes(gzip.compress(b"[" + b" " * (8 << 20) + b"]"))
     assert main(["convert", str(path), str(tmp_path / "out"), "--workers", "0"]) != 0
     assert "--max-expansion" in capsys.readouterr().err
-    assert main(["convert", str(path), str(tmp_path / "out"), "--workers", "0", "--max-expansion", "5000"]) == 0
+    assert (
+        main(
+            [
+                "convert",
+                str(path),
+                str(tmp_path / "out"),
+                "--workers",
+                "0",
+                "--max-expansion",
+                "5000",
+            ]
+        )
+        == 0
+    )
 
 
 def test_what_compresses_well_is_read_up_to_a_gigabyte(monkeypatch, tmp_path):

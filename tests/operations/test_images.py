@@ -1,4 +1,6 @@
-"""Operations on images: what they give, what they refuse, and that their random numbers are the loader's."""
+"""Operations on images: what they give, what they refuse, and that their random numbers are the
+loader's.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +62,13 @@ def test_channels_are_as_many_as_one_asks_for(kind, channels, mode):
     found = DecodeImage(channels=channels).map(out.getvalue())
     assert (found.shape, found.dtype) == ((*PHOTO.shape[:2], channels), np.uint8)
     expected = np.asarray(
-        image.convert("RGB" if mode == "P" else mode).convert({1: "L", 3: "RGB", 4: "RGBA"}[channels])
+        image.convert("RGB" if mode == "P" else mode).convert(
+            {1: "L", 3: "RGB", 4: "RGBA"}[channels]
+        )
     )
-    assert np.abs(found.squeeze().astype(int) - expected).mean() < (12 if mode == "CMYK" or kind == "WEBP" else 3)
+    assert np.abs(found.squeeze().astype(int) - expected).mean() < (
+        12 if mode == "CMYK" or kind == "WEBP" else 3
+    )
 
 
 def test_paths_and_all_kinds_of_bytes_are_decoded(tmp_path):
@@ -70,26 +76,43 @@ def test_paths_and_all_kinds_of_bytes_are_decoded(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(PNG)
     decode = DecodeImage()
-    for image in (path, str(path), np.str_(path), bytearray(PNG), memoryview(PNG), np.frombuffer(PNG, np.uint8)):
+    for image in (
+        path,
+        str(path),
+        np.str_(path),
+        bytearray(PNG),
+        memoryview(PNG),
+        np.frombuffer(PNG, np.uint8),
+    ):
         np.testing.assert_array_equal(decode.map({"image": image})["image"], PHOTO)
-    for clip in ([path, path], (str(path),) * 2, np.array([str(path)] * 2), [memoryview(PNG), bytearray(PNG)]):
+    for clip in (
+        [path, path],
+        (str(path),) * 2,
+        np.array([str(path)] * 2),
+        [memoryview(PNG), bytearray(PNG)],
+    ):
         assert decode.map(clip).shape == (2, *PHOTO.shape)
     table = pd.DataFrame({"image": [str(path)] * 4, "label": range(4)})
     source = table.to_dict("records")
     for workers in (0, 1):
-        (batch,) = headrace.load(source, transformations=[decode], batch_size=4, num_epochs=1, worker_count=workers)
+        (batch,) = headrace.load(
+            source, transformations=[decode], batch_size=4, num_epochs=1, worker_count=workers
+        )
         assert (batch["image"].shape, batch["label"].tolist()) == ((4, *PHOTO.shape), [0, 1, 2, 3])
     with pytest.raises(SourceNotFoundError, match=r"nowhere\.png"):
         decode.map(str(tmp_path / "nowhere.png"))
     with pytest.raises(
-        ImageError, match=r"the bytes or the path of an image file, not int 3\. If the element is a dict"
+        ImageError,
+        match=r"the bytes or the path of an image file, not int 3\. If the element is a dict",
     ):
         decode.map(3)
 
 
 Image.init()  # older versions of Pillow have no AVIF
 
-OPAQUE_AND_NOT = np.dstack([PHOTO, np.where(np.arange(300) < 150, 255, 64) * np.ones((201, 1), int)]).astype(np.uint8)
+OPAQUE_AND_NOT = np.dstack(
+    [PHOTO, np.where(np.arange(300) < 150, 255, 64) * np.ones((201, 1), int)]
+).astype(np.uint8)
 CLEAR = {
     "PNG": {},
     "WEBP": {"lossless": True, "exact": True},
@@ -115,17 +138,26 @@ def pillow(data, channels):
 @pytest.mark.parametrize("mode", ["RGBA", "RGB", "LA", "L"])
 @pytest.mark.parametrize("kind", [kind for kind in CLEAR if kind in Image.SAVE])
 def test_opacity_and_orientation_change_no_colours(kind, mode, turned, channels):
-    """Red stays red, nothing is multiplied by the opacity, and nothing is turned: as in Pillow, for each kind of file."""
+    """Red stays red, nothing is multiplied by the opacity, and nothing is turned: as in Pillow, for
+    each kind of file.
+    """
     options = dict(CLEAR[kind])
     if turned:
         options |= (
             {"tiffinfo": {274: 6}}
             if kind == "TIFF"
-            else {"exif": b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"}
+            else {
+                "exif": b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
+            }
         )
-    picture, out, straight = Image.fromarray(OPAQUE_AND_NOT).convert(mode), io.BytesIO(), io.BytesIO()
+    picture, out, straight = (
+        Image.fromarray(OPAQUE_AND_NOT).convert(mode),
+        io.BytesIO(),
+        io.BytesIO(),
+    )
     picture.save(out, kind, **options)
-    picture.save(straight, kind, **CLEAR[kind])  # some versions of Pillow turn TIFF files, whatever is asked
+    # some versions of Pillow turn TIFF files, whatever is asked
+    picture.save(straight, kind, **CLEAR[kind])
     data = out.getvalue()
     found = DecodeImage(channels=channels, orientation=False).map(data)
     expected = pillow(straight.getvalue(), channels)
@@ -166,7 +198,13 @@ def exif(orientation):
     return data
 
 
-TURNED = {"JPEG": {"quality": 95}, "PNG": {}, "WEBP": {"lossless": True}, "TIFF": {}, "AVIF": {"quality": 100}}
+TURNED = {
+    "JPEG": {"quality": 95},
+    "PNG": {},
+    "WEBP": {"lossless": True},
+    "TIFF": {},
+    "AVIF": {"quality": 100},
+}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TURNED if kind in Image.SAVE])
@@ -174,14 +212,19 @@ def test_images_are_turned_as_their_header_says(kind):
     """For each orientation as by Pillow's function for it, whatever the number of channels."""
     for orientation in range(1, 9):
         data = encoded(PHOTO[:40, :60], kind, exif=exif(orientation), **TURNED[kind])
-        plain = encoded(PHOTO[:40, :60], "PNG", exif=exif(orientation))  # older Pillow turns a TIFF image twice
+        # older Pillow turns a TIFF image twice
+        plain = encoded(PHOTO[:40, :60], "PNG", exif=exif(orientation))
         with Image.open(io.BytesIO(plain if kind == "TIFF" else data)) as image:
             expected = ImageOps.exif_transpose(image)
         assert expected.size == ((60, 40) if orientation < 5 else (40, 60))
         for channels, mode in ((1, "L"), (3, "RGB"), (4, "RGBA")):
-            found, wanted = DecodeImage(channels=channels).map(data), np.asarray(expected.convert(mode))
+            found, wanted = (
+                DecodeImage(channels=channels).map(data),
+                np.asarray(expected.convert(mode)),
+            )
             assert found.flags.c_contiguous
-            limit = 3 if kind in ("JPEG", "AVIF") else 10 if (kind, channels) == ("TIFF", 1) else 1  # of older OpenCV
+            # of older OpenCV
+            limit = 3 if kind in ("JPEG", "AVIF") else 10 if (kind, channels) == ("TIFF", 1) else 1
             assert np.abs(found.squeeze().astype(int) - wanted).max() <= limit
 
 
@@ -192,7 +235,8 @@ def test_the_size_is_that_of_the_turned_image(size):
     straight = encoded(np.rot90(PHOTO, -1), "JPEG", quality=95)
     found, expected = DecodeImage(size).map(data), DecodeImage(size).map(straight)
     assert found.shape == (*size, 3)
-    assert np.abs(found.astype(int) - expected).mean() < 6  # rows that are cut off were at another side of the file
+    # rows that are cut off were at another side of the file
+    assert np.abs(found.astype(int) - expected).mean() < 6
     assert np.abs(found[::-1].astype(int) - expected).mean() > 20
 
 
@@ -201,7 +245,9 @@ def test_a_png_of_imagemagick_and_one_with_xmp_are_turned():
     from PIL.PngImagePlugin import PngInfo
 
     info = PngInfo()
-    info.add_itxt("XML:com.adobe.xmp", '<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>')
+    info.add_itxt(
+        "XML:com.adobe.xmp", '<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+    )
     assert DecodeImage().map(encoded(PHOTO, "PNG", pnginfo=info)).shape == (300, 201, 3)
     raw = exif(6).tobytes()
     info = PngInfo()
@@ -215,7 +261,9 @@ def test_a_png_of_imagemagick_and_one_with_xmp_are_turned():
 def test_a_damaged_header_turns_nothing(damaged):
     """The picture is decoded all the same."""
     segment = b"\xff\xe1" + (len(damaged) + 2).to_bytes(2) + damaged
-    np.testing.assert_array_equal(DecodeImage().map(JPEG[:2] + segment + JPEG[2:]), DecodeImage().map(JPEG))
+    np.testing.assert_array_equal(
+        DecodeImage().map(JPEG[:2] + segment + JPEG[2:]), DecodeImage().map(JPEG)
+    )
 
 
 def test_images_as_hugging_face_stores_them(tmp_path):
@@ -223,7 +271,12 @@ def test_images_as_hugging_face_stores_them(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(PNG)
     decode = DecodeImage()
-    for stored in ({"bytes": PNG, "path": None}, {"bytes": None, "path": str(path)}, {"bytes": PNG}, {"path": path}):
+    for stored in (
+        {"bytes": PNG, "path": None},
+        {"bytes": None, "path": str(path)},
+        {"bytes": PNG},
+        {"path": path},
+    ):
         np.testing.assert_array_equal(decode.map({"image": stored, "label": 1})["image"], PHOTO)
         np.testing.assert_array_equal(decode.map(stored), PHOTO)
     assert decode.map([{"bytes": PNG, "path": None}] * 2).shape == (2, *PHOTO.shape)
@@ -234,7 +287,9 @@ def test_images_as_hugging_face_stores_them(tmp_path):
 
 
 def test_masks_are_decoded_as_indices():
-    """The indices of a palette, or the values of a grey file; a size takes the nearest ones, so there are no new ones."""
+    """The indices of a palette, or the values of a grey file; a size takes the nearest ones, so
+    there are no new ones.
+    """
     indices = (np.arange(40)[:, None] // 10 * 3 + np.arange(60) // 20).astype(np.uint8)
     mask = Image.fromarray(indices)
     mask.putpalette(bytes(range(100, 136)))
@@ -247,7 +302,9 @@ def test_masks_are_decoded_as_indices():
     small = DecodeImage((13, 17), palette="indices").map(out.getvalue())
     assert (small.shape, small.dtype) == ((13, 17, 1), np.uint8)
     assert {*np.unique(small)} == {*np.unique(indices)}
-    with pytest.raises(ImageError, match="of mode 'RGB', and palette=\"indices\" needs mode P, L or 1"):
+    with pytest.raises(
+        ImageError, match="of mode 'RGB', and palette=\"indices\" needs mode P, L or 1"
+    ):
         decode.map(PNG)
 
 
@@ -261,7 +318,9 @@ def test_all_frames_of_a_file_are_a_clip(kind):
         expected = [np.asarray(frame.convert("RGB")) for frame in ImageSequence.Iterator(image)]
     np.testing.assert_array_equal(DecodeImage(frames="all").map(out.getvalue()), expected)
     np.testing.assert_array_equal(DecodeImage().map(out.getvalue()), expected[0])
-    assert DecodeImage(20, frames="all", channels=1).map({"image": out.getvalue()})["image"].shape == (3, 20, 20, 1)
+    assert DecodeImage(20, frames="all", channels=1).map({"image": out.getvalue()})[
+        "image"
+    ].shape == (3, 20, 20, 1)
     assert DecodeImage(frames="all").map(PNG).shape == (1, *PHOTO.shape)
     with pytest.raises(ImageError, match="3 frames of 40 × 60 pixels, more than max_pixels=5000"):
         DecodeImage(frames="all", max_pixels=5000).map(out.getvalue())
@@ -269,7 +328,10 @@ def test_all_frames_of_a_file_are_a_clip(kind):
 
 def test_the_first_frame_is_decoded_alone():
     """The limit of pixels counts it alone then; its values do not depend on the dtype."""
-    frames, out = [Image.fromarray(np.roll(PHOTO[:40, :60], 7 * shift, axis=1)) for shift in range(5)], io.BytesIO()
+    frames, out = (
+        [Image.fromarray(np.roll(PHOTO[:40, :60], 7 * shift, axis=1)) for shift in range(5)],
+        io.BytesIO(),
+    )
     frames[0].save(out, "GIF", save_all=True, append_images=frames[1:])
     found = DecodeImage(max_pixels=2400).map(out.getvalue())
     np.testing.assert_array_equal(found, DecodeImage(frames="all").map(out.getvalue())[0])
@@ -292,7 +354,9 @@ def test_frames_of_16_bits_keep_them():
     frames[0].save(out, "TIFF", save_all=True, append_images=frames[1:])
     found = DecodeImage(channels=1, dtype=np.uint16, frames="all").map(out.getvalue())
     np.testing.assert_array_equal(found[..., 0], [DEEP, DEEP[::-1]])
-    np.testing.assert_array_equal(DecodeImage(frames="all").map(out.getvalue())[0, ..., 2], DEEP >> 8)
+    np.testing.assert_array_equal(
+        DecodeImage(frames="all").map(out.getvalue())[0, ..., 2], DEEP >> 8
+    )
 
 
 @pytest.mark.parametrize("kind", ["TGA", "PCX", "DDS", "ICO", "SGI"])
@@ -308,7 +372,9 @@ def test_without_pillow_an_error_names_the_extra(monkeypatch):
     monkeypatch.setattr("headrace.operations.images.pillow.find_spec", lambda name: None)
     DecodeImage()
     for argument in ({"palette": "indices"}, {"frames": "all"}):
-        with pytest.raises(headrace.errors.MissingExtraError, match=r"needs pillow.*headrace\[images\]"):
+        with pytest.raises(
+            headrace.errors.MissingExtraError, match=r"needs pillow.*headrace\[images\]"
+        ):
             DecodeImage(**argument)
 
 
@@ -324,17 +390,25 @@ def test_dtypes():
     np.testing.assert_array_equal(DecodeImage(channels=1, dtype=np.uint16).map(deep)[..., 0], DEEP)
     np.testing.assert_array_equal(DecodeImage(channels=3, dtype=np.uint16).map(deep)[..., 1], DEEP)
     np.testing.assert_array_equal(DecodeImage(channels=1).map(deep)[..., 0], DEEP >> 8)
-    np.testing.assert_allclose(DecodeImage(channels=1, dtype="float32").map(deep)[..., 0], DEEP / 65535, rtol=1e-6)
-    np.testing.assert_array_equal(DecodeImage(dtype=np.uint16).map(PNG), PHOTO.astype(np.uint16) * 257)
+    np.testing.assert_allclose(
+        DecodeImage(channels=1, dtype="float32").map(deep)[..., 0], DEEP / 65535, rtol=1e-6
+    )
+    np.testing.assert_array_equal(
+        DecodeImage(dtype=np.uint16).map(PNG), PHOTO.astype(np.uint16) * 257
+    )
     found = DecodeImage(dtype=np.float32).map(JPEG)
     np.testing.assert_allclose(found, DecodeImage().map(JPEG) / 255, rtol=1e-6)
     assert (found.dtype, found.max() <= 1) == (np.float32, True)
 
 
-@pytest.mark.parametrize("size", [(50, 70), (20, 30), (100, 150), (201, 300), (400, 500), (201, 10), 64])
+@pytest.mark.parametrize(
+    "size", [(50, 70), (20, 30), (100, 150), (201, 300), (400, 500), (201, 10), 64]
+)
 @pytest.mark.parametrize("data", [JPEG, PNG])
 def test_sizes_are_exact_and_the_picture_stays(data, size):
-    """Smaller and larger ones, also where a JPEG is read at a smaller scale; close to what Pillow makes of it."""
+    """Smaller and larger ones, also where a JPEG is read at a smaller scale; close to what Pillow
+    makes of it.
+    """
     found = DecodeImage(size).map(data)
     height, width = (size, size) if isinstance(size, int) else size
     assert found.shape == (height, width, 3)
@@ -398,15 +472,25 @@ def test_labels_of_every_dtype_are_resized_to_the_nearest(dtype):
 @pytest.mark.parametrize("operation", [Resize, RandomResizedCrop], ids=lambda one: one.__name__)
 @pytest.mark.parametrize(
     ("dtype", "interpolation"),
-    [*((dtype, "auto") for dtype in ODD), ("object", "nearest"), ("complex128", "nearest"), ("int64", "area")],
+    [
+        *((dtype, "auto") for dtype in ODD),
+        ("object", "nearest"),
+        ("complex128", "nearest"),
+        ("int64", "area"),
+    ],
 )
 def test_dtypes_that_cannot_be_resized_are_an_error(operation, dtype, interpolation):
     """It names the dtype, the dtypes that work, and how to convert."""
     made = operation((2, 2), interpolation=interpolation)
-    change = made.map if operation is Resize else lambda image: made.random_map(image, np.random.default_rng(0))
+    change = (
+        made.map
+        if operation is Resize
+        else lambda image: made.random_map(image, np.random.default_rng(0))
+    )
     image = np.ones((9, 9, 3)).astype(dtype)
     with pytest.raises(
-        ImageError, match=r"dtype (?s:.*)astype\(np.float32\); dtypes that work are uint8, uint16, int16, "
+        ImageError,
+        match=r"dtype (?s:.*)astype\(np.float32\); dtypes that work are uint8, uint16, int16, ",
     ):
         change(image)
 
@@ -418,7 +502,9 @@ def test_too_many_channels_are_an_error_of_ours():
 
 
 def test_fine_patterns_do_not_survive_auto():
-    """A board of black and white pixels becomes grey, where single pixels would be black or white."""
+    """A board of black and white pixels becomes grey, where single pixels would be
+    black or white.
+    """
     board = np.indices((256, 256)).sum(0).astype(np.uint8)[..., np.newaxis] % 2 * 255
     assert np.ptp(Resize(32).map(board)) <= 1
     assert Resize(32).map(board).mean() == pytest.approx(127.5, abs=1)
@@ -462,7 +548,9 @@ def test_a_pipeline_of_images_is_the_same_in_workers(worker_count):
     records = [{"image": JPEG if number % 2 else PNG, "label": number} for number in range(8)]
     operations = [DecodeImage(), RandomResizedCrop((24, 32)), RandomFlip(), headrace.Batch(4)]
     sampler = headrace.IndexSampler(8, shuffle=True, seed=1, num_epochs=2)
-    loader = headrace.DataLoader(data_source=records, sampler=sampler, operations=operations, worker_count=worker_count)
+    loader = headrace.DataLoader(
+        data_source=records, sampler=sampler, operations=operations, worker_count=worker_count
+    )
     batches = list(loader)
     assert [batch["image"].shape for batch in batches] == [(4, 24, 32, 3)] * 4
     again = list(headrace.DataLoader(data_source=records, sampler=sampler, operations=operations))
@@ -512,7 +600,9 @@ def test_what_is_no_image_is_an_error(image):
         lambda: RandomFlip().random_map(image, np.random.default_rng(0)),
         lambda: RandomResizedCrop(3).random_map({"image": image}, np.random.default_rng(0)),
     ):
-        with pytest.raises(ImageError, match=r"takes arrays of height × width × channels, .*DecodeImage"):
+        with pytest.raises(
+            ImageError, match=r"takes arrays of height × width × channels, .*DecodeImage"
+        ):
             act()
 
 
@@ -558,7 +648,8 @@ def test_without_the_libraries_an_error_names_the_extra(monkeypatch):
     """When an operation is made, not when the first image comes in a worker."""
     monkeypatch.setattr("headrace.operations.images.library.find_spec", lambda name: None)
     with pytest.raises(
-        headrace.errors.MissingExtraError, match=r"opencv-python-headless and simplejpeg.*headrace\[images\]"
+        headrace.errors.MissingExtraError,
+        match=r"opencv-python-headless and simplejpeg.*headrace\[images\]",
     ):
         DecodeImage()
 
@@ -567,11 +658,15 @@ def test_a_pickled_operation_names_the_extra_where_the_libraries_are_missing(mon
     """For example on another machine, where a worker reads it."""
     pickled = pickle.dumps(Resize(3))
     monkeypatch.setattr("headrace.operations.images.library.find_spec", lambda name: None)
-    with pytest.raises(headrace.errors.MissingExtraError, match=r"Resize needs opencv-python-headless"):
+    with pytest.raises(
+        headrace.errors.MissingExtraError, match=r"Resize needs opencv-python-headless"
+    ):
         pickle.loads(pickled)
 
 
-@pytest.mark.parametrize("make", ["CenterCrop(2)", "Pad(1)", "Normalize(0.5, 0.5)", "RandomErasing()"])
+@pytest.mark.parametrize(
+    "make", ["CenterCrop(2)", "Pad(1)", "Normalize(0.5, 0.5)", "RandomErasing()"]
+)
 def test_an_operation_that_needs_numpy_alone_can_be_pickled_without_opencv(make):
     """So worker processes can run it."""
     program = f"""
@@ -598,9 +693,13 @@ def test_a_clip_is_resized_frame_by_frame(shape):
     assert resize.map(CLIP[..., :1]).shape == (4, 40, 50, 1)
 
 
-@pytest.mark.parametrize("operation", [RandomResizedCrop(32), RandomFlip(0.5, 0.5)], ids=["crop", "flip"])
+@pytest.mark.parametrize(
+    "operation", [RandomResizedCrop(32), RandomFlip(0.5, 0.5)], ids=["crop", "flip"]
+)
 def test_all_frames_of_a_clip_get_the_same_random_choice(operation):
-    """The one that an image gets from the same generator; each clip gets its own, all four ways of mirroring among them."""
+    """The one that an image gets from the same generator; each clip gets its own, all four ways of
+    mirroring among them.
+    """
     made = set()
     for seed in range(20):
         found = operation.random_map(CLIP, np.random.default_rng(seed))
@@ -613,7 +712,8 @@ def test_all_frames_of_a_clip_get_the_same_random_choice(operation):
 def test_frames_that_make_no_clip_are_refused():
     """Of several sizes; and what is neither an image nor a clip."""
     with pytest.raises(
-        ImageError, match=r"\(201, 300, 3\) and \(100, 300, 3\)\. Pass DecodeImage\(size=…\) to give all"
+        ImageError,
+        match=r"\(201, 300, 3\) and \(100, 300, 3\)\. Pass DecodeImage\(size=…\) to give all",
     ):
         DecodeImage().map([PNG, encoded(PHOTO[:100], "PNG")])
     assert DecodeImage((8, 9)).map([PNG, encoded(PHOTO[:100], "PNG")]).shape == (2, 8, 9, 3)
@@ -642,14 +742,23 @@ def claiming(kind, height, width):
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        *(("GIF", {}), ("BMP", {}), ("TGA", {}), ("PPM", {}), ("TIFF", {}), ("TIFF", {"big_tiff": True})),
+        *(
+            ("GIF", {}),
+            ("BMP", {}),
+            ("TGA", {}),
+            ("PPM", {}),
+            ("TIFF", {}),
+            ("TIFF", {"big_tiff": True}),
+        ),
         *(("WEBP", {}), ("WEBP", {"lossless": True}), ("WEBP", {"exif": b"Exif\0\0"})),
     ],
 )
 def test_an_image_of_another_format_with_too_many_pixels_is_not_decoded(kind, options):
     """Neither library takes it."""
     data = encoded(PHOTO, kind, **options)
-    with pytest.raises(ImageError, match=r"has 201 × 300 pixels, more than max_pixels=60000\. Pass a larger"):
+    with pytest.raises(
+        ImageError, match=r"has 201 × 300 pixels, more than max_pixels=60000\. Pass a larger"
+    ):
         DecodeImage(max_pixels=60_000).map(data)
     assert DecodeImage(max_pixels=60_300).map(data).shape == PHOTO.shape
 
@@ -672,7 +781,15 @@ def test_the_size_of_a_pnm_file_is_read_from_its_header(header):
 
 def tiff_of(*tags):
     """A TIFF file of 20 × 20 grey pixels, with these tags for its size: (tag, kind, value)."""
-    of_pixels = [(258, 3, 8), (259, 3, 1), (262, 3, 1), (273, 4, 8), (277, 3, 1), (278, 3, 20), (279, 4, 400)]
+    of_pixels = [
+        (258, 3, 8),
+        (259, 3, 1),
+        (262, 3, 1),
+        (273, 4, 8),
+        (277, 3, 1),
+        (278, 3, 20),
+        (279, 4, 400),
+    ]
     entries = sorted([*tags, *of_pixels], key=lambda tag: tag[0])
     directory = b"".join(struct.pack("<HHIi", tag, kind, 1, value) for tag, kind, value in entries)
     head = struct.pack("<2sHI", b"II", 42, 408)
@@ -685,7 +802,10 @@ ODD = {
     "no space": b"P5 20 20x255\n" + bytes(400),
     "a slash": b"P5 20/20 255\n" + bytes(400),
     "zeros": b"P5 " + b"0" * 30 + b"20 20 255\n" + bytes(400),
-    "zeros of PAM": b"P7\nWIDTH " + b"0" * 30 + b"20\nHEIGHT 20\nDEPTH 1\nMAXVAL 255\nENDHDR\n" + bytes(400),
+    "zeros of PAM": b"P7\nWIDTH "
+    + b"0" * 30
+    + b"20\nHEIGHT 20\nDEPTH 1\nMAXVAL 255\nENDHDR\n"
+    + bytes(400),
     "HDR": b"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n\n-Y 20 +X 20\n" + bytes(1600),
 }
 
@@ -693,7 +813,9 @@ ODD = {
 @pytest.mark.parametrize("case", ODD)
 def test_odd_headers_do_not_pass_the_limit_of_pixels(case):
     """OpenCV or Pillow would decode these files."""
-    with pytest.raises(ImageError, match=r"has 20 × 20 pixels, more than max_pixels=399\. Pass a larger"):
+    with pytest.raises(
+        ImageError, match=r"has 20 × 20 pixels, more than max_pixels=399\. Pass a larger"
+    ):
         DecodeImage(max_pixels=399).map(ODD[case])
 
 
@@ -721,7 +843,9 @@ def test_many_tags_of_a_tiff_file_take_no_memory():
 @pytest.mark.parametrize("kind", ["jpeg", "png"])
 def test_an_image_that_says_it_has_too_many_pixels_is_not_decoded(kind):
     """It would take gigabytes; what is within the limit is decoded, and the limit is an option."""
-    with pytest.raises(ImageError, match=r"has .*× .*pixels, more than max_pixels=268435456\. Pass a larger"):
+    with pytest.raises(
+        ImageError, match=r"has .*× .*pixels, more than max_pixels=268435456\. Pass a larger"
+    ):
         DecodeImage().map(claiming(kind, 60000, 50000))
     for size in (None, 4):
         with pytest.raises(ImageError, match=r"has 8 × 8 pixels, more than max_pixels=63"):
@@ -734,7 +858,11 @@ def test_an_image_that_says_it_has_too_many_pixels_is_not_decoded(kind):
 def test_the_default_limit_of_pixels_is_no_part_of_a_state():
     """States of versions that had none are read; another limit is told."""
     states = [
-        next_state(headrace.load([claiming("png", 8, 8)] * 4, batch_size=2, transformations=[DecodeImage(**options)]))
+        next_state(
+            headrace.load(
+                [claiming("png", 8, 8)] * 4, batch_size=2, transformations=[DecodeImage(**options)]
+            )
+        )
         for options in ({}, {"max_pixels": 1 << 28}, {"max_pixels": 1 << 20})
     ]
     assert states[0] == states[1] != states[2]

@@ -1,4 +1,6 @@
-"""Documents of several datasets, mixed and packed: what happens to them on other shards, with killed workers, on devices."""
+"""Documents of several datasets, mixed and packed: what happens to them on other shards, with
+killed workers, on devices.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,12 @@ def packed(rows):
 
 def tokens(elements):
     """How often each token stands in rows, or in batches of rows."""
-    rows = [row for element in elements for row in (element if isinstance(element, list) else [element])]
-    return Counter(token for row in rows for token in row["tokens"][row["tokens_segment_ids"] > 0].tolist())
+    rows = [
+        row for element in elements for row in (element if isinstance(element, list) else [element])
+    ]
+    return Counter(
+        token for row in rows for token in row["tokens"][row["tokens_segment_ids"] > 0].tolist()
+    )
 
 
 def test_a_document_that_ends_its_worker_is_named_with_its_dataset():
@@ -47,7 +53,10 @@ def test_a_document_that_ends_its_worker_is_named_with_its_dataset():
         return document
 
     def chain(function):
-        parts = {name: MapDataset.source(DOCUMENTS[name]).to_iter_dataset().filter(np.size) for name in SIZES}
+        parts = {
+            name: MapDataset.source(DOCUMENTS[name]).to_iter_dataset().filter(np.size)
+            for name in SIZES
+        }
         return packed(IterDataset.mix(parts, WEIGHTS).map(function)).mp_prefetch(1)
 
     with pytest.raises(WorkerCrashedError, match="3 of books"):

@@ -12,7 +12,16 @@ import pytest
 from support.pipelines import plain
 
 import headrace
-from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MapTransform, RandomMapTransform, load
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    FlatMap,
+    IndexSampler,
+    MapTransform,
+    RandomMapTransform,
+    load,
+)
 from headrace.common.generators.keyed_random import KeyedGenerator
 from headrace.errors import BatchError, FanOutError, SeedError
 from headrace.operations.protocol import fingerprint
@@ -127,7 +136,9 @@ def test_random_numbers_depend_on_seed_position_and_operation_alone():
 
     def numbers(operations, seed=1, **more):
         sampler = IndexSampler(6, num_epochs=2, seed=seed)
-        return list(DataLoader(data_source=range(6), sampler=sampler, operations=operations, **more))
+        return list(
+            DataLoader(data_source=range(6), sampler=sampler, operations=operations, **more)
+        )
 
     plain_run = numbers([RandomMapTransform(draw)])
     assert len(set(plain_run)) == 12
@@ -142,12 +153,16 @@ def test_random_numbers_depend_on_seed_position_and_operation_alone():
 
 def test_rows_of_a_flat_map_draw_different_numbers():
     """Two rows of one record are two random elements."""
-    rows = run([FlatMap(lambda x: [x, x]), RandomMapTransform(lambda x, rng: rng.random())], 3, seed=0)
+    rows = run(
+        [FlatMap(lambda x: [x, x]), RandomMapTransform(lambda x, rng: rng.random())], 3, seed=0
+    )
     assert len(set(rows)) == 6
 
 
 def test_a_keyed_generator_is_the_generator_of_that_key():
-    """Re-keying gives the numbers of a fresh Philox with this key and counter, whatever was drawn before."""
+    """Re-keying gives the numbers of a fresh Philox with this key and counter, whatever was drawn
+    before.
+    """
     keyed = KeyedGenerator(operation=3)
     keyed.at(1, 2).integers(5, dtype=np.uint32)
     key, counter = np.array([7, 3], np.uint64), np.array([0, 2, 5, 0], np.uint64)
@@ -155,7 +170,8 @@ def test_a_keyed_generator_is_the_generator_of_that_key():
     moved = keyed.at(seed=7, position=5, row=2)
     assert moved.normal(size=4).tolist() == fresh.normal(size=4).tolist()
     assert (
-        moved.integers(100, size=3, dtype=np.uint32).tolist() == fresh.integers(100, size=3, dtype=np.uint32).tolist()
+        moved.integers(100, size=3, dtype=np.uint32).tolist()
+        == fresh.integers(100, size=3, dtype=np.uint32).tolist()
     )
 
 
@@ -170,7 +186,9 @@ def test_a_users_sampler_seeds_random_operations_by_its_own_generators():
             return 4
 
         def __getitem__(self, i):
-            return headrace.RecordMetadata(i, i, np.random.Generator(np.random.Philox(key=self.root + i)))
+            return headrace.RecordMetadata(
+                i, i, np.random.Generator(np.random.Philox(key=self.root + i))
+            )
 
     def numbers(seed):
         draw = RandomMapTransform(lambda x, rng: rng.random())
@@ -194,7 +212,9 @@ def test_stacking_gives_what_np_stack_gives():
         [np.zeros((2, 0)), np.zeros((2, 0)), np.zeros((2, 0))],
     ]
     for case in cases:
-        (batch,) = DataLoader(data_source=case, sampler=IndexSampler(3, num_epochs=1), operations=[Batch(3)])
+        (batch,) = DataLoader(
+            data_source=case, sampler=IndexSampler(3, num_epochs=1), operations=[Batch(3)]
+        )
         assert plain(batch) == plain(np.stack(case)), case
 
 
@@ -206,7 +226,9 @@ def test_a_late_wider_dtype_widens_the_whole_batch():
     assert batch.tolist() == [float(number) for number in numbers]
     for wide in (2, 70, 160):
         (batch,) = load(
-            [np.full(2, x, np.float64 if x == wide else np.float32) for x in range(200)], batch_size=200, num_epochs=1
+            [np.full(2, x, np.float64 if x == wide else np.float32) for x in range(200)],
+            batch_size=200,
+            num_epochs=1,
         )
         assert batch.dtype == np.float64
         assert batch.tolist() == [[x, x] for x in range(200)]
@@ -226,10 +248,17 @@ def test_strings_and_bytes_are_kept_whole():
 
 
 def test_columns_of_text_beside_numbers_are_what_was_put_in():
-    """Batches of rows with texts, bytes and numbers hold the same objects, in their order, also where a kind is a subclass."""
-    rows = [{"text": f"text {n}", "raw": b"%d" % n, "number": n, "nested": (f"{n}",)} for n in range(300)]
+    """Batches of rows with texts, bytes and numbers hold the same objects, in their order, also
+    where a kind is a subclass.
+    """
+    rows = [
+        {"text": f"text {n}", "raw": b"%d" % n, "number": n, "nested": (f"{n}",)}
+        for n in range(300)
+    ]
     rows[150]["text"] = np.str_("a subclass")
-    for batch, first in zip(load(rows, batch_size=100, num_epochs=1), range(0, 300, 100), strict=True):
+    for batch, first in zip(
+        load(rows, batch_size=100, num_epochs=1), range(0, 300, 100), strict=True
+    ):
         some = rows[first : first + 100]
         assert all(value is row["text"] for value, row in zip(batch["text"], some))
         assert all(value is row["raw"] for value, row in zip(batch["raw"], some))
@@ -240,7 +269,9 @@ def test_columns_of_text_beside_numbers_are_what_was_put_in():
 @pytest.mark.parametrize("position", [1, 64, 99])
 @pytest.mark.parametrize("texts", [("a", b"b"), (b"a", "b"), ("a", 1), (b"a", np.zeros(2))])
 def test_what_is_no_text_among_texts_is_refused(position, texts):
-    """A batch of texts with one leaf of another kind is an error that names the record, wherever the leaf stands."""
+    """A batch of texts with one leaf of another kind is an error that names the record, wherever
+    the leaf stands.
+    """
     most, other = texts
     with pytest.raises(BatchError) as caught:
         run([lambda x: other if x == position else most, Batch(100)], 100)
@@ -249,7 +280,9 @@ def test_what_is_no_text_among_texts_is_refused(position, texts):
 
 @pytest.mark.parametrize("position", [1, 5, 40, 99])
 def test_unequal_shapes_name_leaf_shapes_remedy_and_record(position):
-    """The error of a batch that does not stack says which leaf, which shapes, which record, and what to do."""
+    """The error of a batch that does not stack says which leaf, which shapes, which record, and
+    what to do.
+    """
 
     def shaped(x):
         return {"image": np.zeros((2, 3) if x == position else (2, 2)), "label": x}
@@ -275,7 +308,14 @@ def test_shapes_that_would_broadcast_are_refused_too():
 @pytest.mark.parametrize("late", [1, 6])
 def test_unequal_structures_are_refused(late):
     """Elements with other keys or another nesting are not put into one batch."""
-    for other in ({"a": 1, "c": 2}, {"a": 1}, {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": {"c": 2}}, [1, 2], 3):
+    for other in (
+        {"a": 1, "c": 2},
+        {"a": 1},
+        {"a": 1, "b": 2, "c": 3},
+        {"a": 1, "b": {"c": 2}},
+        [1, 2],
+        3,
+    ):
         with pytest.raises(BatchError, match=r"structure|shape|dtype"):
             run([lambda x, other=other: other if x == late else {"a": 1, "b": 2}, Batch(8)])
 
@@ -312,7 +352,9 @@ def test_pad_batch_pads_to_the_longest_or_to_a_length():
 
 
 def test_one_length_pads_only_what_is_ragged():
-    """Leaves of a fixed shape stay; where nothing shows which leaf is meant, the user is asked, and no shape is guessed."""
+    """Leaves of a fixed shape stay; where nothing shows which leaf is meant, the user is asked, and
+    no shape is guessed.
+    """
     pad = headrace.pad_batch(length=4)
     elements = [{"tokens": np.arange(n), "image": np.zeros((3, 2)), "n": n} for n in (3, 1)]
     batch = pad(elements)
@@ -397,7 +439,9 @@ def test_fingerprints_tell_operations_apart_and_survive_a_restart():
 
 
 def test_a_batch_does_not_depend_on_the_batch_before_it():
-    """Dtype, container and order of keys of a batch are those of its own elements, so that resuming changes nothing."""
+    """Dtype, container and order of keys of a batch are those of its own elements, so that resuming
+    changes nothing.
+    """
     import collections
 
     cases = [
@@ -431,7 +475,13 @@ class _CannotBeRead:
 def test_a_leaf_that_cannot_be_read_is_named_by_its_record(position):
     """Whatever it raises, and wherever in a batch it stands."""
     with pytest.raises(KeyError) as caught:
-        list(load([_CannotBeRead() if x == position else 1.0 for x in range(200)], batch_size=100, num_epochs=1))
+        list(
+            load(
+                [_CannotBeRead() if x == position else 1.0 for x in range(200)],
+                batch_size=100,
+                num_epochs=1,
+            )
+        )
     assert f"record key {position} at position {position}" in caught.value.__notes__[0]
 
 
@@ -440,7 +490,9 @@ def test_a_leaf_that_cannot_be_read_is_named_by_its_record(position):
 @pytest.mark.parametrize("observe", [False, True, "each"])
 @pytest.mark.one_in(12)
 def test_of_two_faults_in_a_batch_the_earlier_record_is_named(restored, workers, observe):
-    """Whether rows are copied many at a time or few, where the run began, and whether operations are timed."""
+    """Whether rows are copied many at a time or few, where the run began, and whether operations
+    are timed.
+    """
 
     def faulty(x):
         if x == 192:
@@ -528,7 +580,14 @@ def test_large_rows_are_batched_as_small_ones_are(element):
 def test_a_large_row_that_does_not_fit_is_named(wrong):
     """The batches before it come, and it is the one that the error is about."""
     fine = {"image": LARGE, "label": np.int64(0)}
-    iterator = iter(load(range(8), transformations=[lambda i: wrong if i == 4 else fine], batch_size=3, num_epochs=1))
+    iterator = iter(
+        load(
+            range(8),
+            transformations=[lambda i: wrong if i == 4 else fine],
+            batch_size=3,
+            num_epochs=1,
+        )
+    )
     next(iterator)
     with pytest.raises(BatchError) as caught:
         next(iterator)
@@ -558,7 +617,9 @@ def test_values_are_never_cut_to_the_first_ones_dtype():
     dates = [np.datetime64("2020-01-01"), np.datetime64("2020-01-02T12:34:56")]
     (batch,) = load(dates, batch_size=2, num_epochs=1)
     assert batch[1] == dates[1]
-    (batch,) = load([np.timedelta64(1, "s"), np.timedelta64(1500, "ms")], batch_size=2, num_epochs=1)
+    (batch,) = load(
+        [np.timedelta64(1, "s"), np.timedelta64(1500, "ms")], batch_size=2, num_epochs=1
+    )
     assert batch[1] == np.timedelta64(1500, "ms")
 
 
@@ -573,7 +634,9 @@ def test_a_subclass_of_list_is_refused_not_boxed():
 
 
 def test_any_callable_has_a_fingerprint():
-    """Callables without names or attributes, and ones that refer to themselves, can be checkpointed."""
+    """Callables without names or attributes, and ones that refer to themselves, can be
+    checkpointed.
+    """
     import operator
 
     class Own(MapTransform):
@@ -591,8 +654,12 @@ def test_any_callable_has_a_fingerprint():
 def test_numpy_integers_are_integers_everywhere():
     """Counts and seeds may be NumPy integers; states stay JSON."""
     one = np.int64(1)
-    sampler = IndexSampler(np.int64(5), headrace.ShardOptions(np.int64(0), one), num_epochs=one, seed=np.uint32(3))
-    iterator = iter(DataLoader(data_source=range(5), sampler=sampler, operations=[Batch(np.int32(2))]))
+    sampler = IndexSampler(
+        np.int64(5), headrace.ShardOptions(np.int64(0), one), num_epochs=one, seed=np.uint32(3)
+    )
+    iterator = iter(
+        DataLoader(data_source=range(5), sampler=sampler, operations=[Batch(np.int32(2))])
+    )
     next(iterator)
     assert b'"records":5' in iterator.get_state()
 
@@ -622,18 +689,26 @@ def test_large_limits_are_written_as_powers():
 
 
 RAGGED = [
-    {"tokens": np.arange(1, length + 1), "weights": np.ones(length), "label": np.int64(length)} for length in (3, 1)
+    {"tokens": np.arange(1, length + 1), "weights": np.ones(length), "label": np.int64(length)}
+    for length in (3, 1)
 ]
 
 
 @pytest.mark.parametrize(
-    "element", [{"tokens": np.arange(3)}, {"tokens": np.arange(3), "x": None}], ids=["missing", "None"]
+    "element",
+    [{"tokens": np.arange(3)}, {"tokens": np.arange(3), "x": None}],
+    ids=["missing", "None"],
 )
-@pytest.mark.parametrize("arguments", [{"length": {"x": 9}}, {"value": {"x": 1}}, {"mask_key": {"x": "mask"}}], ids=str)
+@pytest.mark.parametrize(
+    "arguments", [{"length": {"x": 9}}, {"value": {"x": 1}}, {"mask_key": {"x": "mask"}}], ids=str
+)
 def test_pad_batch_names_only_keys_of_the_elements(arguments, element):
     """A missing key is an error that names the argument, the key and those that there are."""
     (name,) = arguments
-    words = rf"pad_batch\({name}=…\) names 'x', but elements have no such key, or only None under it.*\['tokens'\]"
+    words = (
+        rf"pad_batch\({name}=…\) names 'x', but elements have no such key, or only None under "
+        rf"it.*\['tokens'\]"
+    )
     with pytest.raises(BatchError, match=words):
         headrace.pad_batch(**arguments)([element, element])
 
@@ -654,9 +729,16 @@ def test_pad_batch_pads_each_leaf_with_its_own_value():
 
 def test_a_value_for_all_below_a_key_is_for_each_leaf_there():
     """A key of the elements may lead to several leaves."""
-    nested = [{"in": {"a": np.ones(length), "b": np.ones(length)}, "out": np.ones(length)} for length in (2, 1)]
+    nested = [
+        {"in": {"a": np.ones(length), "b": np.ones(length)}, "out": np.ones(length)}
+        for length in (2, 1)
+    ]
     batch = headrace.pad_batch(value={"in": 7})(nested)
-    assert [batch["in"]["a"][1].tolist(), batch["in"]["b"][1].tolist(), batch["out"][1].tolist()] == [
+    assert [
+        batch["in"]["a"][1].tolist(),
+        batch["in"]["b"][1].tolist(),
+        batch["out"][1].tolist(),
+    ] == [
         [1, 7],
         [1, 7],
         [1, 0],
@@ -667,7 +749,10 @@ def test_a_value_for_a_key_that_is_not_there_is_refused():
     """A slip would pad with 0 without a word."""
     with pytest.raises(
         BatchError,
-        match=r"names 'token', but elements have no such key, .*\. Name only keys .*: \['label'\], \['tokens'\]",
+        match=(
+            r"names 'token', but elements have no such key, .*\. Name only keys .*: \['label'\], "
+            r"\['tokens'\]"
+        ),
     ):
         headrace.pad_batch(value={"token": -1})(RAGGED)
 
@@ -675,6 +760,7 @@ def test_a_value_for_a_key_that_is_not_there_is_refused():
 def test_values_by_leaf_are_part_of_the_fingerprint():
     """Another value is another pipeline."""
     one, other, same = (
-        fingerprint(Batch(2, batch_fn=headrace.pad_batch(value={"tokens": value}))) for value in (1, 2, 1)
+        fingerprint(Batch(2, batch_fn=headrace.pad_batch(value={"tokens": value})))
+        for value in (1, 2, 1)
     )
     assert one == same != other

@@ -1,4 +1,6 @@
-"""An operation in one file says all that the loader asks; operations and sources come from other packages, too."""
+"""An operation in one file says all that the loader asks; operations and sources come from other
+packages, too.
+"""
 
 from __future__ import annotations
 
@@ -93,18 +95,23 @@ def installed(tmp_path):
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text(
-        "[headrace.operations]\nsums = their_package:Sums\n\n[headrace.sources]\nsquares = their_package:Squares\n"
+        "[headrace.operations]\nsums = their_package:Sums\n\n[headrace.sources]\nsquares = "
+        "their_package:Squares\n"
     )
     return tmp_path
 
 
 @pytest.mark.slow
 def test_packages_offer_operations_and_sources_by_entry_points(installed, tmp_path):
-    """A method of datasets with signature and docstring, in workers too; a name that nobody offers stays an error."""
+    """A method of datasets with signature and docstring, in workers too; a name that nobody offers
+    stays an error.
+    """
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    done = subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "[10, 130, 410] [14, 41]",
@@ -115,12 +122,16 @@ def test_packages_offer_operations_and_sources_by_entry_points(installed, tmp_pa
 
 
 def _loader(**settings):
-    return headrace.load(range(10), transformations=[SUMS["Sums"](4, **settings)], num_epochs=1, shuffle=True, seed=1)
+    return headrace.load(
+        range(10), transformations=[SUMS["Sums"](4, **settings)], num_epochs=1, shuffle=True, seed=1
+    )
 
 
 @pytest.mark.slow
 def test_the_plan_and_states_know_an_operation_of_ones_own():
-    """What it takes is a task's unit; a state resumes at any step, and not after a parameter was changed."""
+    """What it takes is a task's unit; a state resumes at any step, and not after a parameter was
+    changed.
+    """
     iterator = iter(_loader())
     assert iterator.pipeline.stages[0].unit == 4
     first = next(iterator)
@@ -163,7 +174,9 @@ def _listed(page: str) -> set[str]:
 
 def test_the_page_lists_all_that_an_operation_may_say():
     """Each attribute of the base class, and the fingerprint that one may have."""
-    assert _listed("operation-members.md") == {name for name in vars(Operation) if name[0] != "_"} | {"fingerprint"}
+    assert _listed("operation-members.md") == {
+        name for name in vars(Operation) if name[0] != "_"
+    } | {"fingerprint"}
 
 
 OURS = {

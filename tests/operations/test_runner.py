@@ -1,4 +1,6 @@
-"""Operations that run outside the engine, as random access to a `MapDataset` and planned batches need."""
+"""Operations that run outside the engine, as random access to a `MapDataset` and planned batches
+need.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,13 @@ def test_operations_run_one_after_another():
 
 def test_a_function_may_call_the_same_runner():
     """Each call has steps of its own."""
-    runner = Runner((MapTransform(lambda number: number if number < 2 else runner([number - 1], 0, 0)[0] * number),))
+    runner = Runner(
+        (
+            MapTransform(
+                lambda number: number if number < 2 else runner([number - 1], 0, 0)[0] * number
+            ),
+        )
+    )
     assert runner([5], 0, 0) == [120]
 
 
@@ -48,7 +56,10 @@ def test_a_failure_is_named_if_a_key_is_given():
     runner = Runner((MapTransform(abs), MapTransform(refuse_three)))
     with pytest.raises(ValueError, match="three") as caught:
         runner([3], 0, 0, key=7)
-    assert "operation 1, MapTransform(refuse_three), failed on record key 7." in caught.value.__notes__[0]
+    assert (
+        "operation 1, MapTransform(refuse_three), failed on record key 7."
+        in caught.value.__notes__[0]
+    )
     with pytest.raises(ValueError, match="three") as caught:
         runner([3], 0, 0)
     assert not hasattr(caught.value, "__notes__")

@@ -1,4 +1,6 @@
-"""With drop_remainder=True, a stream that would be empty is an error; one that only ends is none."""
+"""With drop_remainder=True, a stream that would be empty is an error; one that only
+ends is none.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,20 @@ from headrace.errors import EmptyStreamError
     [
         lambda: load(range(3), batch_size=4, drop_remainder=True, num_epochs=1),
         lambda: load({"x": np.arange(3)}, batch_size=4, drop_remainder=True, num_epochs=1),
-        lambda: load(range(11), transformations=[Batch(4), Batch(4, drop_remainder=True)], num_epochs=1),
-        lambda: load(range(3), transformations=[Batch(4, True), Filter(lambda b: True)], num_epochs=1),
+        lambda: load(
+            range(11), transformations=[Batch(4), Batch(4, drop_remainder=True)], num_epochs=1
+        ),
+        lambda: load(
+            range(3), transformations=[Batch(4, True), Filter(lambda b: True)], num_epochs=1
+        ),
         lambda: load(range(8), batch_size=2, drop_remainder=True, num_epochs=1).with_batch_size(9),
         lambda: load(range(6), batch_size=9, drop_remainder=True).epochs(3),
         lambda: load(
-            range(6), batch_size=9, drop_remainder=True, num_epochs=1, shard_options=headrace.ShardByJaxProcess()
+            range(6),
+            batch_size=9,
+            drop_remainder=True,
+            num_epochs=1,
+            shard_options=headrace.ShardByJaxProcess(),
         ),
         lambda: load(
             range(6),
@@ -35,7 +45,9 @@ from headrace.errors import EmptyStreamError
 )
 def test_too_few_records_for_a_batch_are_an_error_when_the_loader_is_made(make: Any):
     """The message says how many there are, and what to change."""
-    with pytest.raises(EmptyStreamError, match=r"records, .*too few for a batch of .*drop_remainder=False"):
+    with pytest.raises(
+        EmptyStreamError, match=r"records, .*too few for a batch of .*drop_remainder=False"
+    ):
         make()
 
 
@@ -45,9 +57,17 @@ def test_too_few_records_for_a_batch_are_an_error_when_the_loader_is_made(make: 
 def test_too_few_rows_for_a_batch_are_an_error_at_the_end(workers: int, rows: Any):
     """How many there are is known only then."""
     loader = load(
-        range(20), transformations=[rows], batch_size=4, drop_remainder=True, num_epochs=1, worker_count=workers
+        range(20),
+        transformations=[rows],
+        batch_size=4,
+        drop_remainder=True,
+        num_epochs=1,
+        worker_count=workers,
     )
-    with iter(loader) as iterator, pytest.raises(EmptyStreamError, match="only 3 rows were made for a batch of 4"):
+    with (
+        iter(loader) as iterator,
+        pytest.raises(EmptyStreamError, match="only 3 rows were made for a batch of 4"),
+    ):
         next(iterator)
 
 
@@ -70,7 +90,9 @@ def test_records_that_all_fail_but_few_are_told_likewise():
 def test_a_stream_that_ends_with_a_remainder_is_no_error():
     """Here, and where it is resumed right before the remainder."""
     for operations in ([], [Filter(lambda x: True)]):
-        loader = load(range(7), transformations=operations, batch_size=4, drop_remainder=True, num_epochs=1)
+        loader = load(
+            range(7), transformations=operations, batch_size=4, drop_remainder=True, num_epochs=1
+        )
         iterator = iter(loader)
         assert next(iterator).tolist() == [0, 1, 2, 3]
         state = iterator.get_state()
@@ -83,7 +105,15 @@ def test_a_stream_that_ends_with_a_remainder_is_no_error():
 def test_a_filter_that_drops_everything_of_a_finite_stream_is_no_error():
     """Nothing was left out but by the filter."""
     assert (
-        list(load(range(7), transformations=[Filter(lambda x: False)], batch_size=4, drop_remainder=True, num_epochs=1))
+        list(
+            load(
+                range(7),
+                transformations=[Filter(lambda x: False)],
+                batch_size=4,
+                drop_remainder=True,
+                num_epochs=1,
+            )
+        )
         == []
     )
 
@@ -93,7 +123,11 @@ def test_a_shard_with_a_record_less_is_no_error_of_its_own():
     lengths = [
         len(
             load(
-                range(7), batch_size=4, drop_remainder=True, num_epochs=1, shard_options=headrace.ShardOptions(shard, 2)
+                range(7),
+                batch_size=4,
+                drop_remainder=True,
+                num_epochs=1,
+                shard_options=headrace.ShardOptions(shard, 2),
             )
         )
         for shard in range(2)
@@ -103,7 +137,9 @@ def test_a_shard_with_a_record_less_is_no_error_of_its_own():
 
 @pytest.mark.parametrize("before", [[], [Filter(lambda x: x < 33)]])
 def test_what_the_remainder_would_be_made_of_need_not_fit_together(before: Any):
-    """The last batch of 2 has one record, and is among those that are too few for a batch of 3: it is not even made."""
+    """The last batch of 2 has one record, and is among those that are too few for a batch of 3: it
+    is not even made.
+    """
     operations = [*before, Batch(2), Batch(3, drop_remainder=True), Batch(2)]
     loader = load(range(34 if before else 33), transformations=operations, num_epochs=1)
     batches = list(loader)

@@ -58,20 +58,27 @@ MAPPINGS = [Tokens, Record, MappingProxyType, ChainMap, UserDict]
 @pytest.mark.parametrize("kind", MAPPINGS)
 @pytest.mark.parametrize("workers", [0, 1])
 def test_any_mapping_is_a_node(kind, workers):
-    """Batch, pad_batch, BudgetBatch and Pack make dicts of arrays of any mapping, also inside of another tree."""
+    """Batch, pad_batch, BudgetBatch and Pack make dicts of arrays of any mapping, also inside of
+    another tree.
+    """
 
     def record(number):
         return kind({"ids": np.arange(number % 3 + 1), "inner": kind({"label": number})})
 
     (batch,) = load(
-        range(4), transformations=[record, Batch(4, batch_fn=pad_batch())], num_epochs=1, worker_count=workers
+        range(4),
+        transformations=[record, Batch(4, batch_fn=pad_batch())],
+        num_epochs=1,
+        worker_count=workers,
     )
     assert type(batch) is type(batch["inner"]) is dict
     assert batch["ids"].tolist() == [[0, 0, 0], [0, 1, 0], [0, 1, 2], [0, 0, 0]]
     assert batch["inner"]["label"].tolist() == [0, 1, 2, 3]
     if workers:
         return
-    (plain,) = load([kind({"b": 1, "a": 2.5}), kind({"b": 3, "a": 4.5})], batch_size=2, num_epochs=1)
+    (plain,) = load(
+        [kind({"b": 1, "a": 2.5}), kind({"b": 3, "a": 4.5})], batch_size=2, num_epochs=1
+    )
     assert {key: leaf.tolist() for key, leaf in plain.items()} == {"b": [1, 3], "a": [2.5, 4.5]}
     assert list(plain) == list(kind({"b": 1, "a": 2.5}))
     ids = [kind({"ids": np.arange(3)})] * 2
@@ -89,7 +96,9 @@ def test_a_mapping_that_is_not_batched_keeps_its_class(workers):
         return Tokens({"ids": np.arange(1000) + number}, encodings="kept")
 
     for more in ([], [Filter(lambda element: True), Batch(2, batch_fn=lambda rows: rows[0])]):
-        first, *_ = load(range(3), transformations=[tokens, *more], num_epochs=1, worker_count=workers)
+        first, *_ = load(
+            range(3), transformations=[tokens, *more], num_epochs=1, worker_count=workers
+        )
         assert type(first) is Tokens
         assert first.encodings == "kept"
         assert first["ids"][999] == 999
@@ -103,14 +112,23 @@ def test_leaves_of_mappings_have_the_names_of_those_of_dicts():
         "['b']['c']",
     ]
     with pytest.raises(BatchError, match=r"\['ids'\]"):
-        list(load([Tokens({"ids": np.zeros(2)}), Tokens({"ids": np.zeros(3)})], batch_size=2, num_epochs=1))
+        list(
+            load(
+                [Tokens({"ids": np.zeros(2)}), Tokens({"ids": np.zeros(3)})],
+                batch_size=2,
+                num_epochs=1,
+            )
+        )
 
 
 def test_classes_with_the_methods_of_pytrees_are_nodes():
     """`tree_flatten` and `tree_unflatten` are enough, so that workers need no JAX."""
     for workers in (0, 1):
         (batch,) = load(
-            range(3), transformations=[lambda x: Keyed(x, "name"), Batch(3)], num_epochs=1, worker_count=workers
+            range(3),
+            transformations=[lambda x: Keyed(x, "name"), Batch(3)],
+            num_epochs=1,
+            worker_count=workers,
         )
         assert (batch.x.tolist(), batch.name) == ([0, 1, 2], "name")
 
@@ -138,6 +156,8 @@ def test_threads_that_meet_a_dataclass_at_once_all_take_it_apart():
                     together.wait()
                     return flatten(kind(1))[0]
 
-                assert [one.result() for one in [threads.submit(leaves) for _ in range(8)]] == [[1]] * 8
+                assert [one.result() for one in [threads.submit(leaves) for _ in range(8)]] == [
+                    [1]
+                ] * 8
     finally:
         sys.setswitchinterval(interval)

@@ -28,14 +28,22 @@ def frame_of(number, height=48, width=64):
     """The picture of a frame: a square that moves over a slope, so that no two are the same."""
     picture = np.empty((height, width, 3), np.uint8)
     picture[...] = np.linspace(0, 200, width, dtype=np.uint8)[:, None]
-    picture[number % 40 : number % 40 + 8, (3 * number) % 50 : (3 * number) % 50 + 10] = (255, 2 * number % 256, 0)
+    picture[number % 40 : number % 40 + 8, (3 * number) % 50 : (3 * number) % 50 + 10] = (
+        255,
+        2 * number % 256,
+        0,
+    )
     return picture
 
 
 def write_video(path, codec="libx264", count=COUNT, pts=None, **options):
-    """Write a video of `count` frames at 25 frames a second, or with the time stamps `pts` in milliseconds."""
+    """Write a video of `count` frames at 25 frames a second, or with the time stamps `pts` in
+    milliseconds.
+    """
     with av.open(str(path), "w") as out:
-        stream = out.add_stream(codec, rate=25, options={name: str(value) for name, value in options.items()})
+        stream = out.add_stream(
+            codec, rate=25, options={name: str(value) for name, value in options.items()}
+        )
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
         if pts is not None:
             stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
@@ -80,20 +88,31 @@ def test_frames_in_any_order_are_those_of_a_whole_decode(videos, kind):
     assert len(expected) == COUNT
     np.testing.assert_array_equal(DecodeVideo().map(videos[kind]), expected)
     rng = np.random.default_rng(0)
-    orders = [[0], [119], [5, 4, 3], [7, 7, -1, -120], range(29, 33), *(rng.integers(0, COUNT, 4) for _ in range(8))]
+    orders = [
+        [0],
+        [119],
+        [5, 4, 3],
+        [7, 7, -1, -120],
+        range(29, 33),
+        *(rng.integers(0, COUNT, 4) for _ in range(8)),
+    ]
     for numbers in orders:
         found = decode.map({"video": str(videos[kind]), "frames": numbers, "label": 3})
         np.testing.assert_array_equal(found["video"], expected[list(numbers)])
         assert found["label"] == 3
 
 
-@pytest.mark.parametrize(("numbers", "seeks"), [(range(25, 35), 1), (range(20, 70, 4), 1), ([0, 11], 1), ([0, 17], 2)])
+@pytest.mark.parametrize(
+    ("numbers", "seeks"), [(range(25, 35), 1), (range(20, 70, 4), 1), ([0, 11], 1), ([0, 17], 2)]
+)
 def test_a_keyframe_that_comes_soon_is_reached_without_a_seek(videos, numbers, seeks, monkeypatch):
     """Decoding the few frames before it is faster. Keyframes are 12 frames apart."""
     done, seek = [], OpenVideo._go_to
     monkeypatch.setattr(OpenVideo, "_go_to", lambda self, key: done.append(key) or seek(self, key))
     path = videos["h264 without"]
-    np.testing.assert_array_equal(DecodeVideo(frames=list(numbers)).map(path), decoded(path)[list(numbers)])
+    np.testing.assert_array_equal(
+        DecodeVideo(frames=list(numbers)).map(path), decoded(path)[list(numbers)]
+    )
     assert len(done) == seeks
 
 
@@ -116,7 +135,9 @@ def test_frames_of_a_variable_rate_are_found_by_time(tmp_path):
     path = write_video(tmp_path / "a.mkv", pts=pts, g=25, bf=0)
     expected = decoded(path)
     times = [0.0, 0.0095, 0.0101, 0.099, 0.1, 0.139, 0.141]
-    np.testing.assert_array_equal(DecodeVideo(times=times).map(path), expected[[0, 0, 1, 1, 2, 2, 3]])
+    np.testing.assert_array_equal(
+        DecodeVideo(times=times).map(path), expected[[0, 0, 1, 1, 2, 2, 3]]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +159,12 @@ def served(videos):
 
         def _answer(self, status, content, part=None, body=True):
             self.send_response(status)
-            headers = {"Content-Length": len(content), "Accept-Ranges": "bytes", "ETag": '"1"', "Content-Range": part}
+            headers = {
+                "Content-Length": len(content),
+                "Accept-Ranges": "bytes",
+                "ETag": '"1"',
+                "Content-Range": part,
+            }
             for name, value in headers.items():
                 if value is not None:
                     self.send_header(name, str(value))
@@ -183,15 +209,24 @@ def test_a_clip_begins_at_a_random_place(videos):
         firsts.add(first)
     assert max(firsts) < 30
     assert len(firsts) > 15
-    long = RandomClip(5, stride=100, size=8).random_map({"video": path}, np.random.default_rng(0))["video"]
+    long = RandomClip(5, stride=100, size=8).random_map({"video": path}, np.random.default_rng(0))[
+        "video"
+    ]
     np.testing.assert_array_equal(long[2], long[4])
 
 
 @pytest.mark.parametrize("worker_count", [0, 2])
 def test_a_pipeline_decodes_the_same_in_workers_and_after_a_resume(videos, worker_count):
     """The places of random clips belong to the records."""
-    source = [{"video": str(path), "kind": number} for number, path in enumerate(videos.values())] * 3
-    options = {"transformations": [RandomClip(3, size=16), Batch(4)], "seed": 1, "shuffle": True, "num_epochs": 1}
+    source = [
+        {"video": str(path), "kind": number} for number, path in enumerate(videos.values())
+    ] * 3
+    options = {
+        "transformations": [RandomClip(3, size=16), Batch(4)],
+        "seed": 1,
+        "shuffle": True,
+        "num_epochs": 1,
+    }
     expected = list(headrace.load(source, **options))
     iterator = iter(headrace.load(source, **options, worker_count=worker_count))
     found, state = [next(iterator)], iterator.get_state()
@@ -245,7 +280,10 @@ def test_damage_is_named_with_file_and_time(videos, tmp_path):
         np.testing.assert_array_equal(found, whole[: len(found)])
     except VideoError as error:
         assert "a.mkv" in str(error)  # noqa: PT017  either is right, as the file was cut somewhere
-    for content, text in ((b"", "cannot be opened as a video"), (b"no video" * 100, "cannot be opened as a video")):
+    for content, text in (
+        (b"", "cannot be opened as a video"),
+        (b"no video" * 100, "cannot be opened as a video"),
+    ):
         path.write_bytes(content)
         with pytest.raises(VideoError, match=rf"a\.mkv {text}: .*leave it out"):
             DecodeVideo().map(path)
@@ -264,9 +302,13 @@ def test_a_frame_that_cannot_be_decoded_is_named_with_its_time(tmp_path):
     (tmp_path / "a.mov").write_bytes(data)
     expected, decode = decoded(whole), DecodeVideo(frames="n")
     for _ in range(2):
-        with pytest.raises(VideoError, match=r"a\.mov cannot be decoded at 0\.280 s \(frame 7\): .*leave it out"):
+        with pytest.raises(
+            VideoError, match=r"a\.mov cannot be decoded at 0\.280 s \(frame 7\): .*leave it out"
+        ):
             decode.map({"video": tmp_path / "a.mov", "n": [6, 7, 8]})
-        np.testing.assert_array_equal(decode.map({"video": tmp_path / "a.mov", "n": [6, 8]})["video"], expected[[6, 8]])
+        np.testing.assert_array_equal(
+            decode.map({"video": tmp_path / "a.mov", "n": [6, 8]})["video"], expected[[6, 8]]
+        )
 
 
 @pytest.mark.parametrize(
@@ -276,9 +318,21 @@ def test_a_frame_that_cannot_be_decoded_is_named_with_its_time(tmp_path):
         (lambda: DecodeVideo(frames=-121), {}, "Pass numbers from -120 to 119"),
         (lambda: DecodeVideo(frames=[1.5]), {}, r"frames=\[1.5\] are not numbers of frames"),
         (lambda: DecodeVideo(frames=[]), {}, "at least one"),
-        (lambda: DecodeVideo(frames=[[1], [2, 3]]), {}, r"frames=\[\[1\], \[2, 3\]\] are not numbers of frames"),
-        (lambda: DecodeVideo(times=[[0.1], [0.2, 0.3]]), {}, r"times=\[\[0.1\], \[0.2, 0.3\]\] are not times"),
-        (lambda: DecodeVideo(frames=slice(120, 130)), {}, "has 120 frames, but a slice has none of them"),
+        (
+            lambda: DecodeVideo(frames=[[1], [2, 3]]),
+            {},
+            r"frames=\[\[1\], \[2, 3\]\] are not numbers of frames",
+        ),
+        (
+            lambda: DecodeVideo(times=[[0.1], [0.2, 0.3]]),
+            {},
+            r"times=\[\[0.1\], \[0.2, 0.3\]\] are not times",
+        ),
+        (
+            lambda: DecodeVideo(frames=slice(120, 130)),
+            {},
+            "has 120 frames, but a slice has none of them",
+        ),
         (lambda: DecodeVideo(times=4.9), {}, r"from 0.000 s to 4.800 s, but the one at 4.9 s"),
         (lambda: DecodeVideo(times=-0.1), {}, "but the one at -0.1 s"),
         (lambda: DecodeVideo(times=["a"]), {}, "are not times"),
@@ -317,16 +371,18 @@ def test_arguments_are_checked(make, text):
 
 
 RATE = 8000
-SOUND = np.stack([np.sin(np.arange(4 * RATE) * step / RATE * 2 * np.pi) / 2 for step in (440, 220)], 1).astype(
-    np.float32
-)
+SOUND = np.stack(
+    [np.sin(np.arange(4 * RATE) * step / RATE * 2 * np.pi) / 2 for step in (440, 220)], 1
+).astype(np.float32)
 
 
 def write_sound(path, codec, channels=2):
     """Write four seconds of two tones."""
     with av.open(str(path), "w") as out:
         stream = out.add_stream(codec, rate=RATE, layout="stereo" if channels == 2 else "mono")
-        resampler = av.AudioResampler(format=stream.codec_context.format or "s16", layout=stream.layout, rate=RATE)
+        resampler = av.AudioResampler(
+            format=stream.codec_context.format or "s16", layout=stream.layout, rate=RATE
+        )
         frame = av.AudioFrame.from_ndarray(
             np.ascontiguousarray(SOUND[:, :channels]).reshape(1, -1), "flt", stream.layout.name
         )
@@ -373,7 +429,10 @@ def test_rate_and_channels_are_converted(sounds):
     part = DecodeAudio(16_000, start="start", seconds="length", rate_key="rate").map(record)
     assert (part["audio"].shape, part["rate"]) == ((8000, 2), 16_000)
     times = 1 + np.arange(8000) / 16_000
-    assert np.abs(part["audio"][200:-200, 0] - np.sin(times * 440 * 2 * np.pi)[200:-200] / 2).max() < 0.02
+    assert (
+        np.abs(part["audio"][200:-200, 0] - np.sin(times * 440 * 2 * np.pi)[200:-200] / 2).max()
+        < 0.02
+    )
 
 
 def test_wrong_sounds_are_named(sounds, videos, tmp_path):
@@ -382,7 +441,9 @@ def test_wrong_sounds_are_named(sounds, videos, tmp_path):
         DecodeAudio().map(videos["vp9"])
     with pytest.raises(VideoError, match=r"has no sound from 9 s on\. Pass start="):
         DecodeAudio(start=9.0).map(sounds["wav"])
-    with pytest.raises(VideoError, match=r"has no sound from 9 s to 9\.5 s\. Pass start= \(and seconds=\)"):
+    with pytest.raises(
+        VideoError, match=r"has no sound from 9 s to 9\.5 s\. Pass start= \(and seconds=\)"
+    ):
         DecodeAudio(start=9.0, seconds=0.5).map(sounds["wav"])
     (tmp_path / "a.wav").write_bytes(b"no sound")
     with pytest.raises(VideoError, match=r"a\.wav from 0 s on cannot be decoded"):
@@ -393,6 +454,7 @@ def test_wrong_sounds_are_named(sounds, videos, tmp_path):
         DecodeAudio(start="start").map({"audio": sounds["wav"]})
     for wrong in (-1.0, float("nan"), "soon", [1.0, 2.0]):
         with pytest.raises(
-            VideoError, match=r"the element has .* as 'start', which is not a time\. Change it to seconds"
+            VideoError,
+            match=r"the element has .* as 'start', which is not a time\. Change it to seconds",
         ):
             DecodeAudio(start="start").map({"audio": sounds["wav"], "start": wrong})

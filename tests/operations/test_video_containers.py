@@ -1,4 +1,6 @@
-"""Videos and sound in files without an index: streams of MPEG, frames without time stamps, damage in the middle."""
+"""Videos and sound in files without an index: streams of MPEG, frames without time stamps, damage
+in the middle.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def write_video(path, codec, **options):
         stream = out.add_stream(codec, rate=25, options={"g": "10", "bf": "2", **options})
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
         for number in range(COUNT):
-            frame = av.VideoFrame.from_ndarray(np.full((48, 64, 3), 4 * number, np.uint8), format="rgb24")
+            frame = av.VideoFrame.from_ndarray(
+                np.full((48, 64, 3), 4 * number, np.uint8), format="rgb24"
+            )
             out.mux(stream.encode(frame))
         out.mux(stream.encode())
     return path
@@ -26,7 +30,13 @@ def write_video(path, codec, **options):
 
 @pytest.mark.parametrize(
     ("name", "codec"),
-    [("a.ts", "libx264"), ("a.ts", "mpeg2video"), ("a.mpg", "mpeg2video"), ("a.m2v", "mpeg2video"), ("a.avi", "mpeg4")],
+    [
+        ("a.ts", "libx264"),
+        ("a.ts", "mpeg2video"),
+        ("a.mpg", "mpeg2video"),
+        ("a.m2v", "mpeg2video"),
+        ("a.avi", "mpeg4"),
+    ],
 )
 def test_frames_of_streams_of_mpeg_are_exact(tmp_path, name, codec):
     """A seek in them ends after the keyframe that was asked for, as they have no index."""
@@ -39,7 +49,9 @@ def test_frames_of_streams_of_mpeg_are_exact(tmp_path, name, codec):
     decode = DecodeVideo(frames="frames")
     for number in numbers.tolist():
         np.testing.assert_array_equal(
-            decode.map({"video": path, "frames": [number]})["video"][0], expected[number], str(number)
+            decode.map({"video": path, "frames": [number]})["video"][0],
+            expected[number],
+            str(number),
         )
     np.testing.assert_array_equal(DecodeVideo(frames=numbers).map(path), expected[numbers])
 
@@ -56,13 +68,16 @@ def test_frames_with_equal_time_stamps_are_an_error_that_says_so(tmp_path):
     path = tmp_path / "two.ts"
     path.write_bytes(2 * write_video(tmp_path / "a.ts", "libx264").read_bytes())
     with pytest.raises(
-        VideoError, match=rf"two\.ts has {2 * COUNT} frames, but only {COUNT} different time stamps.*ffmpeg"
+        VideoError,
+        match=rf"two\.ts has {2 * COUNT} frames, but only {COUNT} different time stamps.*ffmpeg",
     ):
         DecodeVideo(frames=[0]).map(path)
 
 
 def test_damage_in_the_middle_of_a_sound_is_named_with_its_time(tmp_path):
-    """The decoder goes on without an error, but frames are missing: the sound is not cut off in silence."""
+    """The decoder goes on without an error, but frames are missing: the sound is not cut off in
+    silence.
+    """
     path, times = tmp_path / "a.flac", np.arange(16_000)[:, None] / 9 + np.array([0, np.pi / 2])
     tone = (np.sin(times) * 20_000).astype(np.int16)
     with av.open(str(path), "w") as out:
@@ -75,7 +90,9 @@ def test_damage_in_the_middle_of_a_sound_is_named_with_its_time(tmp_path):
     middle = len(data) // 2
     data[middle : middle + 300] = bytes(300)
     path.write_bytes(data)
-    with pytest.raises(VideoError, match=r"a\.flac cannot be decoded at [01]\.\d{3} s.*leave it out"):
+    with pytest.raises(
+        VideoError, match=r"a\.flac cannot be decoded at [01]\.\d{3} s.*leave it out"
+    ):
         DecodeAudio().map(path)
     np.testing.assert_array_equal(DecodeAudio(seconds=0.1).map(path), whole[:800])
 
@@ -87,7 +104,9 @@ def test_sound_with_one_time_for_several_frames_is_whole(tmp_path):
         stream = out.add_stream("adpcm_ima_wav", rate=48_000, layout="mono")
         frame = av.AudioFrame.from_ndarray(tone[None], format="s16", layout="mono")
         frame.rate = 48_000
-        for each in av.AudioResampler("s16p", "mono", 48_000, stream.codec_context.frame_size).resample(frame):
+        for each in av.AudioResampler(
+            "s16p", "mono", 48_000, stream.codec_context.frame_size
+        ).resample(frame):
             out.mux(stream.encode(each))
         out.mux(stream.encode())
     with av.open(str(path)) as file:
@@ -95,19 +114,28 @@ def test_sound_with_one_time_for_several_frames_is_whole(tmp_path):
     assert any(frame.time is None for frame in frames)
     whole = np.concatenate([frame.to_ndarray()[0] for frame in frames]).astype(np.float32) / 32768
     np.testing.assert_allclose(DecodeAudio().map(path)[:, 0], whole, atol=1e-4)
-    np.testing.assert_allclose(DecodeAudio(start=0.5, seconds=0.5).map(path)[:, 0], whole[24_000:48_000], atol=1e-4)
+    np.testing.assert_allclose(
+        DecodeAudio(start=0.5, seconds=0.5).map(path)[:, 0], whole[24_000:48_000], atol=1e-4
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "codec"), [("a.wav", "adpcm_ms"), ("a.wav", "adpcm_yamaha"), ("a.wav", "pcm_s16le"), ("a.flac", "flac")]
+    ("name", "codec"),
+    [("a.wav", "adpcm_ms"), ("a.wav", "adpcm_yamaha"), ("a.wav", "pcm_s16le"), ("a.flac", "flac")],
 )
 def test_a_part_of_a_sound_is_exact(tmp_path, name, codec):
-    """Also where the times after a seek are estimates, or a packet cannot be decoded without those before it."""
+    """Also where the times after a seek are estimates, or a packet cannot be decoded without those
+    before it.
+    """
     path, tone = tmp_path / name, (np.sin(np.arange(40_000) ** 1.2 / 90) * 20_000).astype(np.int16)
     with av.open(str(path), "w") as out:
         stream = out.add_stream(codec, rate=8_000, layout="mono")
         frame = av.AudioFrame.from_ndarray(tone[None], format="s16", layout="mono")
-        frame.rate, format_, size = 8_000, stream.codec_context.format.name, stream.codec_context.frame_size or 1024
+        frame.rate, format_, size = (
+            8_000,
+            stream.codec_context.format.name,
+            stream.codec_context.frame_size or 1024,
+        )
         for each in av.AudioResampler(format_, "mono", 8_000, size).resample(frame):
             out.mux(stream.encode(each))
         out.mux(stream.encode())

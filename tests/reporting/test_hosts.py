@@ -1,4 +1,6 @@
-"""`headrace.watch_hosts`: every host sees the waits of all, and which of them the others wait for."""
+"""`headrace.watch_hosts`: every host sees the waits of all, and which of them the
+others wait for.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ if index == 0:
 @pytest.mark.long
 @pytest.mark.parametrize("by", chosen(["folder", "jax"], "folder"))
 def test_a_slow_host_is_named_within_100_steps(by, tmp_path):
-    """One of eight, with the operation that takes its time; nobody waits for anybody to find that out."""
+    """One of eight, with the operation that takes its time; nobody waits for anybody to find that
+    out.
+    """
     join = device_programs.JOIN if by == "jax" else device_programs.ALONE
     folder = str(tmp_path / "meeting") if by == "folder" else ""
     outputs = device_programs.run_together(PROGRAM, HOSTS, folder, join=join)
@@ -71,7 +75,9 @@ def test_a_slow_host_is_named_within_100_steps(by, tmp_path):
 def host(process, own_wait, step_seconds=0.1, cause="decode"):
     """Statistics of a host that waits so long for its data."""
     waits = Quantiles(own_wait, own_wait, 2 * own_wait, 3 * own_wait, 100)
-    return HostStats(process, f"node-{process}", 100, step_seconds, own_wait, cause, {"next": waits})
+    return HostStats(
+        process, f"node-{process}", 100, step_seconds, own_wait, cause, {"next": waits}
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,12 +92,16 @@ def host(process, own_wait, step_seconds=0.1, cause="decode"):
     ],
 )
 def test_the_slowest_host_waits_much_and_more_than_the_others(waits, slowest):
-    """Over 5 % of its steps, and clearly longer than the median of the others; else nobody is named."""
+    """Over 5 % of its steps, and clearly longer than the median of the others; else nobody is
+    named.
+    """
     found = HostsStats(tuple(host(process, wait) for process, wait in enumerate(waits)), len(waits))
     assert (found.slowest and found.slowest.process) == slowest
     assert found.to_dict()["slowest"] == slowest
     if slowest is not None:
-        assert f"process {slowest} (node-{slowest}) is the slowest of {len(waits)}" in found.verdict()
+        assert (
+            f"process {slowest} (node-{slowest}) is the slowest of {len(waits)}" in found.verdict()
+        )
         assert "it waits 60.0 ms of each step of 100 ms for `decode`" in str(found)
     else:
         assert "is clearly slower" in str(found)
@@ -135,7 +145,9 @@ def watch():
     watches = []
 
     def make(loop, log=False, **texts):
-        watches.append(hosts_module.HostWatch(loop, 0, 2, Stored(**texts), "headrace/stats/1/", 1000.0, log))
+        watches.append(
+            hosts_module.HostWatch(loop, 0, 2, Stored(**texts), "headrace/stats/1/", 1000.0, log)
+        )
         return watches[-1]
 
     yield make
@@ -145,7 +157,9 @@ def watch():
 
 def loop_of(batches=30):
     """An iterator that has run to its end."""
-    iterator = iter(headrace.load(range(2 * batches), transformations=[lambda x: x], batch_size=2, num_epochs=1))
+    iterator = iter(
+        headrace.load(range(2 * batches), transformations=[lambda x: x], batch_size=2, num_epochs=1)
+    )
     assert len(list(iterator)) == batches
     return iterator
 
@@ -192,12 +206,17 @@ def test_hosts_are_served_exported_and_logged(watch, monkeypatch, caplog):
     assert dict(points["headrace.steps_total"][0].attributes) == {"loop": "train"}
     slowest = points["headrace.slowest_host_wait_seconds"][0]
     assert (slowest.value, slowest.attributes["cause"]) == (5.0, "decode")
-    after = reader.get_metrics_data()  # nothing is exported any more: None, or metrics without values in older releases
-    assert not after or not any(each.data.data_points for each in after.resource_metrics[0].scope_metrics[0].metrics)
+    # nothing is exported any more: None, or metrics without values in older releases
+    after = reader.get_metrics_data()
+    assert not after or not any(
+        each.data.data_points for each in after.resource_metrics[0].scope_metrics[0].metrics
+    )
     monkeypatch.setattr(hosts_module, "LOG_SECONDS", 0.0)
     texts = {"1": host(1, 5.0, 10.0).to_json()}
     with caplog.at_level(logging.INFO, logger="headrace"):
-        logged = hosts_module.HostWatch(loop, 0, 2, Stored(**texts), "headrace/stats/1/", 0.01, True)
+        logged = hosts_module.HostWatch(
+            loop, 0, 2, Stored(**texts), "headrace/stats/1/", 0.01, True
+        )
         until = time.monotonic() + 30
         while not caplog.messages and time.monotonic() < until:
             time.sleep(0.01)
@@ -235,7 +254,9 @@ def test_quantiles_are_those_of_sorted_times(seconds):
     found = quantiles_of(seconds)
     ordered = sorted(seconds)
     for share, value in zip((0.5, 0.95, 0.99, 1.0), found):
-        expected = next((each for number, each in enumerate(ordered, 1) if number >= share * len(ordered)), 0.0)
+        expected = next(
+            (each for number, each in enumerate(ordered, 1) if number >= share * len(ordered)), 0.0
+        )
         assert value == expected
     assert found.number == len(seconds)
 
@@ -243,9 +264,15 @@ def test_quantiles_are_those_of_sorted_times(seconds):
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_window_forgets_what_is_long_ago(workers):
-    """The last 1,000 waits count, one for each element that came; tasks and hand-overs have quantiles, too."""
+    """The last 1,000 waits count, one for each element that came; tasks and hand-overs have
+    quantiles, too.
+    """
     loader = headrace.load(
-        np.arange(6000), transformations=[lambda x: x], batch_size=4, num_epochs=1, worker_count=workers
+        np.arange(6000),
+        transformations=[lambda x: x],
+        batch_size=4,
+        num_epochs=1,
+        worker_count=workers,
     )
     with iter(loader) as iterator:
         counts = {}
@@ -254,10 +281,13 @@ def test_the_window_forgets_what_is_long_ago(workers):
                 counts[iterator.step] = iterator.stats().quantiles["next"].number
         stats = iterator.stats()
     at_ten = counts.pop(10)
-    assert at_ten == 10 if workers == 0 else 10 <= at_ten < 100  # workers may send some elements together
+    # workers may send some elements together
+    assert at_ten == 10 if workers == 0 else 10 <= at_ten < 100
     assert counts == {1000: 1000, 1500: 1000}
     assert {"next", "hand-over"} < set(stats.quantiles)
-    stage = next(found for name, found in stats.quantiles.items() if name.startswith("stage 0: MapTransform"))
+    stage = next(
+        found for name, found in stats.quantiles.items() if name.startswith("stage 0: MapTransform")
+    )
     assert 0 < stage.p50 <= stage.p95 <= stage.p99 <= stage.longest
     assert len(stats.last_waits) == 1000
     plain = json.loads(json.dumps(stats.to_dict()))

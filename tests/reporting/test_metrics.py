@@ -25,18 +25,31 @@ def _numbers(server):
 
 
 def test_a_loop_that_begins_is_told_of():
-    """Steps, records, bytes, place, stages and operations; without a name it is numbered; once dropped it is gone."""
+    """Steps, records, bytes, place, stages and operations; without a name it is numbered; once
+    dropped it is gone.
+    """
     with headrace.metrics.serve(0) as server:
-        iterator = iter(load(np.arange(8), transformations=[Filter(lambda x: x < 6)], batch_size=2, num_epochs=1))
+        iterator = iter(
+            load(
+                np.arange(8), transformations=[Filter(lambda x: x < 6)], batch_size=2, num_epochs=1
+            )
+        )
         assert _numbers(server) == {}
         assert len(list(iterator)) == 3
         told = _numbers(server)
         assert told['headrace_steps_total{loop="0"}'] == told['headrace_step{loop="0"}'] == 3
         assert told['headrace_records_total{loop="0"}'] == 8
         assert told['headrace_bytes_total{loop="0"}'] == 64
-        assert 0 < told['headrace_waited_seconds_total{loop="0"}'] <= told['headrace_seconds_total{loop="0"}']
+        assert (
+            0
+            < told['headrace_waited_seconds_total{loop="0"}']
+            <= told['headrace_seconds_total{loop="0"}']
+        )
         assert told['headrace_tasks_total{loop="0",stage="1"}'] > 0
-        assert any(name.startswith('headrace_operation_seconds{loop="0",operation="0 Filter') for name in told)
+        assert any(
+            name.startswith('headrace_operation_seconds{loop="0",operation="0 Filter')
+            for name in told
+        )
         del iterator
         gc.collect()
         assert _numbers(server) == {}
@@ -53,18 +66,25 @@ def test_parts_of_a_mix_have_records_tokens_and_epochs():
     of = {part: f'{{loop="train",part="{part}"}}' for part in parts}
     assert [told[f"headrace_part_records_total{of[part]}"] for part in parts] == [4, 4]
     assert [told[f"headrace_part_epoch{of[part]}"] for part in parts] == [1, 0]
-    assert [told[f'headrace_part_tokens{{leaf="",loop="train",part="{part}"}}'] for part in parts] == [16, 28]
+    assert [
+        told[f'headrace_part_tokens{{leaf="",loop="train",part="{part}"}}'] for part in parts
+    ] == [16, 28]
 
 
 def test_datasets_that_come_together_are_parts():
     """Chains that are mixed as streams, with filters before."""
     even = MapDataset.range(0, 100, 2).filter(lambda x: True)
     odd = MapDataset.range(1, 100, 2).filter(lambda x: True)
-    mixed = headrace.IterDataset.mix([even.to_iter_dataset(), odd.to_iter_dataset()], weights=[0.75, 0.25])
+    mixed = headrace.IterDataset.mix(
+        [even.to_iter_dataset(), odd.to_iter_dataset()], weights=[0.75, 0.25]
+    )
     with iter(mixed) as iterator, headrace.metrics.serve(0, {"mix": iterator}) as server:
         assert len([next(iterator) for _ in range(8)]) == 8
         told = _numbers(server)
-    assert sum(value for name, value in told.items() if name.startswith("headrace_part_records_total")) == 8
+    assert (
+        sum(value for name, value in told.items() if name.startswith("headrace_part_records_total"))
+        == 8
+    )
 
 
 def test_a_feeder_is_one_loop():
@@ -84,7 +104,9 @@ def test_a_feeder_is_one_loop():
 
 
 def test_the_page_is_for_this_machine_and_ends_with_close():
-    """The default address is the loopback; nothing listens after close, which may be called twice."""
+    """The default address is the loopback; nothing listens after close, which may be
+    called twice.
+    """
     server = headrace.metrics.serve(0)
     assert server.url.startswith("http://127.0.0.1:")
     server.close()
@@ -109,7 +131,9 @@ def test_a_port_in_use_is_one_clear_error():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(PortError, match=rf"port={port} of address='127.0.0.1': .*in use. Pass another port"):
+        with pytest.raises(
+            PortError, match=rf"port={port} of address='127.0.0.1': .*in use. Pass another port"
+        ):
             headrace.metrics.serve(port)
     with pytest.raises(TypeError, match=r"of headrace\. Pass iter\(loader\)"):
         headrace.metrics.serve(0, {"train": load(range(3))})

@@ -46,14 +46,21 @@ def test_without_a_terminal_there_is_no_line():
 
 
 def test_it_stands_in_the_iterators_place():
-    """Length, state, questions, prefetch, context and close are the iterator's; the line goes on from a state."""
+    """Length, state, questions, prefetch, context and close are the iterator's; the line goes on
+    from a state.
+    """
     file = Terminal()
     loader = load(range(100), batch_size=5, num_epochs=1)
     with headrace.progress(iter(loader), file=file) as steps:
         steps.start_prefetch()
         list(itertools.islice(steps, 7))
         state = steps.get_state()
-        assert (len(steps), steps.step, steps.stats().steps, steps.last_records().tolist()[0]) == (20, 7, 7, 30)
+        assert (len(steps), steps.step, steps.stats().steps, steps.last_records().tolist()[0]) == (
+            20,
+            7,
+            7,
+            30,
+        )
         expected = [batch.tolist() for batch in steps]
         steps.set_state(state)
         assert [batch.tolist() for batch in steps] == expected
@@ -74,7 +81,9 @@ def test_an_error_of_the_users_passes_and_the_loop_goes_on():
             raise ValueError("mine")
         return number
 
-    steps = headrace.progress(iter(load(range(4), transformations=[fails_once], num_epochs=1)), file=Terminal())
+    steps = headrace.progress(
+        iter(load(range(4), transformations=[fails_once], num_epochs=1)), file=Terminal()
+    )
     assert [next(steps), next(steps)] == [0, 1]
     with pytest.raises(ValueError, match="mine"):
         next(steps)
@@ -93,7 +102,9 @@ def test_it_takes_what_can_be_iterated():
 
 
 def test_each_epoch_of_a_loop_per_epoch_has_a_line_of_its_own():
-    """From nothing to its length, though steps are counted over all epochs; after a restore, from where it goes on."""
+    """From nothing to its length, though steps are counted over all epochs; after a restore, from
+    where it goes on.
+    """
     epochs = load(range(5), batch_size=2).epochs(2)
     for epoch in epochs:
         file = Terminal()
@@ -128,7 +139,10 @@ def test_in_a_notebook_there_is_a_line():
     import nbformat
     from nbclient import NotebookClient
 
-    code = "import headrace\nfor _ in headrace.progress(headrace.load(range(8), num_epochs=1)): pass"
+    code = (
+        "import headrace\nfor _ in headrace.progress(headrace.load(range(8), num_epochs=1)): pass"
+    )
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
-    asyncio.run(NotebookClient(notebook, timeout=60).async_execute())  # `execute` would leave its loop open
+    # `execute` would leave its loop open
+    asyncio.run(NotebookClient(notebook, timeout=60).async_execute())
     assert "8/8" in str(notebook.cells[0].outputs)

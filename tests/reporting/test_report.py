@@ -27,7 +27,9 @@ from headrace.tools.command_line import main
 
 pytest.importorskip("matplotlib")
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+BROWSER = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 
 ALONE = [
     "--headless",
@@ -79,20 +81,34 @@ def _recorded(loader):
 
 
 def test_a_page_has_every_picture_and_needs_nothing_else():
-    """Timeline, operations, waits, throughput, batches and memory; nothing is loaded, and text of the user's is text."""
+    """Timeline, operations, waits, throughput, batches and memory; nothing is loaded, and text of
+    the user's is text.
+    """
 
     def named_script(element):
         return {"<script>alert(1)</script>": _slow(element)}
 
-    text = _recorded(load(np.arange(80), transformations=[named_script], batch_size=2, num_epochs=1))
+    text = _recorded(
+        load(np.arange(80), transformations=[named_script], batch_size=2, num_epochs=1)
+    )
     parsed = _Page(text)
     headings = re.findall(r"<h2>(.*?)</h2>", text)
-    assert headings == ["A few steps", "Time by operation", "Waits", "Throughput", "Batches", "Memory"]
+    assert headings == [
+        "A few steps",
+        "Time by operation",
+        "Waits",
+        "Throughput",
+        "Batches",
+        "Memory",
+    ]
     assert parsed.open == []
     assert sum(tag == "svg" for tag, _ in parsed.tags) == 5
     assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in parsed.tags}
     assert all(
-        value.startswith("#") for _, found in parsed.tags for name, value in found.items() if name.endswith("href")
+        value.startswith("#")
+        for _, found in parsed.tags
+        for name, value in found.items()
+        if name.endswith("href")
     )
     assert "One <sentence> first." in parsed.text
     assert "named_script" in parsed.text
@@ -102,7 +118,9 @@ def test_a_page_has_every_picture_and_needs_nothing_else():
 
 @pytest.mark.parametrize("begins", [1, 2, 1001])
 def test_samples_are_equally_far_apart_however_long_a_loop_is(begins):
-    """Each time there are too many, every second one is dropped, and later ones come at the distance of those that stay."""
+    """Each time there are too many, every second one is dropped, and later ones come at the
+    distance of those that stay.
+    """
     watched, ticks = Watched(None), range(begins, begins + 10_000)
     for tick in filter(watched.is_due, ticks):
         watched.add(tick, Sample(tick, Snapshot(0, 0.0, 0.0), 0, 0))
@@ -113,7 +131,9 @@ def test_samples_are_equally_far_apart_however_long_a_loop_is(begins):
 
 @pytest.mark.slow
 def test_a_page_has_no_colour_that_only_suits_light_paper():
-    """Text, axes and backgrounds are the page's own, which has others for dark mode; bars keep colours that both suit."""
+    """Text, axes and backgrounds are the page's own, which has others for dark mode; bars keep
+    colours that both suit.
+    """
     text = _recorded(load(np.arange(80), transformations=[_slow], batch_size=2, num_epochs=1))
     pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
     assert pictures
@@ -122,12 +142,16 @@ def test_a_page_has_no_colour_that_only_suits_light_paper():
         drawn = set(re.findall(r"(?:fill|stroke): (#\w+|none|var\(--\w+\))", picture))
         assert drawn - known <= {"var(--ink)", "var(--paper)"}
         assert "var(--ink)" in drawn
-        assert len(re.findall(r"<text ", picture)) == len(re.findall(r"<text [^>]*fill: var\(--ink\)", picture))
+        assert len(re.findall(r"<text ", picture)) == len(
+            re.findall(r"<text [^>]*fill: var\(--ink\)", picture)
+        )
     assert "prefers-color-scheme: dark" in text
 
 
 def test_the_steps_that_are_shown_wait_as_much_as_all_do():
-    """And not the first one, which waits for workers to start, nor those of which some tasks were not taken yet."""
+    """And not the first one, which waits for workers to start, nor those of which some tasks were
+    not taken yet.
+    """
     waits = [Interval("waiting", "wait", 0.0, 90.0)]
     for step in range(40):  # every fourth waits for half of it
         began = 100.0 + 10 * step
@@ -144,7 +168,10 @@ def test_the_steps_that_are_shown_wait_as_much_as_all_do():
 @pytest.mark.slow
 def test_of_mixes_and_packs_it_tells_what_batches_are_made_of():
     """Records of each part, and how much of the rows is filled."""
-    parts = {"web": [{"tokens": np.ones(4, np.int32)}] * 6, "books": [{"tokens": np.ones(2, np.int32)}] * 6}
+    parts = {
+        "web": [{"tokens": np.ones(4, np.int32)}] * 6,
+        "books": [{"tokens": np.ones(2, np.int32)}] * 6,
+    }
     sampler = MixSampler(parts, weights={"web": 0.5, "books": 0.5})
     operations = [Pack(8, window=4), Batch(1)]
     text = _recorded(DataLoader(data_source=parts, sampler=sampler, operations=operations))
@@ -155,7 +182,9 @@ def test_of_mixes_and_packs_it_tells_what_batches_are_made_of():
 
 @pytest.mark.slow
 def test_a_mix_below_a_pack_is_told_by_its_parts_too():
-    """`mix(…).pack(…)`: each document counts once, by the name of its part; leaves stand under their plain names."""
+    """`mix(…).pack(…)`: each document counts once, by the name of its part; leaves stand under
+    their plain names.
+    """
     parts = {
         "code": MapDataset.source([{"tokens": np.ones(12, np.int32)}] * 6),
         "prose": MapDataset.source([{"tokens": np.ones(2, np.int32)}] * 18),
@@ -165,7 +194,11 @@ def test_a_mix_below_a_pack_is_told_by_its_parts_too():
     assert "Parts of the mix" in text
     assert re.search(r">\s*6, 25.0%<", text)
     assert re.search(r">\s*18, 75.0%<", text)
-    assert re.findall(r"<tr><td>(.*?)</td>", text) == ["tokens", "tokens_positions", "tokens_segment_ids"]
+    assert re.findall(r"<tr><td>(.*?)</td>", text) == [
+        "tokens",
+        "tokens_positions",
+        "tokens_segment_ids",
+    ]
 
 
 @pytest.mark.slow
@@ -181,7 +214,9 @@ def test_leaves_of_any_tree_have_plain_names():
 
     text = _recorded(load(range(8), transformations=[nested], batch_size=2, num_epochs=1))
     assert re.findall(r"<tr><td>(.*?)</td>", text) == ["a.0", "a.1.image", "a.1.label"]
-    assert re.findall(r"<tr><td>(.*?)</td>", _recorded(load(range(8), num_epochs=1))) == ["the batch itself"]
+    assert re.findall(r"<tr><td>(.*?)</td>", _recorded(load(range(8), num_epochs=1))) == [
+        "the batch itself"
+    ]
 
 
 @pytest.mark.long
@@ -189,8 +224,12 @@ def test_a_page_of_a_feeder_shows_its_threads(tmp_path):
     """And of a loop that has not begun there is a page, too."""
     jax = pytest.importorskip("jax")
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    with iter(load(np.arange(12), transformations=[_slow], batch_size=2, num_epochs=1).to_device(sharding)) as feeder:
-        assert "A few steps" not in headrace.write_report(feeder, tmp_path / "before.html").read_text()
+    with iter(
+        load(np.arange(12), transformations=[_slow], batch_size=2, num_epochs=1).to_device(sharding)
+    ) as feeder:
+        assert (
+            "A few steps" not in headrace.write_report(feeder, tmp_path / "before.html").read_text()
+        )
         assert sum(1 for _ in feeder) == 6
         text = headrace.write_report(feeder, tmp_path / "after.html").read_text()
     assert "feeder: sends" in text
@@ -214,7 +253,16 @@ def test_bench_writes_both_and_tells_where(tmp_path, monkeypatch, capsys):
     """Of the loop that it measured, with its verdict as the title."""
     monkeypatch.chdir(tmp_path)
     Path("program.py").write_text(PROGRAM)
-    arguments = ["bench", "program.py:loader", "--steps", "12", "--html", "report.html", "--timeline", "run.json"]
+    arguments = [
+        "bench",
+        "program.py:loader",
+        "--steps",
+        "12",
+        "--html",
+        "report.html",
+        "--timeline",
+        "run.json",
+    ]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert printed.endswith("Written: report.html\nWritten: run.json\n")
@@ -223,13 +271,18 @@ def test_bench_writes_both_and_tells_where(tmp_path, monkeypatch, capsys):
     assert f"<h1>{sentence}</h1>" in Path("report.html").read_text()
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(tmp_path, monkeypatch, capsys):
+def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(
+    tmp_path, monkeypatch, capsys
+):
     """One clear error, and the program was not run."""
     monkeypatch.chdir(tmp_path)
     Path("program.py").write_text(PROGRAM)
     for option in ("--html", "--timeline"):
         assert main(["bench", "program.py:loader", option, "nowhere/file"]) == 2
-        assert "nowhere/file cannot be written: No such file or directory. Name a file" in capsys.readouterr().err
+        assert (
+            "nowhere/file cannot be written: No such file or directory. Name a file"
+            in capsys.readouterr().err
+        )
     with pytest.raises(OutputError):
         headrace.write_report(iter(load(range(3))), tmp_path)
     assert not Path("it_ran").exists()
@@ -258,7 +311,9 @@ def test_a_browser_shows_the_page(tmp_path):
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    """Where writing fails in the middle, what was there before stays, and nothing is left beside it."""
+    """Where writing fails in the middle, what was there before stays, and nothing is left beside
+    it.
+    """
     place = tmp_path / "report.html"
     place.write_text("before")
 
@@ -269,13 +324,21 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(OutputError, match="No space left on device"):
         written(place, b"x" * 10**6)
     monkeypatch.undo()
-    assert (place.read_text(), [path.name for path in tmp_path.iterdir()]) == ("before", ["report.html"])
+    assert (place.read_text(), [path.name for path in tmp_path.iterdir()]) == (
+        "before",
+        ["report.html"],
+    )
     written(place, b"after")
-    assert (place.read_text(), [path.name for path in tmp_path.iterdir()]) == ("after", ["report.html"])
+    assert (place.read_text(), [path.name for path in tmp_path.iterdir()]) == (
+        "after",
+        ["report.html"],
+    )
 
 
 def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path):
-    """Somebody who may write to the folder could have a report overwrite any file; devices are refused."""
+    """Somebody who may write to the folder could have a report overwrite any file; devices are
+    refused.
+    """
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "report.html").symlink_to(tmp_path / "precious")
     written(tmp_path / "report.html", b"page")

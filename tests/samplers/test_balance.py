@@ -29,7 +29,10 @@ def _lengths(count, seed=0):
 
 @pytest.mark.slow
 @given(
-    st.lists(st.integers(0, 10**6), min_size=1, max_size=12), st.integers(1, 6), st.integers(1, 3), st.integers(0, 9)
+    st.lists(st.integers(0, 10**6), min_size=1, max_size=12),
+    st.integers(1, 6),
+    st.integers(1, 3),
+    st.integers(0, 9),
 )
 def test_a_deal_is_a_permutation_with_equal_counts(costs, shards, batches, turn):
     """Whatever the costs; all 0 as well. Records of a shard in a batch stay in their order."""
@@ -109,16 +112,23 @@ def test_no_shard_always_has_the_largest_record():
     assert owners == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("blocks", [Blocks(3, 0, 12), Blocks(4, 8, 16), Blocks(5, 0, 40), Blocks(2, 7, 4)])
+@pytest.mark.parametrize(
+    "blocks", [Blocks(3, 0, 12), Blocks(4, 8, 16), Blocks(5, 0, 40), Blocks(2, 7, 4)]
+)
 @pytest.mark.parametrize("total", [12, 50, 101])
 def test_each_block_keeps_its_records(blocks, total):
-    """The positions of a run are those of the sampler, block by block; `place_of` is the inverse."""
+    """The positions of a run are those of the sampler, block by block; `place_of` is
+    the inverse.
+    """
     costs = _lengths(total)
     dealing = Dealing(Balance(costs), lambda positions: positions, total, blocks)
     places = np.arange(total)
     found = dealing.positions(places)
     for start in range(blocks.first, total, blocks.size):
-        assert sorted(found[start : start + blocks.size]) == places[start : start + blocks.size].tolist()
+        assert (
+            sorted(found[start : start + blocks.size])
+            == places[start : start + blocks.size].tolist()
+        )
     assert found[: blocks.first].tolist() == places[: blocks.first].tolist()
     assert [dealing.place_of(position) for position in found.tolist()] == places.tolist()
     some = np.array([total - 1, 0, total // 2])
@@ -140,7 +150,9 @@ def test_balances_are_equal_by_what_they_balance():
     """As samplers are compared, and kept in sets."""
     assert Balance([1, 2]) == Balance(np.array([1, 2])) != Balance([2, 1])
     assert Balance([1, 2]) != Balance([1, 2], batches=2)
-    assert hash(IndexSampler(2, balance=Balance([1, 2]))) == hash(IndexSampler(2, balance=Balance([1, 2])))
+    assert hash(IndexSampler(2, balance=Balance([1, 2]))) == hash(
+        IndexSampler(2, balance=Balance([1, 2]))
+    )
     assert "balance" not in IndexSampler(2).fingerprint
     assert repr(Balance([1, 2])) == "Balance(2 lengths, global_batch=None, batches=1)"
 
@@ -149,19 +161,31 @@ def test_balances_are_equal_by_what_they_balance():
     ("make", "error", "message"),
     [
         (lambda: Balance(3), TypeError, r"lengths=3 is an int\. Pass an array"),
-        (lambda: Balance([[1], [2, 3]]), TypeError, r"lengths=\[\[1\], \[2, 3\]\] is a list\. Pass an array"),
+        (
+            lambda: Balance([[1], [2, 3]]),
+            TypeError,
+            r"lengths=\[\[1\], \[2, 3\]\] is a list\. Pass an array",
+        ),
         (lambda: Balance([1, -1]), LengthsError, "record 1 has length -1"),
         (lambda: Balance([1, np.nan]), LengthsError, "record 1 has length nan"),
         (lambda: Balance([1, 2], global_batch=0), ValueError, "global_batch=0 must be in"),
         (lambda: Balance([1, 2], batches=1.5), TypeError, "batches=1.5 is a float"),
-        (lambda: IndexSampler(3, balance=Balance([1, 2])), LengthsError, "2 lengths, but there are 3 records"),
+        (
+            lambda: IndexSampler(3, balance=Balance([1, 2])),
+            LengthsError,
+            "2 lengths, but there are 3 records",
+        ),
         (lambda: IndexSampler(2, balance=[1, 2]), TypeError, r"balance=\[1, 2\] is a list\. Pass"),
         (
             lambda: IndexSampler(2, algorithm="grain", balance=Balance([1, 2])),
             ValueError,
             'algorithm="grain" gives each shard an order of its own. Leave out',
         ),
-        (lambda: headrace.load([1, 2], balance=[1, 2]), TypeError, r"balance=\[1, 2\] is a list\. Pass True, a cost"),
+        (
+            lambda: headrace.load([1, 2], balance=[1, 2]),
+            TypeError,
+            r"balance=\[1, 2\] is a list\. Pass True, a cost",
+        ),
         (lambda: headrace.load([1, 2], lengths=[1, 2]), TypeError, "leave lengths= out"),
         (lambda: headrace.load([1, 2], balance=True), LengthsError, "does not know the lengths"),
         (

@@ -1,4 +1,6 @@
-"""The shuffle of blocks: each record once an epoch, from few blocks at a time, and as random as a window allows."""
+"""The shuffle of blocks: each record once an epoch, from few blocks at a time, and as random as a
+window allows.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,16 @@ def test_any_position_is_that_of_the_whole_order():
     keys = keys_of(sampler, 2500)
     scattered = np.random.default_rng(0).permutation(2500)
     assert (sampler.record_keys(scattered) == keys[scattered]).all()
-    assert [sampler[place].record_key for place in (0, 999, 1000, 2499)] == keys[[0, 999, 1000, 2499]].tolist()
+    assert [sampler[place].record_key for place in (0, 999, 1000, 2499)] == keys[
+        [0, 999, 1000, 2499]
+    ].tolist()
 
 
 @pytest.mark.parametrize(("lanes", "shards"), [(1, 1), (4, 4), (4, 2)])
 def test_a_shard_has_few_blocks_at_hand(lanes, shards):
-    """As many as a window for each of its lanes, and each block in one window, but for those of the rest."""
+    """As many as a window for each of its lanes, and each block in one window, but for those of the
+    rest.
+    """
     block, window, records = 64, 8, 64 * 400 + 17
     sampler = IndexSampler(records, shuffle=BlockShuffle(block, window, lanes), seed=1)
     at_hand = block * window * lanes // shards
@@ -48,7 +54,10 @@ def test_a_shard_has_few_blocks_at_hand(lanes, shards):
     for shard in range(shards):
         positions = np.arange(shard, records, shards)
         blocks = sampler.record_keys(positions) // block
-        some = [set(blocks[first : first + at_hand].tolist()) for first in range(0, len(blocks), at_hand)]
+        some = [
+            set(blocks[first : first + at_hand].tolist())
+            for first in range(0, len(blocks), at_hand)
+        ]
         assert max(map(len, some)) <= 3 * window * lanes // shards + window // 2 + lanes + 1
         seen.append(set(blocks.tolist()))
     shared = sum(map(len, seen)) - len(set().union(*seen))
@@ -56,7 +65,9 @@ def test_a_shard_has_few_blocks_at_hand(lanes, shards):
 
 
 def test_a_window_mixes_its_blocks_evenly():
-    """Consecutive records are of any of its blocks alike, and blocks come in another order each epoch."""
+    """Consecutive records are of any of its blocks alike, and blocks come in another order each
+    epoch.
+    """
     records = 64 * 1600
     sampler = IndexSampler(records, shuffle=BlockShuffle(64, 16), seed=3)
     windows = [keys_of(sampler, 512, epoch * records) // 64 for epoch in range(20)]
@@ -88,7 +99,9 @@ def test_arguments_that_do_not_go_together(arguments, message):
         IndexSampler(10, **arguments)
 
 
-@pytest.mark.parametrize(("name", "value"), [("block", 0), ("window", 1), ("lanes", 0), ("block", 2**30)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("block", 0), ("window", 1), ("lanes", 0), ("block", 2**30)]
+)
 def test_sizes_that_make_no_sense(name, value):
     """They say what they must be."""
     with pytest.raises(ValueError, match=rf"{name}={value} must be in"):
@@ -98,7 +111,8 @@ def test_sizes_that_make_no_sense(name, value):
 def test_the_fingerprint_tells_the_shuffle():
     """A state of another one is not taken for this one's."""
     found = [
-        IndexSampler(10, shuffle=shuffle, seed=1).fingerprint for shuffle in (True, BlockShuffle(), BlockShuffle(8))
+        IndexSampler(10, shuffle=shuffle, seed=1).fingerprint
+        for shuffle in (True, BlockShuffle(), BlockShuffle(8))
     ]
     assert found[0]["shuffle"] is True
     assert found[1]["shuffle"] == {"block": 1024, "window": 16, "lanes": 1}
@@ -115,4 +129,6 @@ def test_the_order_is_a_promise():
 def test_load_takes_it_too():
     """In place of True."""
     loader = load(np.arange(100), shuffle=BlockShuffle(10, 4), seed=1, num_epochs=1)
-    assert [int(x) for x in loader] == keys_of(IndexSampler(100, shuffle=BlockShuffle(10, 4), seed=1), 100).tolist()
+    assert [int(x) for x in loader] == keys_of(
+        IndexSampler(100, shuffle=BlockShuffle(10, 4), seed=1), 100
+    ).tolist()

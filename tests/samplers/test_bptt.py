@@ -1,4 +1,6 @@
-"""BpttSampler: each row of a batch continues the same row of the batch before, on any number of shards."""
+"""BpttSampler: each row of a batch continues the same row of the batch before, on any number of
+shards.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def _rows(shard=None, **options):
     """The batches of a loader of 26 records in 6 parts, with the rows of one shard."""
     sampler = BpttSampler(26, 6, **options)
     count = 1 if shard is None else shard.shard_count
-    loader = DataLoader(data_source=range(26), sampler=sampler, operations=[Batch(6 // count)], shard_options=shard)
+    loader = DataLoader(
+        data_source=range(26), sampler=sampler, operations=[Batch(6 // count)], shard_options=shard
+    )
     return np.stack(list(loader))
 
 
@@ -31,8 +35,12 @@ class TestParts(SamplerConformance):
 
 
 def test_each_row_continues_the_row_of_the_batch_before():
-    """In the order of the source, and from the start in each epoch; records that fill no whole batch are left out."""
-    assert _rows(num_epochs=2).T.tolist() == [[4 * row + step for step in range(4)] * 2 for row in range(6)]
+    """In the order of the source, and from the start in each epoch; records that fill no whole
+    batch are left out.
+    """
+    assert _rows(num_epochs=2).T.tolist() == [
+        [4 * row + step for step in range(4)] * 2 for row in range(6)
+    ]
 
 
 @pytest.mark.parametrize("count", [2, 3, 6])
@@ -40,7 +48,10 @@ def test_a_shard_has_the_same_rows_in_every_batch(count):
     """Row r of a shard is row r * shard_count + shard_index of all shards together."""
     whole = _rows(num_epochs=2)
     for index in range(count):
-        assert _rows(ShardOptions(index, count), num_epochs=2).tolist() == whole[:, index::count].tolist()
+        assert (
+            _rows(ShardOptions(index, count), num_epochs=2).tolist()
+            == whole[:, index::count].tolist()
+        )
 
 
 def test_rows_continue_after_the_number_of_shards_has_changed():
@@ -60,7 +71,9 @@ def test_rows_continue_after_the_number_of_shards_has_changed():
 
 
 def test_epochs_end_with_a_whole_batch_and_records_are_found():
-    """`len`, `steps_per_epoch`, `find` and `epochs` agree with the batches; without `num_epochs` the order is endless."""
+    """`len`, `steps_per_epoch`, `find` and `epochs` agree with the batches; without `num_epochs`
+    the order is endless.
+    """
     sampler = BpttSampler(26, 6, num_epochs=3)
     assert (len(sampler), sampler.steps_per_epoch, sampler.epoch_length) == (72, 4, 24)
     loader = DataLoader(data_source=range(26), sampler=sampler, operations=[Batch(6)])
@@ -80,7 +93,11 @@ def test_the_order_is_a_part_of_a_mix():
     """A mix reads its records in the same order."""
     parts = {"text": range(8), "more": range(100, 108)}
     mix = MixSampler({"text": BpttSampler(8, 2), "more": 8}, {"text": 1, "more": 1}, seed=0)
-    found = [int(record) for record, _ in zip(DataLoader(data_source=parts, sampler=mix), range(16)) if record < 100]
+    found = [
+        int(record)
+        for record, _ in zip(DataLoader(data_source=parts, sampler=mix), range(16))
+        if record < 100
+    ]
     assert found[:8] == [0, 4, 1, 5, 2, 6, 3, 7]
 
 
@@ -104,7 +121,9 @@ def test_impossible_numbers_are_refused(arguments, words):
 def test_shards_of_the_loader_must_divide_the_rows():
     """Also where the loader gives the shard, and a source with fewer records is refused."""
     with pytest.raises(ValueError, match="Pass a multiple of 4"):
-        DataLoader(data_source=range(26), sampler=BpttSampler(26, 6), shard_options=ShardOptions(1, 4))
+        DataLoader(
+            data_source=range(26), sampler=BpttSampler(26, 6), shard_options=ShardOptions(1, 4)
+        )
     with pytest.raises(ValueError, match="covers 26 records"):
         DataLoader(data_source=range(20), sampler=BpttSampler(26, 6))
     with pytest.raises(headrace.errors.CheckpointError, match="6"):

@@ -26,13 +26,17 @@ SHUFFLES = {
 
 
 def _changed(seed, shuffle, num_epochs=None, omits=True, grows=True):
-    """A sampler after some random changes, and what was changed: `(position, records, omitted, joins)`."""
+    """A sampler after some random changes, and what was changed: `(position, records, omitted,
+    joins)`.
+    """
     draw = random.Random(seed)
     records, omitted, position = draw.randint(3, 40), set(), 0
     if omits and draw.random() < 0.5:
         omitted = set(draw.sample(range(records), draw.randint(0, records - 1)))
     told = [(0, records, set(omitted), False)]
-    made = ChangingSampler(IndexSampler(records, num_epochs=num_epochs, **shuffle), OmittedKeys(list(omitted)))
+    made = ChangingSampler(
+        IndexSampler(records, num_epochs=num_epochs, **shuffle), OmittedKeys(list(omitted))
+    )
     for number in range(draw.randint(1, 6)):
         step = draw.choice([0, 1, draw.randint(0, 15), draw.randint(0, 120)])
         position += step
@@ -63,7 +67,8 @@ class Ledger:
         self.due, self.read, self.in_epoch = set(range(records)) - omitted, 0, records
 
     def change(self, records, omitted, joins):
-        if self.read == 0 and joins and self.epoch and self.before < records:  # the epoch that has ended becomes longer
+        # the epoch that has ended becomes longer
+        if self.read == 0 and joins and self.epoch and self.before < records:
             self.epoch, self.read, self.due = self.epoch - 1, 1, set(range(self.before, records))
             self.in_epoch = records
         elif self.read == 0:
@@ -109,7 +114,9 @@ def test_every_living_record_comes_once_in_each_epoch(name, seed):
 @pytest.mark.parametrize("seed", range(16))
 @pytest.mark.one_in(6)
 def test_omitted_records_never_come_and_the_others_still_come_once(name, seed):
-    """Growth and omission in any order: what follows each change, read by the sampler of that time."""
+    """Growth and omission in any order: what follows each change, read by the sampler
+    of that time.
+    """
     draw = random.Random(seed)
     records = draw.randint(4, 40)
     omitted = set(draw.sample(range(records), draw.randint(0, 2)))
@@ -130,7 +137,9 @@ def test_omitted_records_never_come_and_the_others_still_come_once(name, seed):
         joins = draw.random() < 0.5
         now = ChangingSampler(IndexSampler(records, **SHUFFLES[name]), OmittedKeys(list(omitted)))
         changes = len(made.changes)
-        made = pickle.loads(pickle.dumps(now.with_records_from(made.saved, position, made.place(position), joins)))
+        made = pickle.loads(
+            pickle.dumps(now.with_records_from(made.saved, position, made.place(position), joins))
+        )
         if not position and not made.changes:
             ledger = Ledger(records, omitted)
         elif len(made.changes) > changes:
@@ -141,7 +150,9 @@ def test_omitted_records_never_come_and_the_others_still_come_once(name, seed):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.one_in(3)
 def test_leaving_out_records_keeps_the_order_of_all_others(name, seed):
-    """From its place on, the order is that of all records without those that are left out, also with records that are new."""
+    """From its place on, the order is that of all records without those that are left out, also
+    with records that are new.
+    """
     made, told = _changed(seed, SHUFFLES[name])
     last = made.history.last
     count = 200
@@ -171,7 +182,9 @@ def test_blocks_of_positions_are_what_single_ones_are(name, seed):
     made, told = _changed(seed, SHUFFLES[name])
     start = told[-1][0]
     positions = np.random.default_rng(seed).permutation(np.arange(start, start + 150))
-    assert made.record_keys(positions).tolist() == [made[int(position)].record_key for position in positions]
+    assert made.record_keys(positions).tolist() == [
+        made[int(position)].record_key for position in positions
+    ]
 
 
 @pytest.mark.one_in(4)
@@ -210,12 +223,16 @@ def test_appended_records_join_the_epoch_in_order_without_a_shuffle():
     later = made.changed_at(2, IndexSampler(6))
     assert later.record_keys(np.arange(10)).tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4, 5]
     at_the_end = made.changed_at(4, IndexSampler(6))
-    assert at_the_end.record_keys(np.arange(10)).tolist() == later.record_keys(np.arange(10)).tolist()
+    assert (
+        at_the_end.record_keys(np.arange(10)).tolist() == later.record_keys(np.arange(10)).tolist()
+    )
 
 
 @pytest.mark.slow
 def test_appended_records_are_shuffled_together_with_the_rest():
-    """A new record comes early as often as late: over many seeds its mean place is the middle of what is left."""
+    """A new record comes early as often as late: over many seeds its mean place is the middle of
+    what is left.
+    """
     places = []
     for seed in range(300):
         made = ChangingSampler(IndexSampler(100, shuffle=True, seed=seed))
@@ -230,7 +247,18 @@ def test_records_that_come_back_come_where_their_place_is_still_ahead():
     """Those whose place in the epoch has passed come in the next one."""
     made = ChangingSampler(IndexSampler(6), OmittedKeys([1, 4]))
     back = ChangingSampler(IndexSampler(6)).with_records_from(made.saved, 2, made.place(2))
-    assert [int(key) for key in back.record_keys(np.arange(2, 12))] == [3, 4, 5, 0, 1, 2, 3, 4, 5, 0]
+    assert [int(key) for key in back.record_keys(np.arange(2, 12))] == [
+        3,
+        4,
+        5,
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+        0,
+    ]
 
 
 def test_growth_at_the_beginning_of_an_epoch_holds_in_it_though_its_first_records_are_left_out():
@@ -241,7 +269,9 @@ def test_growth_at_the_beginning_of_an_epoch_holds_in_it_though_its_first_record
 
 
 def test_an_order_without_changes_has_the_identity_of_the_other_sampler():
-    """States of runs that knew of no changes go on, and those of unchanged runs are read without."""
+    """States of runs that knew of no changes go on, and those of unchanged runs are
+    read without.
+    """
     plain = IndexSampler(7, shuffle=True, seed=1)
     made = ChangingSampler(plain)
     assert made.fingerprint == plain.fingerprint
@@ -265,7 +295,9 @@ def test_an_order_keeps_a_history_only_if_the_run_changed_its_records():
 
 
 def test_former_omissions_need_only_the_place():
-    """A state tells the digest of the keys that were left out, not the keys: positions before cannot be told any more."""
+    """A state tells the digest of the keys that were left out, not the keys: positions before
+    cannot be told any more.
+    """
     made = ChangingSampler(IndexSampler(9), OmittedKeys([2]))
     now = ChangingSampler(IndexSampler(9), OmittedKeys([2, 5]))
     with pytest.raises(CheckpointError, match="does not contain the keys"):
@@ -274,7 +306,9 @@ def test_former_omissions_need_only_the_place():
     assert went_on.record_keys(np.arange(3, 8)).tolist() == [4, 6, 7, 8, 0]
     with pytest.raises(CheckpointError, match="0 on were"):
         went_on.record_keys(np.arange(3))
-    again = ChangingSampler(IndexSampler(9), OmittedKeys([2, 5])).with_records_from(went_on.saved, 6)
+    again = ChangingSampler(IndexSampler(9), OmittedKeys([2, 5])).with_records_from(
+        went_on.saved, 6
+    )
     assert again.fingerprint == went_on.fingerprint
 
 
@@ -286,7 +320,9 @@ def test_what_cannot_change_is_refused_with_a_remedy():
     with pytest.raises(EmptyStreamError, match="all 2 records"):
         ChangingSampler(IndexSampler(2), OmittedKeys([0, 1]))
     with pytest.raises(ValueError, match="own"):
-        ChangingSampler(IndexSampler(9, ShardOptions(0, 2), algorithm="grain")).record_keys(np.arange(3))
+        ChangingSampler(IndexSampler(9, ShardOptions(0, 2), algorithm="grain")).record_keys(
+            np.arange(3)
+        )
     for damage in ({"records": 3}, {"joins": 1}, {"place": -1}, {"omitted": None}, {"unknown": 1}):
         with pytest.raises(CheckpointError, match="damaged"):
             made.with_records_from(made.saved._replace(changes=(OrderChange(1, damage),)), 3)
@@ -296,7 +332,9 @@ def test_what_cannot_change_is_refused_with_a_remedy():
 
 
 def test_many_omitted_keys_take_little_memory():
-    """At most 16 bytes each, with the places of two epochs known; workers are sent the keys alone."""
+    """At most 16 bytes each, with the places of two epochs known; workers are sent the
+    keys alone.
+    """
     omitted = OmittedKeys(np.arange(0, 400_000, 2))
     made = ChangingSampler(IndexSampler(2_000_000, shuffle=True, seed=0), omitted)
     keys = made.record_keys(np.array([0, made.epoch_length - 1, made.epoch_length]))
@@ -314,8 +352,12 @@ def test_a_thousand_growths_join_one_epoch(shuffle):
     """Each record comes once in it, its position is found, and the order is pickled."""
     growths = 1200
     places = [growth // 20 for growth in range(1, growths + 1)]
-    changes = tuple(RecordsChange(place, place, 101 + n, True, "", 1 + n) for n, place in enumerate(places))
-    order = ChangingSampler(IndexSampler(100 + growths, shuffle=shuffle, seed=1), generation=growths)
+    changes = tuple(
+        RecordsChange(place, place, 101 + n, True, "", 1 + n) for n, place in enumerate(places)
+    )
+    order = ChangingSampler(
+        IndexSampler(100 + growths, shuffle=shuffle, seed=1), generation=growths
+    )
     order = order.with_history(RecordsHistory(100, changes=changes))
     order = pickle.loads(pickle.dumps(order))
     keys = order.record_keys(np.arange(100 + growths))
@@ -328,7 +370,9 @@ def test_a_thousand_growths_join_one_epoch(shuffle):
 @pytest.mark.parametrize("shuffle", list(SHUFFLES))
 def test_an_order_of_which_one_record_is_left_reads_it_in_each_epoch(shuffle):
     """However many epochs are asked for at once."""
-    made = ChangingSampler(IndexSampler(5, num_epochs=6, **SHUFFLES[shuffle]), OmittedKeys([0, 1, 2, 4]))
+    made = ChangingSampler(
+        IndexSampler(5, num_epochs=6, **SHUFFLES[shuffle]), OmittedKeys([0, 1, 2, 4])
+    )
     assert len(made) == 6
     for first in range(6):
         for stop in range(first + 1, 7):

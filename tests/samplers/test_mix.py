@@ -1,4 +1,6 @@
-"""Loaders that mix several sources: the stream, its state, and what happens when a mix is changed between two runs."""
+"""Loaders that mix several sources: the stream, its state, and what happens when a mix is changed
+between two runs.
+"""
 
 import collections
 import itertools
@@ -9,7 +11,15 @@ import pytest
 from support.damage import sealed
 
 import headrace
-from headrace import Batch, DataLoader, IndexSampler, MapDataset, MixedSource, MixSampler, ShardOptions
+from headrace import (
+    Batch,
+    DataLoader,
+    IndexSampler,
+    MapDataset,
+    MixedSource,
+    MixSampler,
+    ShardOptions,
+)
 from headrace.errors import CheckpointError, RecordKeyError
 from headrace.sources.facts import facts_of
 
@@ -31,7 +41,11 @@ def mixed(sizes=SIZES, weights=WEIGHTS, operations=(), shard=None, workers=0, **
     """A loader of a mix."""
     sampler = MixSampler(sizes, weights, **options)
     return DataLoader(
-        data_source=parts_of(sizes), sampler=sampler, operations=operations, shard_options=shard, worker_count=workers
+        data_source=parts_of(sizes),
+        sampler=sampler,
+        operations=operations,
+        shard_options=shard,
+        worker_count=workers,
     )
 
 
@@ -57,14 +71,25 @@ def test_parts_come_in_order_and_proportion():
 def test_a_list_of_sources_is_mixed_as_well():
     """Without names, parts are numbered; without weights, they are drawn alike."""
     parts = [["a0", "a1"], ["b0", "b1"]]
-    assert sorted(DataLoader(data_source=parts, sampler=MixSampler(parts))) == ["a0", "a1", "b0", "b1"]
+    assert sorted(DataLoader(data_source=parts, sampler=MixSampler(parts))) == [
+        "a0",
+        "a1",
+        "b0",
+        "b1",
+    ]
 
 
 def test_a_part_of_columns_has_as_many_records_as_its_columns_are_long():
     """Also where the columns are nested."""
-    parts = {"a": {"x": np.arange(30), "y": np.arange(30)}, "b": {"x": np.arange(30, 40), "y": np.arange(10)}}
+    parts = {
+        "a": {"x": np.arange(30), "y": np.arange(30)},
+        "b": {"x": np.arange(30, 40), "y": np.arange(10)},
+    }
     nested = {name: {"in": {"x": part["x"]}, "y": part["y"]} for name, part in parts.items()}
-    for columns, of in ((parts, lambda batch: batch["x"]), (nested, lambda batch: batch["in"]["x"])):
+    for columns, of in (
+        (parts, lambda batch: batch["x"]),
+        (nested, lambda batch: batch["in"]["x"]),
+    ):
         sampler = MixSampler(columns, shuffle=True, seed=1, when_exhausted="all")
         loader = DataLoader(data_source=columns, sampler=sampler, operations=[Batch(4)])
         assert sorted(np.concatenate([of(batch) for batch in loader]).tolist()) == list(range(40))
@@ -114,11 +139,15 @@ def test_a_schedule_counts_steps_of_batches():
     """With `records_per_step`, stages of a schedule begin at batches."""
     schedule = [(0, {"a": 1, "b": 0}), (3, {"a": 0, "b": 1})]
     loader = mixed({"a": 90, "b": 90}, schedule, [Batch(10, batch_fn=list)], records_per_step=10)
-    assert [{part for part, _ in batch} for batch in take(iter(loader), 6)] == [{"a"}] * 3 + [{"b"}] * 3
+    assert [{part for part, _ in batch} for batch in take(iter(loader), 6)] == [{"a"}] * 3 + [
+        {"b"}
+    ] * 3
 
 
 def test_the_order_of_the_dict_does_not_matter():
-    """Parts are known by their names: the same mix in another order is the same stream, and takes its states."""
+    """Parts are known by their names: the same mix in another order is the same stream, and takes
+    its states.
+    """
     one, other = iter(mixed()), iter(mixed(dict(reversed(SIZES.items()))))
     first = take(one, 20)
     assert take(other, 20) == first
@@ -128,7 +157,9 @@ def test_the_order_of_the_dict_does_not_matter():
 
 def run(iterators, counts):
     """Some records of each shard."""
-    return [record for iterator, count in zip(iterators, counts) for record in take(iterator, count)]
+    return [
+        record for iterator, count in zip(iterators, counts) for record in take(iterator, count)
+    ]
 
 
 def shards(count, states=(), strict=True, **options):
@@ -149,7 +180,10 @@ def test_strict_says_what_was_changed():
     iterator = iter(mixed())
     take(iterator, 10)
     with pytest.raises(
-        CheckpointError, match=r"weights of a mix\).*\n  weight of 'books': 0.3 → 0.4\n  weight of 'web': 0.6 → 0.5$"
+        CheckpointError,
+        match=(
+            r"weights of a mix\).*\n  weight of 'books': 0.3 → 0.4\n  weight of 'web': 0.6 → 0.5$"
+        ),
     ):
         iter(mixed(weights={"web": 0.5, "books": 0.4, "code": 0.1})).set_state(iterator.get_state())
     with pytest.raises(CheckpointError, match="part 'news'"):
@@ -171,7 +205,9 @@ def test_other_weights_hold_from_the_state_on():
 
 
 def test_after_a_change_states_are_strict_again():
-    """A state that was taken after a change is taken by the mix of now, at every later step, and by no other."""
+    """A state that was taken after a change is taken by the mix of now, at every later step, and by
+    no other.
+    """
     first = iter(mixed(when_exhausted="all"))
     take(first, 20)
     changed = mixed(weights={"web": 1, "books": 2, "code": 1}, when_exhausted="all")
@@ -187,7 +223,9 @@ def test_after_a_change_states_are_strict_again():
 
 
 def test_parts_come_and_go():
-    """A part that is added begins at its beginning; one that is left out and comes back goes on where it was."""
+    """A part that is added begins at its beginning; one that is left out and comes back goes on
+    where it was.
+    """
     first = iter(mixed({"a": 50, "b": 50}, None, when_exhausted="all"))
     seen = take(first, 20)
     second = iter(mixed({"c": 50, "a": 50}, None, when_exhausted="all"))
@@ -201,12 +239,16 @@ def test_parts_come_and_go():
 
 
 def test_a_part_that_is_still_to_be_delivered_cannot_be_removed():
-    """Where a slower shard is to deliver records of a part that is gone, the error says to keep it."""
+    """Where a slower shard is to deliver records of a part that is gone, the error says
+    to keep it.
+    """
     first = shards(2, when_exhausted="all")
     run(first, [20, 0])
     sizes, weights = {"web": 60, "books": 25}, {"web": 1, "books": 1}
     with pytest.raises(CheckpointError, match="part 'code' was removed"):
-        shards(1, states_of(first), strict=False, sizes=sizes, weights=weights, when_exhausted="all")
+        shards(
+            1, states_of(first), strict=False, sizes=sizes, weights=weights, when_exhausted="all"
+        )
     kept = {"sizes": SIZES, "weights": {**weights, "code": 0}}
     (second,) = shards(1, states_of(first), strict=False, **kept, when_exhausted="all")
     assert len(keys_of(second, "code")) > 0
@@ -224,7 +266,9 @@ def test_records_are_told_by_part():
 
 
 def test_epochs_are_told_by_part():
-    """`part_epochs` counts how often each part was read through; `epoch` what is as much as all parts together."""
+    """`part_epochs` counts how often each part was read through; `epoch` what is as much as all
+    parts together.
+    """
     iterator = iter(mixed(when_exhausted="repeat"))
     take(iterator, 240)
     assert iterator.part_epochs == {"web": 2, "books": 2, "code": 2}
@@ -235,24 +279,32 @@ def test_epochs_are_told_by_part():
 
 
 def test_the_epoch_of_a_part_is_that_of_its_last_record():
-    """At each step: the record at the end of an epoch still counts to it, and a part without a record is in epoch 0."""
+    """At each step: the record at the end of an epoch still counts to it, and a part without a
+    record is in epoch 0.
+    """
     parts = {"long": range(7), "short": range(100, 103)}
     sampler = headrace.MixSampler(parts, [0.7, 0.3], shuffle=True, seed=1, when_exhausted="repeat")
     iterator = iter(headrace.DataLoader(data_source=parts, sampler=sampler))
     drawn = {"long": 0, "short": 0}
     for _ in range(60):
         drawn["short" if next(iterator) >= 100 else "long"] += 1
-        assert iterator.part_epochs == {name: max(count - 1, 0) // len(parts[name]) for name, count in drawn.items()}
+        assert iterator.part_epochs == {
+            name: max(count - 1, 0) // len(parts[name]) for name, count in drawn.items()
+        }
 
 
 def test_a_sampler_tells_the_epochs_of_parts_at_any_position():
-    """The record at the position counts, and a part of a single record is in epoch 0 until it is drawn a second time."""
+    """The record at the position counts, and a part of a single record is in epoch 0 until it is
+    drawn a second time.
+    """
     sizes = {"long": 7, "one": 1}
     sampler = MixSampler(sizes, [0.9, 0.1], when_exhausted="repeat")
     drawn = dict.fromkeys(sizes, 0)
     for position in range(60):
         drawn[sampler.part_at(position)[0]] += 1
-        assert sampler.part_epochs(position) == {name: max(drawn[name] - 1, 0) // sizes[name] for name in sizes}
+        assert sampler.part_epochs(position) == {
+            name: max(drawn[name] - 1, 0) // sizes[name] for name in sizes
+        }
     assert drawn["one"] > 3
 
 
@@ -278,7 +330,9 @@ def test_a_part_that_cannot_be_read_is_named():
 
     parts = {
         "web": list(range(5)),
-        "books": type("Source", (), {"__len__": lambda self: 5, "__getitem__": Torn().__getitem__})(),
+        "books": type(
+            "Source", (), {"__len__": lambda self: 5, "__getitem__": Torn().__getitem__}
+        )(),
     }
     with pytest.raises(OSError, match="torn") as raised:
         list(DataLoader(data_source=parts, sampler=MixSampler(parts)))
@@ -313,7 +367,9 @@ def test_a_batch_is_read_with_one_call_for_each_part():
 
 
 def test_a_mixed_source_is_a_source():
-    """Keys are checked, one record is read like many, and the length is one more than the largest key."""
+    """Keys are checked, one record is read like many, and the length is one more than the largest
+    key.
+    """
     source = MixedSource({"a": ["a0", "a1", "a2"], "b": ["b0"]})
     assert [source[key] for key in (0, 1, 2, 4)] == ["a0", "b0", "a1", "a2"]
     assert len(source) == 5
@@ -325,7 +381,9 @@ def test_a_mixed_source_is_a_source():
 
 
 def test_a_state_is_plain_json_and_keeps_the_history():
-    """The program's own weights are the identity. A change of weights keeps what differs, a change of parts the whole mix."""
+    """The program's own weights are the identity. A change of weights keeps what differs, a change
+    of parts the whole mix.
+    """
     first = iter(mixed(when_exhausted="repeat"))
     take(first, 12)
     second = iter(mixed(weights={"web": 0.6, "books": 1, "code": 0.1}, when_exhausted="repeat"))
@@ -335,10 +393,16 @@ def test_a_state_is_plain_json_and_keeps_the_history():
     began = [0, 0, {"ramp": False, "weights": {"books": 0.3, "code": 0.1, "web": 0.6}}]
     assert state["history"]["orders"] == [began, [0, 12, {"weights": {"books": 1}}]]
     take(second, 5)
-    third = iter(mixed({"web": SIZES["web"], "books": SIZES["books"]}, [2, 1], when_exhausted="repeat"))
+    third = iter(
+        mixed({"web": SIZES["web"], "books": SIZES["books"]}, [2, 1], when_exhausted="repeat")
+    )
     third.set_state(second.get_state(), strict=False)
     last = [0, 17, {"ramp": False, "weights": {"books": 1, "web": 2}}]
-    assert json.loads(third.get_state())["history"]["orders"] == [began, [0, 12, {"weights": {"books": 1}}], last]
+    assert json.loads(third.get_state())["history"]["orders"] == [
+        began,
+        [0, 12, {"weights": {"books": 1}}],
+        last,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -378,9 +442,17 @@ def test_ends_of_parts_that_the_mix_cannot_have_are_a_damaged_state(ended):
     ("make", "error", "message"),
     [
         (lambda: MixSampler({}), ValueError, "at least one part"),
-        (lambda: MixSampler({0: 3}), TypeError, "has the name 0, which is an int. Pass a dict whose names are strings"),
+        (
+            lambda: MixSampler({0: 3}),
+            TypeError,
+            "has the name 0, which is an int. Pass a dict whose names are strings",
+        ),
         (lambda: MixSampler(7), TypeError, "Pass a dict or a list of sources"),
-        (lambda: MixSampler({"a": 0}), TypeError, r"part 'a' of the mix has no records\. Leave it out"),
+        (
+            lambda: MixSampler({"a": 0}),
+            TypeError,
+            r"part 'a' of the mix has no records\. Leave it out",
+        ),
         (lambda: MixSampler({"a": []}), TypeError, "part 'a' of the mix"),
         (lambda: MixSampler({"a": 3}, {"b": 1}), ValueError, "'b', but the"),
         (
@@ -388,7 +460,11 @@ def test_ends_of_parts_that_the_mix_cannot_have_are_a_damaged_state(ended):
             ValueError,
             "ramp=True changes the weights gradually between the steps of a schedule",
         ),
-        (lambda: MixSampler({"a": 3}, when_exhausted="never"), ValueError, "when_exhausted='never'"),
+        (
+            lambda: MixSampler({"a": 3}, when_exhausted="never"),
+            ValueError,
+            "when_exhausted='never'",
+        ),
         (lambda: MixSampler({"a": 3}, shuffle=True), ValueError, "shuffle=True needs a seed"),
         (lambda: MixSampler({"a": 3}, seed=-1), ValueError, "seed=-1"),
         (
@@ -434,17 +510,27 @@ def test_parts_in_columns_are_batched_like_records(workers):
     """Batches taken straight from the columns of all parts are those of the records one by one."""
     parts = {"a": arrays_of(50, 0), "b": arrays_of(20, 1000), "c": arrays_of(7, 2000)}
     sampler = MixSampler(
-        {name: len(part["x"]) for name, part in parts.items()}, [5, 2, 1], when_exhausted="all", shuffle=True, seed=4
+        {name: len(part["x"]) for name, part in parts.items()},
+        [5, 2, 1],
+        when_exhausted="all",
+        shuffle=True,
+        seed=4,
     )
-    by_column = DataLoader(data_source=parts, sampler=sampler, operations=[Batch(8)], worker_count=workers)
-    by_record = DataLoader(data_source=parts, sampler=sampler, operations=[lambda record: record, Batch(8)])
+    by_column = DataLoader(
+        data_source=parts, sampler=sampler, operations=[Batch(8)], worker_count=workers
+    )
+    by_record = DataLoader(
+        data_source=parts, sampler=sampler, operations=[lambda record: record, Batch(8)]
+    )
     assert MixedSource(parts).columns is not None
     for one, other in zip(by_column, by_record, strict=True):
         assert np.array_equal(one["x"], other["x"])
         assert np.array_equal(one["y"], other["y"])
 
 
-@pytest.mark.parametrize("other", [{"x": np.arange(3)}, {"x": np.arange(3), "y": np.zeros((3, 5))}, [1, 2, 3]])
+@pytest.mark.parametrize(
+    "other", [{"x": np.arange(3)}, {"x": np.arange(3), "y": np.zeros((3, 5))}, [1, 2, 3]]
+)
 def test_parts_with_other_columns_are_read_as_records(other):
     """Only columns that are alike in all parts are taken as columns."""
     source = MixedSource({"a": arrays_of(5, 0), "b": other})
@@ -477,22 +563,35 @@ def weights_of(parts, generator):
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 150))])
+@pytest.mark.parametrize(
+    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 150))]
+)
 def test_parts_that_come_and_go_in_random_histories_lose_and_repeat_nothing(seed):
-    """Parts, schedules and numbers of shards change at equal steps: no record comes twice, and none is left out."""
+    """Parts, schedules and numbers of shards change at equal steps: no record comes twice, and none
+    is left out.
+    """
     generator = np.random.default_rng(seed)
     seen, states = [], ()
     for _ in range(4):
-        some = [str(name) for name in generator.permutation(list("abcde"))[: generator.integers(1, 6)]]
-        options = {"sizes": {name: 20 + ord(name) % 7 for name in some}, "weights": weights_of(some, generator)}
-        iterators = shards(int(generator.integers(1, 4)), states, strict=False, **options, when_exhausted="all")
+        some = [
+            str(name) for name in generator.permutation(list("abcde"))[: generator.integers(1, 6)]
+        ]
+        options = {
+            "sizes": {name: 20 + ord(name) % 7 for name in some},
+            "weights": weights_of(some, generator),
+        }
+        iterators = shards(
+            int(generator.integers(1, 4)), states, strict=False, **options, when_exhausted="all"
+        )
         seen += run(iterators, [int(generator.integers(0, 4))] * len(iterators))
         states = states_of(iterators)
     seen += [record for iterator in iterators for record in iterator]
     assert max(collections.Counter(seen).values()) == 1
     for name, size in options["sizes"].items():
         assert len(keys_of(seen, name)) == size
-    assert all(sorted(keys_of(seen, name)) == list(range(len(keys_of(seen, name)))) for name in "abcde")
+    assert all(
+        sorted(keys_of(seen, name)) == list(range(len(keys_of(seen, name)))) for name in "abcde"
+    )
 
 
 @pytest.mark.slow
@@ -504,7 +603,9 @@ def test_a_mix_becomes_longer_after_shards_changed_at_its_former_end():
             name: MapDataset.range(100 * number, 100 * number + size)
             for number, (name, size) in enumerate(sizes.items())
         }
-        stream = MapDataset.mix(parts, when_exhausted="all").to_iter_dataset(shard_options=ShardOptions(index, count))
+        stream = MapDataset.mix(parts, when_exhausted="all").to_iter_dataset(
+            shard_options=ShardOptions(index, count)
+        )
         return iter(stream)
 
     for steps in [(1, 2, 0), (3, 6, 0), (6, 6, 5), (0, 6, 0)]:
@@ -523,12 +624,19 @@ def test_a_mix_becomes_longer_after_shards_changed_at_its_former_end():
 
 def run_values(iterators, steps):
     """So many elements of each."""
-    return [value for iterator, count in zip(iterators, steps) for value in itertools.islice(iterator, count)]
+    return [
+        value
+        for iterator, count in zip(iterators, steps)
+        for value in itertools.islice(iterator, count)
+    ]
 
 
 def chain_of(sizes, weights, after, shards=1):
     """Iterators of a chain after a mix of numbers, a hundred for each part."""
-    parts = {name: MapDataset.range(100 * ord(name), 100 * ord(name) + size) for name, size in sizes.items()}
+    parts = {
+        name: MapDataset.range(100 * ord(name), 100 * ord(name) + size)
+        for name, size in sizes.items()
+    }
     stream = after(MapDataset.mix(parts, weights, when_exhausted="all").to_iter_dataset())
     return [iter(stream.shard(ShardOptions(index, shards))) for index in range(shards)]
 
@@ -543,8 +651,13 @@ def gone_on(former, now):
 
 @pytest.mark.slow
 def test_a_mix_becomes_longer_inside_the_last_window_of_the_former_one():
-    """The end of the former mix cut that window short: it is finished as it was begun, and then the new records come."""
-    for after in (lambda s: s.window_shuffle(7, seed=1), lambda s: s.filter(lambda x: True).window_shuffle(7, seed=1)):
+    """The end of the former mix cut that window short: it is finished as it was begun, and then the
+    new records come.
+    """
+    for after in (
+        lambda s: s.window_shuffle(7, seed=1),
+        lambda s: s.filter(lambda x: True).window_shuffle(7, seed=1),
+    ):
         for steps in (10, 15, 16, 17):
             first = chain_of({"a": 17}, None, after)
             (whole,) = chain_of({"a": 17}, None, after)
@@ -587,7 +700,9 @@ def test_a_mix_is_changed_again_at_the_same_place():
 
 
 def test_another_change_of_parts_at_the_same_position_replaces_the_first():
-    """The state names one change at a position, and the parts of the replaced one are never drawn."""
+    """The state names one change at a position, and the parts of the replaced one are
+    never drawn.
+    """
     mix = MixSampler({"a": 50, "b": 50}, when_exhausted="repeat")
     for added in "cd":
         mix = MixSampler({"a": 50, added: 50}, when_exhausted="repeat").resumed(mix.saved, 10, True)

@@ -10,7 +10,9 @@ BOTH = {"a": False, "b": False}  # neither begins an epoch
 
 
 def looks_of(growth, count):
-    """The first positions that are checked, and the parts that are due there, in a mix drawn in the order a b a a b a."""
+    """The first positions that are checked, and the parts that are due there, in a mix drawn in the
+    order a b a a b a.
+    """
     mix = MixSampler({"a": 3, "b": 10}, [2, 1], when_exhausted="repeat")
     mix = mix.with_parts({name: ChangingSampler(part) for name, part in mix.parts.items()})
     looks, found = MixLooks(growth, mix, ["a", "b"], 2), []
@@ -31,6 +33,10 @@ def looks_of(growth, count):
     ],
     ids=["epoch", "now"],
 )
-def test_parts_are_checked_where_their_epochs_begin_and_with_now_at_each_multiple_of_every(growth, expected):
-    """At a multiple, all growing parts are checked; elsewhere only the part that begins an epoch."""
+def test_parts_are_checked_where_their_epochs_begin_and_with_now_at_each_multiple_of_every(
+    growth, expected
+):
+    """At a multiple, all growing parts are checked; elsewhere only the part that begins
+    an epoch.
+    """
     assert looks_of(growth, len(expected)) == expected

@@ -1,4 +1,6 @@
-"""The arithmetic of mixes: which part stands at a position, how many of each came before, and what a change does to it."""
+"""The arithmetic of mixes: which part stands at a position, how many of each came before, and what
+a change does to it.
+"""
 
 import itertools
 import json
@@ -29,11 +31,15 @@ def deviations(order, stop):
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8, 13, 35, 64])
 def test_equal_parts_are_within_one_of_their_share(count):
-    """With equal weights, the count of every part is within one of its share before every position."""
+    """With equal weights, the count of every part is within one of its share before
+    every position.
+    """
     assert deviations(MixOrder.of([1.0] * count), 5000).max() < 1
 
 
-@pytest.mark.parametrize("weights", [(0.25, 0.25, 0.25, 0.24, 0.01), (0.9, *[0.1 / 40] * 40), (0.6, 0.3, 0.1)])
+@pytest.mark.parametrize(
+    "weights", [(0.25, 0.25, 0.25, 0.24, 0.01), (0.9, *[0.1 / 40] * 40), (0.6, 0.3, 0.1)]
+)
 def test_uneven_parts_are_within_one_of_their_share(weights):
     """The count of every part is within one of its share where some weigh little."""
     assert deviations(MixOrder.of(weights), 20_000).max() < 1
@@ -64,7 +70,9 @@ def test_counts_are_exact_at_far_positions():
 
 @pytest.mark.parametrize("first", [0, 990, FAR])
 def test_many_positions_at_once_and_one_by_one_agree(first):
-    """`places`, `place`, `count` and `counts` tell the same of every position, near and far, in all stages."""
+    """`places`, `place`, `count` and `counts` tell the same of every position, near and far, in all
+    stages.
+    """
     generator = np.random.default_rng(5)
     order = MixOrder.of([(start, generator.dirichlet([0.5] * 9)) for start in range(0, 1000, 10)])
     parts, indices = order.places(np.arange(first, first + 300))
@@ -89,7 +97,9 @@ def test_an_array_longer_than_a_block_gives_the_same():
 @pytest.mark.parametrize("first", [0, 700, FAR])
 @pytest.mark.one_in(3)
 def test_positions_that_follow_one_another_are_found_part_by_part(first):
-    """Many in a stage at once, also in one that makes up for another, and over the ends of stages, as `places` finds each."""
+    """Many in a stage at once, also in one that makes up for another, and over the ends of stages,
+    as `places` finds each.
+    """
     for seed in range(20):
         generator = np.random.default_rng(seed)
         starts = [0, *np.cumsum(generator.integers(1, 50_000, seed % 4)).tolist()]
@@ -105,7 +115,9 @@ def test_positions_that_follow_one_another_are_found_part_by_part(first):
 
 
 def test_position_of_is_the_inverse():
-    """`position_of` finds every element, near and far, also in a stage that makes up for another."""
+    """`position_of` finds every element, near and far, also in a stage that makes up
+    for another.
+    """
     generator = np.random.default_rng(11)
     order = MixOrder.of([(start, generator.dirichlet([0.3] * 6)) for start in range(0, 2000, 50)])
     for position in [*range(2100), *range(FAR, FAR + 50)]:
@@ -130,14 +142,18 @@ def test_a_schedule_of_100_stages_keeps_to_its_shares():
     """Counts follow the sum of all stages' shares, and errors do not add up from stage to stage."""
     generator = np.random.default_rng(2)
     starts = [0, *np.cumsum(generator.integers(1, 400, 99)).tolist()]
-    far = deviations(MixOrder.of([(start, generator.dirichlet([1] * 12)) for start in starts]), starts[-1] + 3000)
+    far = deviations(
+        MixOrder.of([(start, generator.dirichlet([1] * 12)) for start in starts]), starts[-1] + 3000
+    )
     assert far.max() < 2.5
     assert far[:, -1].max() < 1.4
 
 
 def test_a_ramp_changes_the_weights_bit_by_bit():
     """With `ramp`, the counts between two stages are those of weights that change linearly."""
-    order = MixOrder.of([(0, {"a": 1, "b": 0}), (100, {"a": 0, "b": 10})], ramp=True, records_per_step=100)
+    order = MixOrder.of(
+        [(0, {"a": 1, "b": 0}), (100, {"a": 0, "b": 10})], ramp=True, records_per_step=100
+    )
     assert len(order.stages) == RAMP + 1
     for position in range(0, 10_000, 500):
         share = position - position**2 / 20_000
@@ -146,7 +162,9 @@ def test_a_ramp_changes_the_weights_bit_by_bit():
 
 
 def test_a_part_that_ends_is_drawn_no_longer():
-    """After `without` the others go on in their proportions, from where they were; None if there are none."""
+    """After `without` the others go on in their proportions, from where they were; None if there
+    are none.
+    """
     order = MixOrder.of({"a": 2, "b": 1, "c": 1})
     rest = order.without(0, 101)
     assert np.array_equal(rest.places(np.arange(101)), order.places(np.arange(101)))
@@ -165,7 +183,9 @@ def test_the_end_of_a_part_leaves_out_stages_that_draw_nobody_else():
 
 @pytest.mark.long
 def test_a_thousand_histories_of_changes_lose_and_repeat_nothing():
-    """However often weights are changed, parts added and removed: each part's elements come in order, each once."""
+    """However often weights are changed, parts added and removed: each part's elements come in
+    order, each once.
+    """
     generator = np.random.default_rng(13)
     names = [f"part {number}" for number in range(6)]
     for _ in range(1000):
@@ -182,7 +202,9 @@ def test_a_thousand_histories_of_changes_lose_and_repeat_nothing():
                 assert index == seen[name]
                 seen[name] += 1
             position = stop
-        assert {name: seen[name] for name in order.names} == dict(zip(order.names, order.counts(position).tolist()))
+        assert {name: seen[name] for name in order.names} == dict(
+            zip(order.names, order.counts(position).tolist())
+        )
 
 
 def test_a_change_leaves_what_came_before_as_it_was():
@@ -203,7 +225,8 @@ def test_an_order_is_plain_json_and_pickles():
 
 
 @pytest.mark.parametrize(
-    "values", [None, [], {}, {"names": ["a", "a"], "stages": []}, {"names": ["a"], "stages": [[1, [2]]]}]
+    "values",
+    [None, [], {}, {"names": ["a", "a"], "stages": []}, {"names": ["a"], "stages": [[1, [2]]]}],
 )
 def test_a_damaged_order_is_told(values):
     """What is no order is a CheckpointError."""
@@ -245,9 +268,13 @@ def test_weights_that_are_none_are_refused(weights, error, message):
 
 
 def _of_sixty_that_end(monkeypatch):
-    """A mix of 60 parts by weights from 10^-3 to 100 that all end, and the weights that trees were made for."""
+    """A mix of 60 parts by weights from 10^-3 to 100 that all end, and the weights that trees were
+    made for.
+    """
     made, best_tree = [], stage.best_tree
-    monkeypatch.setattr(stage, "best_tree", lambda weights: made.append(weights) or best_tree(weights))
+    monkeypatch.setattr(
+        stage, "best_tree", lambda weights: made.append(weights) or best_tree(weights)
+    )
     weights = dict(zip(map(str, range(60)), np.geomspace(1e-3, 100, 60).tolist()))
     return MixSampler(dict.fromkeys(weights, 1000), weights, when_exhausted="all"), made
 
@@ -262,16 +289,25 @@ def test_a_mix_whose_parts_end_makes_each_of_its_stages_once(monkeypatch):
 
 
 def test_a_change_of_weights_makes_one_stage(monkeypatch):
-    """The stages before it are those of the mix that it changes; a mix that is made from what a state says draws the same."""
+    """The stages before it are those of the mix that it changes; a mix that is made from what a
+    state says draws the same.
+    """
     made, best_tree = [], stage.best_tree
-    monkeypatch.setattr(stage, "best_tree", lambda weights: made.append(weights) or best_tree(weights))
-    sampler, weights = MixSampler(dict.fromkeys("abcd", 50), when_exhausted="repeat"), dict.fromkeys("abcd", 1.0)
+    monkeypatch.setattr(
+        stage, "best_tree", lambda weights: made.append(weights) or best_tree(weights)
+    )
+    sampler, weights = (
+        MixSampler(dict.fromkeys("abcd", 50), when_exhausted="repeat"),
+        dict.fromkeys("abcd", 1.0),
+    )
     for number in range(1, 9):
         weights["abcd"[number % 4]] += 1
         sampler = sampler.with_weights(weights, 10 * number)
         sampler.record_keys(np.arange(10 * number, 10 * number + 10))
     assert len(made) == 9
-    again = MixSampler(dict.fromkeys("abcd", 50), when_exhausted="repeat").resumed(sampler.saved, 80, False)
+    again = MixSampler(dict.fromkeys("abcd", 50), when_exhausted="repeat").resumed(
+        sampler.saved, 80, False
+    )
     positions = np.arange(200)
     assert again.record_keys(positions).tolist() == sampler.record_keys(positions).tolist()
 
@@ -285,7 +321,9 @@ def test_an_order_without_a_part_is_that_of_its_stages(monkeypatch):
     assert (len(order.made), len(anew.made), order == anew) == (59, 0, True)
     assert order._stages == anew._stages
     positions = np.arange(0, 60_000, 11)
-    assert [each.tolist() for each in order.places(positions)] == [each.tolist() for each in anew.places(positions)]
+    assert [each.tolist() for each in order.places(positions)] == [
+        each.tolist() for each in anew.places(positions)
+    ]
 
 
 def test_an_order_takes_over_the_stages_up_to_the_first_that_differs():
@@ -301,11 +339,15 @@ def test_an_order_takes_over_the_stages_up_to_the_first_that_differs():
         anew = MixOrder.of(weights)
         begun = anew.begun_as(order)
         assert len(begun.made) == same
-        assert [each.tolist() for each in begun.places(positions)] == [each.tolist() for each in anew.places(positions)]
+        assert [each.tolist() for each in begun.places(positions)] == [
+            each.tolist() for each in anew.places(positions)
+        ]
 
 
 def test_a_change_at_the_first_position_of_a_stage_replaces_the_stage():
-    """No stage is left that has no positions, because an order with one could not be read from a state."""
+    """No stage is left that has no positions, because an order with one could not be read from a
+    state.
+    """
     order = MixOrder.of([(0, {"a": 1, "b": 1}), (50, {"a": 3, "b": 1})])
     for changed in (order.changed(50, MixOrder.of({"a": 1, "b": 2})), order.without(0, 50)):
         assert [start for start, _ in changed.stages] == [0, 50]
@@ -323,6 +365,9 @@ def test_a_change_at_the_first_position_of_a_stage_replaces_the_stage():
 )
 def test_damaged_changes_of_weights_are_refused(changes, message):
     """The message says what is wrong; right ones begin with the first."""
-    assert changed_stages({"a": 1, "b": 2}, [(5, {"a": 3}), (9, {"b": 0})]) == ((0, (3, 2)), (9, (3, 0)))
+    assert changed_stages({"a": 1, "b": 2}, [(5, {"a": 3}), (9, {"b": 0})]) == (
+        (0, (3, 2)),
+        (9, (3, 0)),
+    )
     with pytest.raises(ValueError, match=message):
         changed_stages({"a": 1, "b": 2}, changes)

@@ -39,7 +39,9 @@ def test_remainders_of_remainders_come_exactly_once_too(case, data):
     total, reached = case
     first = UnreadOrder(reached, total)
     count = data.draw(st.integers(1, 5))
-    again = [data.draw(st.integers(0, len(range(shard, first.length, count)))) for shard in range(count)]
+    again = [
+        data.draw(st.integers(0, len(range(shard, first.length, count)))) for shard in range(count)
+    ]
     second = UnreadOrder(again, first.length)
     found = first.positions(second.positions(np.arange(second.length))).tolist()
     delivered = {

@@ -13,7 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace
-from headrace import DataLoader, IndexSampler, NoSharding, RecordMetadata, Sampler, SequentialSampler, ShardOptions
+from headrace import (
+    DataLoader,
+    IndexSampler,
+    NoSharding,
+    RecordMetadata,
+    Sampler,
+    SequentialSampler,
+    ShardOptions,
+)
 from headrace.common.messages import short_repr
 from headrace.errors import RecordKeyError
 from headrace.samplers.own_sampler import as_vector_sampler
@@ -34,7 +42,13 @@ def test_every_record_comes_exactly_once_an_epoch(records, epochs, seed, shuffle
 
 
 @pytest.mark.slow
-@given(records=RECORDS, epochs=st.integers(1, 3), shards=st.integers(1, 9), seed=SEEDS, drop=st.booleans())
+@given(
+    records=RECORDS,
+    epochs=st.integers(1, 3),
+    shards=st.integers(1, 9),
+    seed=SEEDS,
+    drop=st.booleans(),
+)
 def test_shards_together_read_the_unsharded_order_step_by_step(records, epochs, shards, seed, drop):
     """At every local position, the shards' records are the next ones of the global order."""
     whole = IndexSampler(records, shuffle=True, num_epochs=epochs, seed=seed)
@@ -55,7 +69,9 @@ def test_shards_together_read_the_unsharded_order_step_by_step(records, epochs, 
 @given(records=st.integers(1, 2**55), seed=SEEDS, epoch=st.integers(0, 127), data=st.data())
 @settings(deadline=None)
 def test_any_position_of_any_size_is_reached_alone(records, seed, epoch, data):
-    """One position gives the same record alone as in a block, whatever the size, and always an existing one."""
+    """One position gives the same record alone as in a block, whatever the size, and always an
+    existing one.
+    """
     start = epoch * records + data.draw(st.integers(0, records - 1))
     positions = np.arange(start, start + 5)
     sampler = IndexSampler(records, shuffle=True, seed=seed)
@@ -87,7 +103,9 @@ def test_the_order_never_changes_between_releases():
     """The default shuffle is part of what a checkpoint relies on: these orders are for ever."""
     order = IndexSampler(10, shuffle=True, seed=42).record_keys(np.arange(20)).tolist()
     assert order == GOLDEN_SMALL
-    large = IndexSampler(10**12, shuffle=True, seed=7).record_keys(np.array([0, 1, 10**12 - 1, 5 * 10**12]))
+    large = IndexSampler(10**12, shuffle=True, seed=7).record_keys(
+        np.array([0, 1, 10**12 - 1, 5 * 10**12])
+    )
     assert large.tolist() == GOLDEN_LARGE
 
 
@@ -96,7 +114,9 @@ GOLDEN_LARGE = [369842830628, 288969231665, 669845047424, 654720870458]
 
 
 def test_metadata_has_position_key_and_generator():
-    """sampler[i] gives RecordMetadata, whose generator depends on seed and position and is absent without a seed."""
+    """sampler[i] gives RecordMetadata, whose generator depends on seed and position and is absent
+    without a seed.
+    """
     sampler = IndexSampler(10, shuffle=True, num_epochs=1, seed=1)
     metadata = sampler[3]
     assert metadata.index == 3
@@ -135,7 +155,11 @@ def test_sequential_sampler_keeps_the_order():
         ({"num_records": 5, "seed": "1"}, TypeError, "str"),
         ({"num_records": "5"}, TypeError, "num_records"),
         ({"num_records": 5, "algorithm": "fast"}, ValueError, '"grain"'),
-        ({"num_records": 2, "algorithm": "grain", "shard_options": ShardOptions(2, 3)}, ValueError, "fewer shards"),
+        (
+            {"num_records": 2, "algorithm": "grain", "shard_options": ShardOptions(2, 3)},
+            ValueError,
+            "fewer shards",
+        ),
     ],
 )
 def test_bad_arguments_are_named_with_their_limit(arguments, error, message):
@@ -181,13 +205,19 @@ def test_a_users_own_scalar_sampler_answers_for_many_positions():
     ]
     assert (sampler.facts.block_size, sampler.facts.parts, sampler.facts.balance) == (1, (), None)
     assert (sampler.epoch_count, sampler.epoch_at(3), sampler.length_over(3)) == (1, 0, 12)
-    assert (sampler.position_of(1, 0), sampler.position_of(4, 0), sampler.position_of(1, 1)) == (2, None, None)
+    assert (sampler.position_of(1, 0), sampler.position_of(4, 0), sampler.position_of(1, 1)) == (
+        2,
+        None,
+        None,
+    )
     assert sampler.part_at(2) == ("", 2)
     assert sampler.parts == {"": sampler}
     assert not len(sampler.omitted_keys)
     assert sampler.part_epochs(2) == {"": 0}
     assert sampler.part_records(2) == {"": 2}
-    with pytest.raises(ValueError, match=r"Backwards.* cannot be used with a growing source or omit="):
+    with pytest.raises(
+        ValueError, match=r"Backwards.* cannot be used with a growing source or omit="
+    ):
         DataLoader(data_source=range(4), sampler=Backwards(), omit=[1])
 
 
@@ -219,26 +249,49 @@ class Backwards(VectorSampler):
 
 
 def test_a_new_kind_of_order_is_one_class():
-    """The rest of the protocol has defaults: shards, epochs, places, traces, planned batches and resuming work."""
+    """The rest of the protocol has defaults: shards, epochs, places, traces, planned batches and
+    resuming work.
+    """
     whole = DataLoader(data_source=range(5), sampler=Backwards(), operations=[headrace.Batch(2)])
-    assert [batch.tolist() for batch in whole] == [[4, 3], [2, 1], [0, 4], [3, 2], [1, 0], [4, 3], [2, 1], [0]]
+    assert [batch.tolist() for batch in whole] == [
+        [4, 3],
+        [2, 1],
+        [0, 4],
+        [3, 2],
+        [1, 0],
+        [4, 3],
+        [2, 1],
+        [0],
+    ]
     own = DataLoader(data_source=range(5), sampler=Backwards(), shard_options=ShardOptions(1, 2))
     assert list(own) == [3, 1, 4, 2, 0, 3, 1]
-    assert [[batch.tolist() for batch in epoch] for epoch in whole.epochs(2)] == 2 * [[[4, 3], [2, 1], [0]]]
+    assert [[batch.tolist() for batch in epoch] for epoch in whole.epochs(2)] == 2 * [
+        [[4, 3], [2, 1], [0]]
+    ]
     assert whole.find(4, epoch=1) == (2, 1)
     assert [record.key for record in headrace.trace(whole, 2).records] == [0, 4]
     headrace.check_resume(whole, steps=3, worker_counts=[0])
     planned = headrace.BudgetBatch(6, lengths=[1, 2, 3, 2, 1], seed=0)
     arrays = [np.zeros(length) for length in (1, 2, 3, 2, 1)]
-    assert sum(len(batch) for batch in DataLoader(data_source=arrays, sampler=Backwards(), operations=[planned])) >= 15
+    assert (
+        sum(
+            len(batch)
+            for batch in DataLoader(data_source=arrays, sampler=Backwards(), operations=[planned])
+        )
+        >= 15
+    )
     with pytest.raises(ValueError, match="cannot be used with a growing source or omit="):
         DataLoader(data_source=range(5), sampler=Backwards(), omit=[1])
 
 
-@pytest.mark.parametrize("key", [10**400, 10**5000, 1 << 63, np.uint64(1 << 63), "a"], ids=short_repr)
+@pytest.mark.parametrize(
+    "key", [10**400, 10**5000, 1 << 63, np.uint64(1 << 63), "a"], ids=short_repr
+)
 @pytest.mark.parametrize("place", [0, 2])
 def test_a_record_key_that_no_source_has_is_told(key, place):
-    """Whatever it is, and at whatever position: by an error that names the sampler, and the key, briefly."""
+    """Whatever it is, and at whatever position: by an error that names the sampler, and the key,
+    briefly.
+    """
 
     class Odd:
         def __len__(self):
@@ -298,7 +351,9 @@ def test_the_end_of_a_sampler_without_len_is_found(stop):
 
 def test_a_sampler_without_len_and_end_is_endless():
     """Where it never raises IndexError."""
-    loader = DataLoader(data_source=range(7), sampler=Unsized(math.inf), operations=[headrace.Batch(2)])
+    loader = DataLoader(
+        data_source=range(7), sampler=Unsized(math.inf), operations=[headrace.Batch(2)]
+    )
     assert next(iter(loader)).tolist() == [0, 3]
     with pytest.raises(TypeError, match="never ends"):
         len(loader)

@@ -16,9 +16,12 @@ WINDOW, BUCKETS, SEEDS = 1024, 64, range(8)
 
 
 def _windows(records: int) -> list[np.ndarray]:
-    """1,024 consecutive positions from the start and from a third, for eight seeds, as fractions of the range."""
+    """1,024 consecutive positions from the start and from a third, for eight seeds, as fractions of
+    the range.
+    """
     return [
-        IndexSampler(records, shuffle=True, seed=seed).record_keys(np.arange(start, start + WINDOW)) / records
+        IndexSampler(records, shuffle=True, seed=seed).record_keys(np.arange(start, start + WINDOW))
+        / records
         for seed in SEEDS
         for start in (0, records // 3)
     ]
@@ -28,7 +31,9 @@ def _windows(records: int) -> list[np.ndarray]:
 def test_consecutive_positions_are_spread_evenly(records):
     """The keys of 1,024 consecutive positions fill 64 buckets as random ones would."""
     expected = WINDOW / BUCKETS
-    counts = [np.bincount((keys * BUCKETS).astype(int), minlength=BUCKETS) for keys in _windows(records)]
+    counts = [
+        np.bincount((keys * BUCKETS).astype(int), minlength=BUCKETS) for keys in _windows(records)
+    ]
     chi = np.array([((count - expected) ** 2 / expected).sum() / (BUCKETS - 1) for count in counts])
     assert ((chi > 0.45) & (chi < 1.75)).all()
     assert 0.9 < chi.mean() < 1.1
@@ -44,10 +49,13 @@ def test_neighbours_are_as_far_apart_as_random_ones(records):
 
 @pytest.mark.parametrize("records", SIZES)
 def test_epochs_and_seeds_are_uncorrelated(records):
-    """The orders of consecutive epochs, and of consecutive seeds, have nothing to do with one another."""
+    """The orders of consecutive epochs, and of consecutive seeds, have nothing to do with one
+    another.
+    """
     positions = np.arange(20_000)
     orders = [
-        IndexSampler(records, shuffle=True, seed=seed).record_keys(positions + epoch * records) / records
+        IndexSampler(records, shuffle=True, seed=seed).record_keys(positions + epoch * records)
+        / records
         for seed in (0, 1, 2)
         for epoch in (0, 1, 2)
     ]
@@ -71,9 +79,15 @@ def test_all_permutations_of_few_records_are_equally_likely(records):
 @pytest.mark.one_in(10)
 @pytest.mark.parametrize("records", [1, 2, 6, 7, 9, 25, 64, 100, 257, 1000])
 def test_cycles_are_those_of_random_permutations(records):
-    """Fixed points, number of cycles and parity, averaged over epochs, are those of random permutations."""
+    """Fixed points, number of cycles and parity, averaged over epochs, are those of random
+    permutations.
+    """
     epochs = 600
-    orders = IndexSampler(records, shuffle=True, seed=2).record_keys(np.arange(records * epochs)).reshape(epochs, -1)
+    orders = (
+        IndexSampler(records, shuffle=True, seed=2)
+        .record_keys(np.arange(records * epochs))
+        .reshape(epochs, -1)
+    )
     assert (np.sort(orders, axis=1) == np.arange(records)).all()
     cycles = np.array([_cycles(order.tolist()) for order in orders])
     harmonic = sum(1 / k for k in range(1, records + 1))
@@ -99,12 +113,16 @@ def _cycles(order: list[int]) -> int:
 def test_large_epochs_are_permutations(records):
     """Every record comes once, on both sides of the sizes where the method changes."""
     for epoch in (0, 5):
-        order = IndexSampler(records, shuffle=True, seed=4).record_keys(np.arange(records) + epoch * records)
+        order = IndexSampler(records, shuffle=True, seed=4).record_keys(
+            np.arange(records) + epoch * records
+        )
         assert (np.bincount(order, minlength=records) == 1).all()
 
 
 def test_grains_order_is_a_permutation_even_where_its_cipher_has_one_number_too_few():
-    """With 65,537 records, each record is read once in each epoch, and is found where it is read."""
+    """With 65,537 records, each record is read once in each epoch, and is found where
+    it is read.
+    """
     records = 2**16 + 1
     sampler = IndexSampler(records, shuffle=True, seed=4, algorithm="grain")
     order = sampler.record_keys(np.arange(records) + records)

@@ -1,4 +1,6 @@
-"""Weighted and class-balanced orders: chances, exact counts, every position alone, states, shards, changed weights."""
+"""Weighted and class-balanced orders: chances, exact counts, every position alone, states, shards,
+changed weights.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,11 @@ def keys_of(sampler, count, start=0):
 def deviations(counts, chances):
     """How many standard deviations a chi-square lies above its mean."""
     total = sum(counts)
-    square = sum((count - total * chance) ** 2 / (total * chance) for count, chance in zip(counts, chances) if chance)
+    square = sum(
+        (count - total * chance) ** 2 / (total * chance)
+        for count, chance in zip(counts, chances)
+        if chance
+    )
     freedom = sum(chance > 0 for chance in chances) - 1
     return (square - freedom) / sqrt(2 * freedom) if freedom else 0.0
 
@@ -59,7 +65,9 @@ def test_the_table_gives_each_record_its_exact_chance(weights):
     """The columns of a record and of those that it is the alias of, summed up as fractions."""
     table = AliasTable.of(np.array(weights))
     chances = [Fraction(0)] * len(weights)
-    for column, (threshold, alias) in enumerate(zip(table.thresholds.tolist(), table.aliases.tolist())):
+    for column, (threshold, alias) in enumerate(
+        zip(table.thresholds.tolist(), table.aliases.tolist())
+    ):
         chances[column] += Fraction(threshold, 2**64)
         chances[alias] += 1 - Fraction(threshold, 2**64)
     total = sum(map(Fraction, weights))
@@ -83,11 +91,15 @@ def test_with_replacement_records_come_as_often_as_their_weights_say(seed):
 
 
 def test_without_replacement_orders_come_as_often_as_drawing_one_after_another_gives_them():
-    """Each order of four records, by the product of its chances; each epoch has each record once, none of weight 0."""
+    """Each order of four records, by the product of its chances; each epoch has each record once,
+    none of weight 0.
+    """
     weights = np.array([1.0, 2.0, 0.0, 4.0, 0.5])
     positive = [record for record, weight in enumerate(weights) if weight]
     epochs = 20_000
-    orders = keys_of(WeightedSampler(weights, replacement=False, seed=2), 4 * epochs).reshape(epochs, 4)
+    orders = keys_of(WeightedSampler(weights, replacement=False, seed=2), 4 * epochs).reshape(
+        epochs, 4
+    )
     assert (np.sort(orders, axis=1) == positive).all()
     expected = {}
     for order in permutations(positive):
@@ -101,7 +113,9 @@ def test_without_replacement_orders_come_as_often_as_drawing_one_after_another_g
 
 @pytest.mark.parametrize("records", [100, 5000])
 def test_without_replacement_an_epoch_of_few_samples_has_each_record_at_most_once(records):
-    """Heavy records are among them more often; a small table and a large one are made in different ways."""
+    """Heavy records are among them more often; a small table and a large one are made in different
+    ways.
+    """
     weights = np.arange(records) % 10
     sampler = WeightedSampler(weights, records // 4, replacement=False, num_epochs=6, seed=0)
     epochs = keys_of(sampler, len(sampler)).reshape(6, -1)
@@ -112,7 +126,9 @@ def test_without_replacement_an_epoch_of_few_samples_has_each_record_at_most_onc
 
 
 def test_a_large_order_is_that_of_sorted_times():
-    """The pieces in which it is sorted make one order, also where weights differ by orders of magnitude."""
+    """The pieces in which it is sorted make one order, also where weights differ by orders of
+    magnitude.
+    """
     weights = np.random.default_rng(0).lognormal(0, 5, 20_000)
     weights[::7] = 0
     count = int((weights > 0).sum())
@@ -148,9 +164,13 @@ def test_permutations_by_key_are_permutations_and_come_equally_often(size):
 SAMPLERS = {
     "with replacement": lambda **more: WeightedSampler(np.arange(50) % 7, seed=1, **more),
     "without": lambda **more: WeightedSampler(np.arange(50) % 7, replacement=False, seed=1, **more),
-    "without, large": lambda **more: WeightedSampler(np.arange(5000) % 7, 30, replacement=False, seed=1, **more),
+    "without, large": lambda **more: WeightedSampler(
+        np.arange(5000) % 7, 30, replacement=False, seed=1, **more
+    ),
     "balanced": lambda **more: BalancedSampler(np.arange(50) % 7 % 3, seed=1, **more),
-    "balanced by weights": lambda **more: BalancedSampler(np.arange(50) % 7 % 3, [1, 2, 0.5], seed=1, **more),
+    "balanced by weights": lambda **more: BalancedSampler(
+        np.arange(50) % 7 % 3, [1, 2, 0.5], seed=1, **more
+    ),
 }
 
 
@@ -160,11 +180,18 @@ def test_any_position_is_that_of_the_whole_order(name):
     sampler = SAMPLERS[name]()
     keys = keys_of(sampler, 700)
     scattered = np.random.default_rng(0).permutation(700)
-    for other in (sampler, copy.copy(sampler), copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler, protocol=5))):
+    for other in (
+        sampler,
+        copy.copy(sampler),
+        copy.deepcopy(sampler),
+        pickle.loads(pickle.dumps(sampler, protocol=5)),
+    ):
         assert (other.record_keys(scattered) == keys[scattered]).all()
         assert other.fingerprint == sampler.fingerprint
     assert [sampler[place].record_key for place in (0, 699, 30)] == keys[[0, 699, 30]].tolist()
-    assert (sampler.with_shard_options(ShardOptions(1, 3)).record_keys(np.arange(700)) == keys).all()
+    assert (
+        sampler.with_shard_options(ShardOptions(1, 3)).record_keys(np.arange(700)) == keys
+    ).all()
     far = 10**15 + np.arange(5)
     assert (sampler.record_keys(far[::-1])[::-1] == sampler.record_keys(far)).all()
     assert len(sampler.record_keys(far[:0])) == 0
@@ -183,7 +210,10 @@ def loader_of(name, operations="batch", **more):
     """Three epochs or so of records that are their own keys."""
     sampler = SAMPLERS[name](num_epochs=3)
     return DataLoader(
-        data_source=range(sampler.num_records), sampler=sampler, operations=OPERATIONS[operations], **more
+        data_source=range(sampler.num_records),
+        sampler=sampler,
+        operations=OPERATIONS[operations],
+        **more,
     )
 
 
@@ -208,7 +238,9 @@ def test_other_shards_and_batch_sizes_read_what_is_left(name, before, after):
 
 
 def test_classes_come_equally_often_and_all_their_records_before_one_repeats():
-    """In every round of classes, and in every epoch of a class; classes and records in random order."""
+    """In every round of classes, and in every epoch of a class; classes and records in random
+    order.
+    """
     labels = np.array(list("aaaaaaaaaaaabbbbbc"))
     sampler = BalancedSampler(labels, seed=3)
     keys = keys_of(sampler, 3 * 60)
@@ -234,7 +266,9 @@ def test_classes_come_as_often_as_their_weights_say():
 def test_an_endless_order_has_epochs_of_num_samples():
     """Also where an epoch has more samples than there are records."""
     sampler = WeightedSampler(np.ones(10), num_samples=30)
-    loader = headrace.DataLoader(data_source=range(10), sampler=sampler, operations=[headrace.Batch(10)])
+    loader = headrace.DataLoader(
+        data_source=range(10), sampler=sampler, operations=[headrace.Batch(10)]
+    )
     assert [len(list(epoch)) for epoch in loader.epochs(2)] == [3, 3]
     assert loader.find(9, epoch=1).step in (3, 4, 5)
 
@@ -244,7 +278,9 @@ def test_a_part_of_a_mix_can_be_weighted():
     parts = {"web": WeightedSampler([0, 1, 1, 8], num_epochs=1, seed=0), "books": 5}
     sampler = MixSampler(parts, [3, 1], when_exhausted="repeat")
     sources = {"web": list("abcd"), "books": ["B"] * 5}
-    records = [record for record, _ in zip(DataLoader(data_source=sources, sampler=sampler), range(8000))]
+    records = [
+        record for record, _ in zip(DataLoader(data_source=sources, sampler=sampler), range(8000))
+    ]
     counts = Counter(records)
     assert counts["B"] == 2000
     assert "a" not in counts
@@ -267,7 +303,9 @@ def test_weights_from_a_file_are_those_of_an_array(tmp_path, replacement):
 @pytest.mark.parametrize("operations", ["batch", "filter, batch"])
 @pytest.mark.parametrize("step", [0, 1, 5])
 def test_changed_weights_hold_from_the_position_of_the_state(operations, step):
-    """Deliberately; the state notes them, and goes on from there strictly. The same weights need nothing."""
+    """Deliberately; the state notes them, and goes on from there strictly. The same weights need
+    nothing.
+    """
 
     def loader(weights):
         sampler = WeightedSampler(weights, num_epochs=2, seed=1)
@@ -302,7 +340,9 @@ def test_weights_are_not_changed_inside_a_window():
 
     def run(weights):
         sampler = WeightedSampler(weights, seed=1)
-        return iter(DataLoader(data_source=range(40), sampler=sampler, operations=OPERATIONS["pack"]))
+        return iter(
+            DataLoader(data_source=range(40), sampler=sampler, operations=OPERATIONS["pack"])
+        )
 
     first = run(np.ones(40))
     next(first)
@@ -311,12 +351,18 @@ def test_weights_are_not_changed_inside_a_window():
 
 
 def test_a_part_of_a_mix_takes_other_weights_where_no_shard_owes_records():
-    """As for a sampler alone: what a shard has not read yet is to be drawn by the former weights."""
+    """As for a sampler alone: what a shard has not read yet is to be drawn by the
+    former weights.
+    """
 
     def run(weights, shard):
         sources = {"a": range(40), "b": range(100, 120)}
-        sampler = MixSampler({"a": WeightedSampler(weights, seed=1), "b": 20}, when_exhausted="repeat")
-        return iter(DataLoader(data_source=sources, sampler=sampler, shard_options=ShardOptions(shard, 2)))
+        sampler = MixSampler(
+            {"a": WeightedSampler(weights, seed=1), "b": 20}, when_exhausted="repeat"
+        )
+        return iter(
+            DataLoader(data_source=sources, sampler=sampler, shard_options=ShardOptions(shard, 2))
+        )
 
     new, states = np.arange(40) % 2, []
     for shard, steps in enumerate((4, 5)):
@@ -325,7 +371,9 @@ def test_a_part_of_a_mix_takes_other_weights_where_no_shard_owes_records():
             next(iterator)
         states.append(iterator.get_state())
         if shard == 1:
-            with pytest.raises(CheckpointError, match="the order of part 'a' changed, and shard 0 of 2"):
+            with pytest.raises(
+                CheckpointError, match="the order of part 'a' changed, and shard 0 of 2"
+            ):
                 run(new, 0).set_states(states, strict=False)
     next(first := run(new, 0))
     first.set_states([states[0]], strict=False, equal_steps=True)
@@ -336,7 +384,9 @@ def test_trace_tells_the_weights():
     """Which drew a step, and that others drew one of before."""
 
     def loader(weights):
-        return DataLoader(data_source=range(40), sampler=WeightedSampler(weights, seed=1), operations=[Batch(4)])
+        return DataLoader(
+            data_source=range(40), sampler=WeightedSampler(weights, seed=1), operations=[Batch(4)]
+        )
 
     first = iter(loader(np.ones(40)))
     for _ in range(3):
@@ -423,7 +473,10 @@ def test_one_record_and_endless_orders(kind):
     sampler = kind([1], num_epochs=4)
     assert keys_of(sampler, 4).tolist() == [0, 0, 0, 0]
     assert (len(sampler), len(kind([1]))) == (4, sys.maxsize)
-    assert len(kind([1, 1, 1], num_epochs=1, shard_options=ShardOptions(0, 2, drop_remainder=True))) == 2
+    assert (
+        len(kind([1, 1, 1], num_epochs=1, shard_options=ShardOptions(0, 2, drop_remainder=True)))
+        == 2
+    )
     with pytest.raises(IndexError):
         sampler[4]
     with pytest.raises(ValueError, match="the source has 2"):
@@ -455,7 +508,9 @@ with orders.tables.of(0, unneeded) as table:
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forked_processes_share_the_order_of_an_epoch():
-    """One makes it, and the others find it; one that is killed while it makes it holds nobody up."""
+    """One makes it, and the others find it; one that is killed while it makes it holds
+    nobody up.
+    """
     subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
 
 

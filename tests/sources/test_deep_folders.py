@@ -1,4 +1,6 @@
-"""Folders of folders: every format of files finds those at the bottom, in one order, whether the source grows or not."""
+"""Folders of folders: every format of files finds those at the bottom, in one order, whether the
+source grows or not.
+"""
 
 import os
 import shutil
@@ -45,14 +47,17 @@ def test_a_growing_folder_finds_new_folders(tmp_path, kind):
         if form.suffix == "jsonl":
             os.utime(path, (1, 1))
         source = (
-            form.source(tmp_path, growing=True) if source is None else source.at_generation(source.newest_generation())
+            form.source(tmp_path, growing=True)
+            if source is None
+            else source.at_generation(source.newest_generation())
         )
         assert form.numbers(source) == list(range(number + 1))
         assert source.generation == number
 
 
 @pytest.mark.parametrize(
-    ("suffix", "kind", "write"), [("tar", TarDataSource, files.tar), ("tfrecord", TFRecordDataSource, files.tfrecords)]
+    ("suffix", "kind", "write"),
+    [("tar", TarDataSource, files.tar), ("tfrecord", TFRecordDataSource, files.tfrecords)],
 )
 def test_tar_and_tfrecord_files_at_any_depth(tmp_path, suffix, kind, write):
     """As those of the other formats."""
@@ -61,5 +66,8 @@ def test_tar_and_tfrecord_files_at_any_depth(tmp_path, suffix, kind, write):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(write([number + 1]))
     source = kind(tmp_path)
-    found = [record["txt"] if suffix == "tar" else record for record in source.__getitems__(range(len(PLACES)))]
+    found = [
+        record["txt"] if suffix == "tar" else record
+        for record in source.__getitems__(range(len(PLACES)))
+    ]
     assert found == [files.content(number + 1) for number in (0, 3, 1, 2, 4)]

@@ -1,4 +1,6 @@
-"""Rows of HDF5 datasets whose chunks are one row each are those that h5py gives, however they are stored."""
+"""Rows of HDF5 datasets whose chunks are one row each are those that h5py gives, however they are
+stored.
+"""
 
 import h5py
 import numpy as np
@@ -25,7 +27,11 @@ def same_as_h5py(path):
     with h5py.File(path) as file:
         for row, key in zip(source.__getitems__(keys), keys.tolist()):
             stored = file["x"][key]
-            assert (row.dtype, row.shape, row.flags.writeable) == (stored.dtype, stored.shape, False)
+            assert (row.dtype, row.shape, row.flags.writeable) == (
+                stored.dtype,
+                stored.shape,
+                False,
+            )
             np.testing.assert_array_equal(row, stored)
     source.close()
 
@@ -54,7 +60,9 @@ def test_rows_that_were_never_written_have_the_fill_value(tmp_path):
 
 
 def test_integers_of_fewer_bits_than_their_dtype_are_converted(tmp_path):
-    """24 bits, beginning at the ninth of 32: the bytes of the file are not those of the NumPy dtype."""
+    """24 bits, beginning at the ninth of 32: the bytes of the file are not those of the NumPy
+    dtype.
+    """
     stored = h5py.h5t.STD_I32LE.copy()
     stored.set_precision(24)
     stored.set_offset(8)

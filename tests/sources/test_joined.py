@@ -1,4 +1,6 @@
-"""Join two sources by a field: the pairs, the errors, and the digests that are stored beside files."""
+"""Join two sources by a field: the pairs, the errors, and the digests that are stored
+beside files.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,18 @@ class TestJoinedFiles(SourceConformance):
     on_files = True
 
     def write(self, folder, count):
-        pq.write_table(pa.table({"id": [key * 3 for key in range(count)], "x": range(count)}), folder / "left.parquet")
+        pq.write_table(
+            pa.table({"id": [key * 3 for key in range(count)], "x": range(count)}),
+            folder / "left.parquet",
+        )
         rows = [{"id": key * 3, "text": "é" * key} for key in reversed(range(count + 5))]
         (folder / "right.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def open(self, folder, count):
         return JoinedByKey(
-            ParquetDataSource(folder / "left.parquet"), JsonLinesDataSource(folder / "right.jsonl"), on="id"
+            ParquetDataSource(folder / "left.parquet"),
+            JsonLinesDataSource(folder / "right.jsonl"),
+            on="id",
         )
 
     def expected_record(self, key):
@@ -48,7 +55,10 @@ class TestJoinedFiles(SourceConformance):
 
 
 VALUES = st.one_of(
-    st.integers(-3, 3), st.sampled_from(["a", "b", "", "é", "1"]), st.sampled_from([b"a", b"", b"1"]), st.none()
+    st.integers(-3, 3),
+    st.sampled_from(["a", "b", "", "é", "1"]),
+    st.sampled_from([b"a", b"", b"1"]),
+    st.none(),
 )
 
 
@@ -61,7 +71,10 @@ def same(one, other):
 @given(
     st.lists(VALUES, min_size=1, max_size=8),
     st.lists(
-        VALUES, min_size=1, max_size=8, unique_by=lambda value: (type(value), value) if value is not None else object()
+        VALUES,
+        min_size=1,
+        max_size=8,
+        unique_by=lambda value: (type(value), value) if value is not None else object(),
     ),
     st.sampled_from(["inner", "left"]),
 )
@@ -77,7 +90,8 @@ def test_the_pairs_are_those_of_a_nested_loop(lefts, rights, how):
             expected.append({**record, "y": partners[0]["y"] if partners else None})
     if not pairs:
         with pytest.raises(
-            ValueError, match="no record of the left source has a value of 'id' that the right source has"
+            ValueError,
+            match="no record of the left source has a value of 'id' that the right source has",
         ):
             JoinedByKey(left, right, on="id", how=how)
         return
@@ -105,30 +119,48 @@ def test_columns_of_integers_are_joined_as_values_are():
 
 
 def test_a_join_of_chains_has_maps_shuffles_and_filters_of_both():
-    """Elements that a filter has dropped have no partner; with how="left" they stay None, as in the chain itself."""
+    """Elements that a filter has dropped have no partner; with how="left" they stay None, as in the
+    chain itself.
+    """
     images = MapDataset.range(20).shuffle(seed=1).map(lambda key: {"id": key, "image": key * 10})
-    captions = MapDataset.range(10).filter(lambda key: key % 2).map(lambda key: {"id": key, "text": str(key)})
+    captions = (
+        MapDataset.range(10)
+        .filter(lambda key: key % 2)
+        .map(lambda key: {"id": key, "text": str(key)})
+    )
     joined = images.join(captions, on="id")
     assert [(r["id"], r["text"]) for r in joined] == [
         (each["id"], str(each["id"])) for each in images if each["id"] < 10 and each["id"] % 2
     ]
     dropped = MapDataset.range(4).map(lambda key: {"id": key}).filter(lambda each: each["id"] != 1)
     left = dropped.join([{"id": 0, "y": "zero"}, {"id": 1, "y": "one"}], on="id", how="left")
-    assert [left[key] for key in range(4)] == [{"id": 0, "y": "zero"}, None, {"id": 2, "y": None}, {"id": 3, "y": None}]
+    assert [left[key] for key in range(4)] == [
+        {"id": 0, "y": "zero"},
+        None,
+        {"id": 2, "y": None},
+        {"id": 3, "y": None},
+    ]
 
 
 def test_digests_of_files_are_stored_and_made_again_if_a_file_changes(tmp_path, monkeypatch):
     """The second join reads no values; one after a change does, and has the new pairs."""
     read = []
     monkeypatch.setattr(
-        digests, "_read", lambda source, name, real=digests._read: read.append(name) or real(source, name)
+        digests,
+        "_read",
+        lambda source, name, real=digests._read: read.append(name) or real(source, name),
     )
 
     def write(first):
-        (tmp_path / "x.jsonl").write_text("".join(json.dumps({"id": i + first, "x": i}) + "\n" for i in range(5)))
+        (tmp_path / "x.jsonl").write_text(
+            "".join(json.dumps({"id": i + first, "x": i}) + "\n" for i in range(5))
+        )
 
     def joined():
-        return [record["y"] for record in JoinedByKey(JsonLinesDataSource(tmp_path / "x.jsonl"), right, on="id")]
+        return [
+            record["y"]
+            for record in JoinedByKey(JsonLinesDataSource(tmp_path / "x.jsonl"), right, on="id")
+        ]
 
     right = {"id": np.arange(3), "y": np.arange(3) * 10}
     write(1)
@@ -164,7 +196,10 @@ def test_fingerprints_and_provenance_name_both_sides():
     ]
     assert len({json.dumps(each.fingerprint) for each in variants}) == 4
     joined = variants[2]
-    assert [(used.source is joined.left, used.key) for used in joined.made_of(2)] == [(True, 2), (False, 2)]
+    assert [(used.source is joined.left, used.key) for used in joined.made_of(2)] == [
+        (True, 2),
+        (False, 2),
+    ]
     assert len(joined.made_of(3)) == 1
     assert repr(joined).startswith("JoinedByKey(4 records, ")
 
@@ -174,7 +209,10 @@ def test_a_value_that_changed_after_the_join_is_noticed():
     right = [{"id": 1, "y": 1}]
     joined = JoinedByKey([{"id": 1, "x": 0}], right, on="id")
     right[0]["id"] = 2
-    with pytest.raises(SourceError, match=r"record 0 of the left source has id=1, and its partner has 2: one source"):
+    with pytest.raises(
+        SourceError,
+        match=r"record 0 of the left source has id=1, and its partner has 2: one source",
+    ):
         joined[0]
 
 
@@ -195,8 +233,20 @@ def test_a_value_that_changed_after_the_join_is_noticed():
             ValueError,
             r"no record .* Their first records are \{'id': 1\} and \{'id': '1'\}",
         ),
-        ([{"id": 1.5}], [{"id": 1}], {}, SourceError, r"record 0 has id=1\.5, a float, which cannot be compared"),
-        ([{"id": True}], [{"id": 1}], {}, SourceError, r"record 0 has id=True, a bool, which cannot be compared"),
+        (
+            [{"id": 1.5}],
+            [{"id": 1}],
+            {},
+            SourceError,
+            r"record 0 has id=1\.5, a float, which cannot be compared",
+        ),
+        (
+            [{"id": True}],
+            [{"id": 1}],
+            {},
+            SourceError,
+            r"record 0 has id=True, a bool, which cannot be compared",
+        ),
         (
             [{"id": 2**64}],
             [{"id": 1}],
@@ -204,8 +254,20 @@ def test_a_value_that_changed_after_the_join_is_noticed():
             SourceError,
             r"has id=18446744073709551616\. Only integers from -2\*\*63 to",
         ),
-        ([{"key": 1}], [{"id": 1}], {}, SourceError, r"record 0 has no field 'id': it has only key"),
-        ([3], [{"id": 1}], {}, SourceError, r"record 0 is an int, so it has no field 'id'\. Make all"),
+        (
+            [{"key": 1}],
+            [{"id": 1}],
+            {},
+            SourceError,
+            r"record 0 has no field 'id': it has only key",
+        ),
+        (
+            [3],
+            [{"id": 1}],
+            {},
+            SourceError,
+            r"record 0 is an int, so it has no field 'id'\. Make all",
+        ),
         (
             [{"id": 1, "x": 0}],
             [{"id": 1, "x": 1}],

@@ -32,13 +32,17 @@ KINDS = {
 
 @pytest.fixture(params=KINDS)
 def many(request, tmp_path, monkeypatch):
-    """Functions that read a folder of files, write a file of it, and make a source; and the files that are looked at."""
+    """Functions that read a folder of files, write a file of it, and make a source; and the files
+    that are looked at.
+    """
     kind, write, content = KINDS[request.param]
     monkeypatch.setattr(kept_facts, "MANY_FILES", 5)
     looked = []
     look = kind._inspect_file
     monkeypatch.setattr(
-        kind, "_inspect_file", lambda self, path: looked.append(os.path.basename(path)) or look(self, path)
+        kind,
+        "_inspect_file",
+        lambda self, path: looked.append(os.path.basename(path)) or look(self, path),
     )
 
     def put(number, *records):
@@ -46,11 +50,18 @@ def many(request, tmp_path, monkeypatch):
 
     for number in range(6):
         put(number, *[b"%d" % number] * (number + 1))
-    return lambda: [content(record) for record in kind(tmp_path)], put, looked, lambda: kind(tmp_path)
+    return (
+        lambda: [content(record) for record in kind(tmp_path)],
+        put,
+        looked,
+        lambda: kind(tmp_path),
+    )
 
 
 def test_files_are_looked_at_once_and_changed_ones_again(many):
-    """The second source on the same files looks at none, and one on a changed file at that one alone."""
+    """The second source on the same files looks at none, and one on a changed file at that one
+    alone.
+    """
     read, put, looked, _ = many
     expected = [b"%d" % number for number in range(6) for _ in range(number + 1)]
     assert [read() for _ in range(3)] == [expected] * 3

@@ -55,7 +55,10 @@ def test_lengths_may_be_an_array():
 
 def test_lengths_by_name_are_those_of_a_field():
     """Of an array, a list or a text its length; a number is the length itself."""
-    records = [{"x": one, "ids": [1] * 4, "n": 7, "text": "äb", "in": {"n": key}} for key, one in enumerate(ARRAYS)]
+    records = [
+        {"x": one, "ids": [1] * 4, "n": 7, "text": "äb", "in": {"n": key}}
+        for key, one in enumerate(ARRAYS)
+    ]
     assert lengths_of(records, "x").tolist() == [3, 0, 5]
     assert lengths_of(records, "ids").tolist() == [4] * 3
     assert lengths_of(records, "n").tolist() == [7] * 3
@@ -75,7 +78,9 @@ def test_columns_of_objects_have_the_lengths_of_what_is_in_them():
     assert lengths_of(ragged).tolist() == [3, 0, 5]
     assert lengths_of({"x": ragged}, "x").tolist() == [3, 0, 5]
     assert lengths_of({"text": np.array(["a", "äb", ""])}, "text").tolist() == [1, 3, 0]
-    assert lengths_of({"in": {"text": np.array(["a", None, "bc"], object)}}, "in/text").tolist() == [1, 0, 2]
+    assert lengths_of(
+        {"in": {"text": np.array(["a", None, "bc"], object)}}, "in/text"
+    ).tolist() == [1, 0, 2]
 
 
 def test_lengths_may_be_a_function_of_a_record():
@@ -88,8 +93,14 @@ def test_lengths_may_be_a_function_of_a_record():
     ("given", "message"),
     [
         (None, r"Bare does not know the lengths of its records\. Pass lengths="),
-        ("x", r"lengths='x': Bare does not know lengths of this name\. It knows no lengths by name\. Pass an array"),
-        ([1, 2, 3], r"array has shape \(3,\), but there are 2 records\. Pass one length for each record, shape \(2,\)"),
+        (
+            "x",
+            r"lengths='x': Bare does not know lengths of this name\. It knows no lengths by name\. Pass an array",
+        ),
+        (
+            [1, 2, 3],
+            r"array has shape \(3,\), but there are 2 records\. Pass one length for each record, shape \(2,\)",
+        ),
         ([1, -2], r"record 1 has length -2, but lengths are whole numbers in \[0, 2\^62\)"),
         ([1, np.nan], "record 1 has length nan"),
         ([1, np.inf], "record 1 has length inf"),
@@ -106,7 +117,9 @@ def test_lengths_that_cannot_be_are_refused(given, message):
     assert len(str(caught.value)) < 500
 
 
-@pytest.mark.parametrize("given", [["a", "b"], {"x": [1, 2]}, True, b"ab", [True, False], [[1], [2, 3]]])
+@pytest.mark.parametrize(
+    "given", [["a", "b"], {"x": [1, 2]}, True, b"ab", [True, False], [[1], [2, 3]]]
+)
 def test_what_is_no_length_at_all_is_refused(given):
     """By its kind."""
     with pytest.raises(TypeError, match="Pass an array"):
@@ -116,10 +129,13 @@ def test_what_is_no_length_at_all_is_refused(given):
 def test_several_arrays_of_a_record_must_be_chosen_from():
     """The message names them."""
     with pytest.raises(
-        LengthsError, match=r"lengths of 2 arrays of a record: x, y\. Choose one of them, such as lengths='x'"
+        LengthsError,
+        match=r"lengths of 2 arrays of a record: x, y\. Choose one of them, such as lengths='x'",
     ):
         lengths_of([{"x": np.zeros(2), "y": np.zeros(3)}])
-    with pytest.raises(LengthsError, match=r"record 1 has no field 'x': it has y\. Name a field that all records"):
+    with pytest.raises(
+        LengthsError, match=r"record 1 has no field 'x': it has y\. Name a field that all records"
+    ):
         lengths_of([{"x": 1}, {"y": 2}], "x")
     with pytest.raises(LengthsError, match="record 0 has no field 'x': it is an int"):
         length_of_field(3, "x", record=0)
@@ -157,7 +173,9 @@ def test_the_message_names_the_field_that_lacks_something(record, name, text):
 @pytest.mark.parametrize("given", [[2**70], [[1], [1, 2]], ["3"], [True], None])
 def test_lengths_that_are_no_array_of_numbers_are_refused(given):
     """Also numbers of more than 64 bits."""
-    with pytest.raises(TypeError, match=r"cannot be read as an array of integers or floats\. Pass an array"):
+    with pytest.raises(
+        TypeError, match=r"cannot be read as an array of integers or floats\. Pass an array"
+    ):
         as_lengths(given, 1)
 
 
@@ -176,7 +194,11 @@ def test_costs_are_a_function_of_lengths():
         (3, TypeError, r"cost=3 is an int\. Pass a function that takes an array of lengths"),
         (lambda lengths: "x", TypeError, "It must return one number for each"),
         (lambda lengths: 1.0, LengthsError, r"an array of shape \(\) for lengths of shape \(2,\)"),
-        (lambda lengths: lengths * np.nan, LengthsError, r"nan for the length 1\. It must return finite"),
+        (
+            lambda lengths: lengths * np.nan,
+            LengthsError,
+            r"nan for the length 1\. It must return finite",
+        ),
         (lambda lengths: -lengths, LengthsError, r"-1\.0 for the length 1"),
     ],
 )
@@ -215,7 +237,10 @@ TEXTS = ["", "a", "äbc", "x" * 3000, *["y" * (number % 17) for number in range(
 def _json_lines(folder, texts=TEXTS):
     half = len(texts) // 2
     for number, some in enumerate((texts[:half], texts[half:])):
-        lines = [json.dumps({"text": text, "n": len(text), "in": {"ids": [1] * len(text)}}) for text in some]
+        lines = [
+            json.dumps({"text": text, "n": len(text), "in": {"ids": [1] * len(text)}})
+            for text in some
+        ]
         (folder / f"{number}.jsonl").write_text("\n\n".join(lines) + "\n")
     return headrace.JsonLinesDataSource(str(folder))
 
@@ -232,14 +257,21 @@ def test_lines_of_json_are_measured_once_and_the_lengths_are_kept(tmp_path, monk
         patched.setattr(headrace.JsonLinesDataSource, "_read", None)
         assert lengths_of(headrace.JsonLinesDataSource(str(tmp_path)), "text").tolist() == expected
     other = [text[1:] for text in TEXTS]
-    assert lengths_of(_json_lines(tmp_path, other), "text").tolist() == [len(text.encode()) for text in other]
+    assert lengths_of(_json_lines(tmp_path, other), "text").tolist() == [
+        len(text.encode()) for text in other
+    ]
     assert lengths_of(source, np.array(expected)).tolist() == expected
 
 
 def test_sizes_in_files_are_known_from_the_index(tmp_path):
     """Without reading a record."""
     source = _json_lines(tmp_path)
-    lines = [line for number in range(2) for line in (tmp_path / f"{number}.jsonl").read_bytes().split(b"\n") if line]
+    lines = [
+        line
+        for number in range(2)
+        for line in (tmp_path / f"{number}.jsonl").read_bytes().split(b"\n")
+        if line
+    ]
     assert lengths_of(source, "bytes").tolist() == list(map(len, lines))
 
 
@@ -279,7 +311,9 @@ def test_records_of_tfrecord_files_are_measured(tmp_path):
     pytest.importorskip("google_crc32c")
     from headrace.formats.tfrecord import framed
 
-    records = [headrace.encode_example({"x": np.arange(n), "t": b"a" * (n + 1)}) for n in range(1, 30)]
+    records = [
+        headrace.encode_example({"x": np.arange(n), "t": b"a" * (n + 1)}) for n in range(1, 30)
+    ]
     (tmp_path / "a.tfrecord").write_bytes(b"".join(map(framed, records)))
     for options in ({}, {"decode": True}):
         source = headrace.TFRecordDataSource(str(tmp_path / "a.tfrecord"), **options)
@@ -292,7 +326,11 @@ def test_members_of_tar_files_are_measured_by_the_index(tmp_path):
     """A sample without the member is named."""
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         for number in range(5):
-            for extension, size in {"txt": number, "cls": 1, **({"odd": 2} if number < 3 else {})}.items():
+            for extension, size in {
+                "txt": number,
+                "cls": 1,
+                **({"odd": 2} if number < 3 else {}),
+            }.items():
                 info = tarfile.TarInfo(f"{number}.{extension}")
                 info.size = size
                 tar.addfile(info, io.BytesIO(b"x" * size))
@@ -315,7 +353,12 @@ COLUMNS = {
     "raw": [b"abc", b"", None, b"x"],
     "n": [7, 0, None, 3],
     "x": [0.5, 1.0, 2.0, 3.0],
-    "meta": [{"ids": [1], "in": {"n": 4}}, {"ids": None, "in": None}, None, {"ids": [5, 6], "in": {"n": 9}}],
+    "meta": [
+        {"ids": [1], "in": {"n": 4}},
+        {"ids": None, "in": None},
+        None,
+        {"ids": [5, 6], "in": {"n": 9}},
+    ],
     "kind": ["ab", "c", None, "ab"],
 }
 LENGTHS = {
@@ -358,13 +401,16 @@ def test_any_column_of_parquet_files_has_lengths(tmp_path, columns):
         lengths_of(source, "x")
     for name in ("y", "y/ids", "ids/n", "meta/y"):
         with pytest.raises(
-            LengthsError, match=rf"lengths='{name}'.* no (column of this name|field '\w+')\. (Name|Its)"
+            LengthsError,
+            match=rf"lengths='{name}'.* no (column of this name|field '\w+')\. (Name|Its)",
         ):
             lengths_of(source, name)
 
 
 def test_columns_of_hugging_face_datasets_have_lengths():
-    """From the table, also of a dataset that was shuffled; without the length of any other source."""
+    """From the table, also of a dataset that was shuffled; without the length of any
+    other source.
+    """
     datasets = pytest.importorskip("datasets")
     dataset = datasets.Dataset(_table())
     for rows, keys in ((dataset, [0, 1, 2, 3]), (dataset.select([3, 0, 0]), [3, 0, 0])):
@@ -389,7 +435,9 @@ def test_a_mix_has_the_lengths_of_its_parts_by_key():
 
 
 def test_chains_pass_lengths_on_where_indices_are_arithmetic():
-    """Shuffles, slices, repeats, mixes and concatenations of datasets whose source tells them; a map does not."""
+    """Shuffles, slices, repeats, mixes and concatenations of datasets whose source tells them; a
+    map does not.
+    """
     arrays = [np.zeros(length) for length in (3, 1, 4, 1, 5)]
     dataset = headrace.MapDataset.source(arrays)
     made = {

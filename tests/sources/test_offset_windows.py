@@ -1,4 +1,6 @@
-"""Frames with the frames around them: which ones, what stands beyond the ends of an episode, however frames are stored."""
+"""Frames with the frames around them: which ones, what stands beyond the ends of an episode,
+however frames are stored.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class TestOffsetWindows(SourceConformance):
         return OffsetWindows(frames, {"x": [-1, 0, 2]}, episodes=[0] * (count - 3) + [1] * 3)
 
     def expected_record(self, key):
-        first, last = (0, self.count - 4) if key < self.count - 3 else (self.count - 3, self.count - 1)
+        first, last = (
+            (0, self.count - 4) if key < self.count - 3 else (self.count - 3, self.count - 1)
+        )
         wanted = np.array([key - 1, key, key + 2])
         inside = np.clip(wanted, first, last)
         return {"x": inside, "label": np.int64(key * 10), "x_is_pad": inside != wanted}
@@ -33,7 +37,9 @@ def expected_windows(lengths, offsets, pad):
     for length in lengths:
         for place in range(length):
             wanted = {field: [place + offset for offset in each] for field, each in offsets.items()}
-            if pad is False and not all(0 <= each < length for some in wanted.values() for each in some):
+            if pad is False and not all(
+                0 <= each < length for some in wanted.values() for each in some
+            ):
                 continue
             window = {"a": 2 * (first + place), "b": str(first + place)}
             for field, places in wanted.items():
@@ -41,7 +47,9 @@ def expected_windows(lengths, offsets, pad):
                 is_pad = [not 0 <= each < length for each in places]
                 values = [2 * each if field == "a" else str(each) for each in inside]
                 empty = 0 if field == "a" else None
-                window[field] = [empty if pad == "zero" and padded else v for v, padded in zip(values, is_pad)]
+                window[field] = [
+                    empty if pad == "zero" and padded else v for v, padded in zip(values, is_pad)
+                ]
                 window[f"{field}_is_pad"] = is_pad
             windows.append(window)
         first += length
@@ -70,14 +78,19 @@ def test_windows_have_the_frames_at_their_offsets(lengths, offsets, pad, in_chai
         return
     windows = OffsetWindows(source, offsets, episodes=episodes, pad=pad)
     found = [windows[key] for key in range(len(windows))]
-    plain = [{n: v.tolist() if isinstance(v, (np.ndarray, np.generic)) else v for n, v in w.items()} for w in found]
+    plain = [
+        {n: v.tolist() if isinstance(v, (np.ndarray, np.generic)) else v for n, v in w.items()}
+        for w in found
+    ]
     assert plain == expected
     keys = np.arange(len(windows))[::-1]
     assert_same(list(windows.__getitems__(keys)), found[::-1])
 
 
 def test_a_window_is_made_of_its_frames():
-    """Provenance names each frame once; the fingerprint changes with the offsets, the padding and the episodes."""
+    """Provenance names each frame once; the fingerprint changes with the offsets, the padding and
+    the episodes.
+    """
     frames = {"x": np.arange(6)}
     windows = OffsetWindows(frames, {"x": [-1, 1]}, episodes=[0, 0, 0, 0, 1, 1])
     assert [used.key for used in windows.made_of(1)] == [0, 1, 2]
@@ -108,7 +121,11 @@ def test_batches_have_masks():
         ({"offsets": [0, 1]}, TypeError, r"offsets=\[0, 1\] is a list. Pass a dict"),
         ({"offsets": {}}, ValueError, "offsets is empty"),
         ({"offsets": {"x": []}}, ValueError, r"offsets\['x'\] is empty"),
-        ({"offsets": {"x": [0.5]}}, TypeError, r"offsets\['x'\]=\[0\.5\] is not a list of integers"),
+        (
+            {"offsets": {"x": [0.5]}},
+            TypeError,
+            r"offsets\['x'\]=\[0\.5\] is not a list of integers",
+        ),
         ({"offsets": {"x": 1}}, TypeError, r"offsets\['x'\]=1 is not a list of integers"),
         ({"pad": True}, ValueError, r'pad=True is not supported. Pass "edge", "zero" or False'),
         ({"episodes": [0, 1, 0]}, ValueError, "the frames of episode 0 are not next to each other"),

@@ -1,4 +1,6 @@
-"""Records to leave out are named by keys, by files of keys, or by a function of file and row: always the same set."""
+"""Records to leave out are named by keys, by files of keys, or by a function of file and row:
+always the same set.
+"""
 
 import gzip
 import json
@@ -31,11 +33,15 @@ def sources(tmp_path_factory):
         progress=False,
         options={"row_group_size": 3},
     )
-    headrace.convert(str(folder / "[023].jsonl"), folder / "array_record", workers=0, progress=False)
+    headrace.convert(
+        str(folder / "[023].jsonl"), folder / "array_record", workers=0, progress=False
+    )
     documents = folder / "tokens"
     documents.mkdir()
     for file, some in enumerate(records):
-        with headrace.TokenWriter(documents / f"{file}.npy", dtype=np.int32, may_be_empty=True) as writer:
+        with headrace.TokenWriter(
+            documents / f"{file}.npy", dtype=np.int32, may_be_empty=True
+        ) as writer:
             writer.extend([[record["x"]] for record in some])
     return {
         "json lines": headrace.JsonLinesDataSource(folder),
@@ -73,7 +79,14 @@ def test_a_predicate_picks_the_rows_that_it_is_true_of(sources, name, predicate)
 def test_a_predicate_that_takes_arrays_is_called_once_for_each_file(sources):
     """Of a format whose files are read as one part."""
     asked = []
-    assert len(keys_to_omit(sources["json lines"], lambda file, row: asked.append(np.size(row)) or row < 0)) == 0
+    assert (
+        len(
+            keys_to_omit(
+                sources["json lines"], lambda file, row: asked.append(np.size(row)) or row < 0
+            )
+        )
+        == 0
+    )
     assert asked == [4, 7, 1]
 
 
@@ -82,8 +95,12 @@ def test_a_record_made_of_several_is_left_out_with_any_of_them(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(f"[{row}]\n" for row in range(6)))
     source = headrace.JsonLinesDataSource(tmp_path)
     packed = headrace.MapDataset.source(source).pack(2, lengths=np.ones(6, int))
-    assert [keys_to_omit(packed, lambda file, row, which=which: row == which).tolist() for which in range(6)] == [
-        [key for key in range(3) if which in [used.key for used in packed.made_of(key)]] for which in range(6)
+    assert [
+        keys_to_omit(packed, lambda file, row, which=which: row == which).tolist()
+        for which in range(6)
+    ] == [
+        [key for key in range(3) if which in [used.key for used in packed.made_of(key)]]
+        for which in range(6)
     ]
 
 
@@ -103,7 +120,9 @@ def test_files_of_keys_are_read(tmp_path, name, content):
         assert keys_to_omit(range(10), path).tolist() == [2, 7]
 
 
-@pytest.mark.parametrize("keys", [[7, 2, 7], (2, 7), {2, 7}, np.array([7, 2], np.uint8), range(2, 8, 5), iter([7, 2])])
+@pytest.mark.parametrize(
+    "keys", [[7, 2, 7], (2, 7), {2, 7}, np.array([7, 2], np.uint8), range(2, 8, 5), iter([7, 2])]
+)
 def test_keys_come_in_any_form(keys):
     """Duplicates and any order are fine."""
     assert keys_to_omit(range(10), keys).tolist() == [2, 7]
@@ -113,10 +132,14 @@ def test_keys_in_npy_files_have_any_integer_type(tmp_path):
     """They are checked as others are."""
     np.save(tmp_path / "keys.npy", np.array([7, 2, 7], np.uint32))
     assert keys_to_omit(range(10), tmp_path / "keys.npy").tolist() == [2, 7]
-    with pytest.raises(RecordKeyError, match=r"record key 7 is out of range\. The source has 5 records"):
+    with pytest.raises(
+        RecordKeyError, match=r"record key 7 is out of range\. The source has 5 records"
+    ):
         keys_to_omit(range(5), tmp_path / "keys.npy")
     np.save(tmp_path / "keys.npy", np.array([1.5]))
-    with pytest.raises(TypeError, match=r"must be integers, but are float64\. Pass an array of record keys"):
+    with pytest.raises(
+        TypeError, match=r"must be integers, but are float64\. Pass an array of record keys"
+    ):
         keys_to_omit(range(5), tmp_path / "keys.npy")
 
 
@@ -158,7 +181,10 @@ def test_a_line_that_is_no_key_is_told_by_its_number(tmp_path):
     (tmp_path / "keys.txt").write_text("1\n\nseven\n")
     with pytest.raises(
         SourceError,
-        match=r"line 3 is b'seven', which is not a record key\. Write one int in each line, or a JSON object with an int",
+        match=(
+            r"line 3 is b'seven', which is not a record key\. Write one int in each line, or a "
+            r"JSON object with an int"
+        ),
     ):
         keys_to_omit(range(10), tmp_path / "keys.txt")
 
@@ -174,7 +200,8 @@ def test_a_predicate_gives_truth_values(sources):
 def test_a_file_of_keys_that_is_not_there_is_told_with_the_remedy(tmp_path):
     """Its name may have been meant as something else."""
     with pytest.raises(
-        SourceNotFoundError, match=r"does not name an existing file of keys\. Pass an array of record keys"
+        SourceNotFoundError,
+        match=r"does not name an existing file of keys\. Pass an array of record keys",
     ):
         keys_to_omit(range(10), tmp_path / "none.txt")
 

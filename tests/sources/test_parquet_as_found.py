@@ -1,4 +1,6 @@
-"""Parquet files as people have them: written by several programs, in folders that name fields, with odd types."""
+"""Parquet files as people have them: written by several programs, in folders that name fields, with
+odd types.
+"""
 
 import datetime
 import decimal
@@ -20,7 +22,9 @@ DAY = datetime.datetime(2020, 1, 2, 3, 4, 5)
 def written(path, columns):
     """Write a table of these columns to a file, with the folders in its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path, row_group_size=5)
+    pq.write_table(
+        columns if isinstance(columns, pa.Table) else pa.table(columns), path, row_group_size=5
+    )
     return path
 
 
@@ -41,23 +45,37 @@ def records_of(source):
 
 
 class TestUnified(SourceConformance):
-    """Four files: string, large_string, a dictionary of strings, and no text at all; other units, and an order of columns."""
+    """Four files: string, large_string, a dictionary of strings, and no text at all; other units,
+    and an order of columns.
+    """
 
     on_files = True
 
     def write(self, folder, count):
         texts = (pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()), pa.null())
-        lists = (pa.list_(pa.int16()), pa.large_list(pa.int16()), pa.list_(pa.int16()), pa.list_(pa.null()))
+        lists = (
+            pa.list_(pa.int16()),
+            pa.large_list(pa.int16()),
+            pa.list_(pa.int16()),
+            pa.list_(pa.null()),
+        )
         for number, keys in enumerate(np.array_split(np.arange(count), 4)):
             columns = {
-                "text": pa.array([None if number == 3 else f"text {key % 9}" for key in keys], texts[number]),
-                "list": pa.array([[] if number == 3 else [key, key] for key in keys.tolist()], lists[number]),
+                "text": pa.array(
+                    [None if number == 3 else f"text {key % 9}" for key in keys], texts[number]
+                ),
+                "list": pa.array(
+                    [[] if number == 3 else [key, key] for key in keys.tolist()], lists[number]
+                ),
                 "time": pa.array(keys.tolist(), pa.int64())
                 .cast(pa.timestamp("s"))
                 .cast(pa.timestamp(("ms", "us")[number % 2])),
                 "key": keys,
             }
-            written(folder / f"{number}.parquet", dict(reversed(columns.items())) if number == 2 else columns)
+            written(
+                folder / f"{number}.parquet",
+                dict(reversed(columns.items())) if number == 2 else columns,
+            )
 
     def open(self, folder, count):
         return ParquetDataSource(folder)
@@ -66,7 +84,12 @@ class TestUnified(SourceConformance):
         last = key >= self.count - self.count // 4
         items = np.array([] if last else [key, key], np.int16)
         text = None if last else f"text {key % 9}"
-        return {"text": text, "list": items, "time": np.datetime64(key * 10**6, "us"), "key": np.int64(key)}
+        return {
+            "text": text,
+            "list": items,
+            "time": np.datetime64(key * 10**6, "us"),
+            "key": np.int64(key),
+        }
 
 
 class TestSchema(SourceConformance):
@@ -76,8 +99,14 @@ class TestSchema(SourceConformance):
 
     def write(self, folder, count):
         first, second = np.array_split(np.arange(count), 2)
-        written(folder / "a.parquet", {"key": first.astype(np.int32), "half": first.astype(np.float32) / 2})
-        written(folder / "b.parquet", {"more": second, "key": second, "text": [f"text {key}" for key in second]})
+        written(
+            folder / "a.parquet",
+            {"key": first.astype(np.int32), "half": first.astype(np.float32) / 2},
+        )
+        written(
+            folder / "b.parquet",
+            {"more": second, "key": second, "text": [f"text {key}" for key in second]},
+        )
 
     def open(self, folder, count):
         fields = {"key": pa.int64(), "text": pa.string(), "half": pa.float64()}
@@ -103,8 +132,16 @@ class TestPartitioned(SourceConformance):
         return ParquetDataSource(folder, columns=["part", "key", "year"], cache_bytes=300)
 
     def expected_record(self, key):
-        number = next(number for number, keys in enumerate(np.array_split(np.arange(self.count), 4)) if key in keys)
-        return {"part": f"p{number % 2}", "key": np.int64(key), "year": np.int32(2020 + number // 2)}
+        number = next(
+            number
+            for number, keys in enumerate(np.array_split(np.arange(self.count), 4))
+            if key in keys
+        )
+        return {
+            "part": f"p{number % 2}",
+            "key": np.int64(key),
+            "year": np.int32(2020 + number // 2),
+        }
 
 
 @pytest.mark.slow
@@ -126,24 +163,46 @@ UNIFIED = {
         pa.nulls(2),
     ],
     "null first": [pa.nulls(2), pa.array([2**60 + 1, None]), pa.nulls(1)],
-    "bytes": [pa.array([b"a"]), pa.array([b"b", None], pa.large_binary()), pa.array([b"c"], pa.binary(1))],
+    "bytes": [
+        pa.array([b"a"]),
+        pa.array([b"b", None], pa.large_binary()),
+        pa.array([b"c"], pa.binary(1)),
+    ],
     "views": [pa.array(["a"]), pa.array(["b", None], pa.string_view())],
     "views of views": [
-        pa.array([[["a"], None], None], pa.list_view(pa.list_view(pa.dictionary(pa.int8(), pa.string())))),
+        pa.array(
+            [[["a"], None], None], pa.list_view(pa.list_view(pa.dictionary(pa.int8(), pa.string())))
+        ),
         pa.array([[["b"]]], pa.large_list(pa.large_list(pa.string_view()))),
         pa.nulls(1),
     ],
     "views of times": [
-        pa.array([[[[DAY]], []], None, [[], [[DAY, DAY]]]], pa.list_view(pa.list_view(pa.list_(pa.timestamp("ms"))))),
+        pa.array(
+            [[[[DAY]], []], None, [[], [[DAY, DAY]]]],
+            pa.list_view(pa.list_view(pa.list_(pa.timestamp("ms")))),
+        ),
         pa.array([[[[DAY]]]], pa.list_(pa.list_(pa.list_(pa.timestamp("us"))))),
     ],
     "views in structs": [
-        pa.array([{"a": [1], "b": DAY}], pa.struct({"a": pa.list_view(pa.int64()), "b": pa.timestamp("us")})),
-        pa.array([{"a": [2], "b": DAY}, None], pa.struct({"b": pa.timestamp("ms"), "a": pa.large_list(pa.int64())})),
+        pa.array(
+            [{"a": [1], "b": DAY}],
+            pa.struct({"a": pa.list_view(pa.int64()), "b": pa.timestamp("us")}),
+        ),
+        pa.array(
+            [{"a": [2], "b": DAY}, None],
+            pa.struct({"b": pa.timestamp("ms"), "a": pa.large_list(pa.int64())}),
+        ),
     ],
     "items with a type of their own": [pa.ListArray.from_arrays([0, 1], UUIDS), pa.nulls(1)],
-    "lists": [pa.array([[1], None]), pa.array([[2, 3], []], pa.large_list(pa.int64())), pa.nulls(1)],
-    "lists with nulls": [pa.array([[1], [None]]), pa.array([[2, 3], []], pa.large_list(pa.int64()))],
+    "lists": [
+        pa.array([[1], None]),
+        pa.array([[2, 3], []], pa.large_list(pa.int64())),
+        pa.nulls(1),
+    ],
+    "lists with nulls": [
+        pa.array([[1], [None]]),
+        pa.array([[2, 3], []], pa.large_list(pa.int64())),
+    ],
     "lists of nothing": [pa.array([[]], pa.list_(pa.null())), pa.array([[1, 2]])],
     "lists of texts": [
         pa.array([["a"]]),
@@ -154,8 +213,14 @@ UNIFIED = {
         pa.array([DAY, None], pa.timestamp("us")),
         pa.array([DAY], pa.timestamp("s")),
     ],
-    "times of a zone": [pa.array([DAY], pa.timestamp("ms", "UTC")), pa.array([DAY], pa.timestamp("us", "UTC"))],
-    "times of day": [pa.array([DAY.time()], pa.time32("s")), pa.array([DAY.time()], pa.time64("us"))],
+    "times of a zone": [
+        pa.array([DAY], pa.timestamp("ms", "UTC")),
+        pa.array([DAY], pa.timestamp("us", "UTC")),
+    ],
+    "times of day": [
+        pa.array([DAY.time()], pa.time32("s")),
+        pa.array([DAY.time()], pa.time64("us")),
+    ],
     "durations": [pa.array([5, None], pa.duration("s")), pa.array([7], pa.duration("us"))],
     "decimals": [
         pa.array([decimal.Decimal("1.20")], pa.decimal128(5, 2)),
@@ -174,14 +239,22 @@ UNIFIED = {
 
 @pytest.mark.parametrize(("what", "arrays"), UNIFIED.items(), ids=UNIFIED)
 def test_files_with_equal_values_are_one_source(tmp_path, what, arrays):
-    """Each record is what pyarrow reads from its file, in both orders of the files; and its type is the same in all files."""
+    """Each record is what pyarrow reads from its file, in both orders of the files; and its type is
+    the same in all files.
+    """
     for name, order in (("forward", arrays), ("backward", arrays[::-1])):
         for number, array in enumerate(order):
             written(tmp_path / name / f"{number}.parquet", {"x": array, "y": range(len(array))})
         source = ParquetDataSource(tmp_path / name)
         files = [tmp_path / name / f"{number}.parquet" for number in range(len(order))]
-        assert records_of(source) == [record for file in files for record in pq.read_table(file).to_pylist()]
-        values = [record["x"] for record in source.__getitems__(range(len(source))) if record["x"] is not None]
+        assert records_of(source) == [
+            record for file in files for record in pq.read_table(file).to_pylist()
+        ]
+        values = [
+            record["x"]
+            for record in source.__getitems__(range(len(source)))
+            if record["x"] is not None
+        ]
         if what != "lists with nulls":  # which are Python lists in the row groups that have some
             assert len({(type(value), getattr(value, "dtype", None)) for value in values}) == 1
 
@@ -192,7 +265,10 @@ def test_files_with_equal_values_are_one_source(tmp_path, what, arrays):
         (pa.array([1]), pa.array([1], pa.int32())),
         (pa.array([1.0]), pa.array([1])),
         (pa.array(["a"]), pa.array([b"a"])),
-        (pa.array([[1, 2]], pa.list_(pa.int64(), 2)), pa.array([[1, 2, 3]], pa.list_(pa.int64(), 3))),
+        (
+            pa.array([[1, 2]], pa.list_(pa.int64(), 2)),
+            pa.array([[1, 2, 3]], pa.list_(pa.int64(), 3)),
+        ),
         (pa.array([[1]]), pa.array([[1.0]])),
         (pa.array([{"a": 1}]), pa.array([{"b": 1}])),
         (pa.array([{"a": 1}]), pa.array([{"a": "x"}])),
@@ -219,13 +295,20 @@ def test_other_values_are_refused_with_both_types_and_the_remedy(tmp_path, first
 
 
 def test_a_refused_type_is_compared_with_the_file_that_has_it(tmp_path):
-    """A column that is null in the first file gets its type from the second one; the third one is refused with its name."""
+    """A column that is null in the first file gets its type from the second one; the third one is
+    refused with its name.
+    """
     for name, array in (("a", pa.nulls(1)), ("b", pa.array([1])), ("c", pa.array(["1"]))):
         written(tmp_path / f"{name}.parquet", {"x": array})
-    with pytest.raises(SourceError, match=r"c\.parquet has other columns than .*b\.parquet: 'x' is string, not int64"):
+    with pytest.raises(
+        SourceError,
+        match=r"c\.parquet has other columns than .*b\.parquet: 'x' is string, not int64",
+    ):
         ParquetDataSource(tmp_path)
     with pytest.raises(SourceError, match=r"'y' is missing.*Pass schema="):
-        ParquetDataSource([written(tmp_path / "d.parquet", {"y": [1]}), tmp_path / "b.parquet"], columns=["y"])
+        ParquetDataSource(
+            [written(tmp_path / "d.parquet", {"y": [1]}), tmp_path / "b.parquet"], columns=["y"]
+        )
 
 
 @pytest.mark.parametrize(
@@ -234,11 +317,23 @@ def test_a_refused_type_is_compared_with_the_file_that_has_it(tmp_path):
         ([pa.array([1], pa.int32()), pa.array([2**40])], pa.int64()),
         ([pa.array([0.5], pa.float32()), pa.array([0.25])], pa.float64()),
         ([pa.array([1]), pa.array([0.25])], pa.float64()),
-        ([pa.array([[1, 2]], pa.list_(pa.int64(), 2)), pa.array([[1, 2, 3]])], pa.list_(pa.int64())),
-        ([pa.array([DAY], pa.timestamp("us")), pa.array([DAY], pa.timestamp("ns"))], pa.timestamp("us")),
-        ([pa.array(["a"]), pa.array(["b"]).dictionary_encode()], pa.dictionary(pa.int8(), pa.string())),
+        (
+            [pa.array([[1, 2]], pa.list_(pa.int64(), 2)), pa.array([[1, 2, 3]])],
+            pa.list_(pa.int64()),
+        ),
+        (
+            [pa.array([DAY], pa.timestamp("us")), pa.array([DAY], pa.timestamp("ns"))],
+            pa.timestamp("us"),
+        ),
+        (
+            [pa.array(["a"]), pa.array(["b"]).dictionary_encode()],
+            pa.dictionary(pa.int8(), pa.string()),
+        ),
         ([pa.array(["7"]), pa.array([8])], pa.int64()),
-        ([pa.array([decimal.Decimal("1.2")]), pa.array([decimal.Decimal("1.25")])], pa.decimal128(20, 3)),
+        (
+            [pa.array([decimal.Decimal("1.2")]), pa.array([decimal.Decimal("1.25")])],
+            pa.decimal128(20, 3),
+        ),
     ],
     ids=lambda given: str(given) if isinstance(given, pa.DataType) else "",
 )
@@ -262,13 +357,20 @@ def test_a_schema_gives_the_types_of_all_records(tmp_path, arrays, kind):
 def plain(array, kind):
     """An array as another type."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return (array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array).cast(kind)
+    return (array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array).cast(
+        kind
+    )
 
 
 def test_a_schema_fills_leaves_out_and_orders_columns(tmp_path):
-    """A column that a file lacks is None there; `columns=` chooses among the schema; others are never read."""
+    """A column that a file lacks is None there; `columns=` chooses among the schema; others are
+    never read.
+    """
     written(tmp_path / "a.parquet", {"x": [1, 2], "gone": [1, 2], "deep": [{"a": 1}, None]})
-    written(tmp_path / "b.parquet", {"deep": [{"b": "t", "a": 3}], "text": ["t"], "x": pa.array([3], pa.int8())})
+    written(
+        tmp_path / "b.parquet",
+        {"deep": [{"b": "t", "a": 3}], "text": ["t"], "x": pa.array([3], pa.int8())},
+    )
     schema = pa.schema(
         {
             "text": pa.string(),
@@ -281,7 +383,9 @@ def test_a_schema_fills_leaves_out_and_orders_columns(tmp_path):
     assert records_of(source) == ds.dataset(tmp_path, schema=schema).to_table().to_pylist()
     assert list(source[0]) == schema.names
     assert list(ParquetDataSource(tmp_path, ["x", "text"], schema=schema)[2]) == ["x", "text"]
-    with pytest.raises(ValueError, match=r"schema= has no column 'gone'\. Name some of its columns: text, x, deep"):
+    with pytest.raises(
+        ValueError, match=r"schema= has no column 'gone'\. Name some of its columns: text, x, deep"
+    ):
         ParquetDataSource(tmp_path, ["gone"], schema=schema)
 
 
@@ -292,7 +396,11 @@ def test_wrong_schemas_are_errors_when_the_source_is_made(tmp_path):
         ({"x": "int64"}, TypeError, r"schema= is a dict\. Pass a pyarrow\.schema"),
         (pa.schema([]), ValueError, "at least one field"),
         (pa.schema([("x", pa.int8()), ("x", pa.int8())]), ValueError, "each name once"),
-        (pa.schema({"y": pa.int8()}), ValueError, r"columns 'y', and no file has any of them\. Name .*: x"),
+        (
+            pa.schema({"y": pa.int8()}),
+            ValueError,
+            r"columns 'y', and no file has any of them\. Name .*: x",
+        ),
         (
             pa.schema({"x": pa.list_(pa.int8())}),
             SourceError,
@@ -311,7 +419,10 @@ def test_a_value_that_does_not_fit_the_schema_names_file_and_column(tmp_path):
     assert source[0] == {"x": 1}
     for _ in range(2):
         with pytest.raises(
-            SourceError, match=r"b\.parquet: column 'x' is int64, .* read as int32: .*1099511627776.*Pass schema="
+            SourceError,
+            match=(
+                r"b\.parquet: column 'x' is int64, .* read as int32: .*1099511627776.*Pass schema="
+            ),
         ):
             _ = source[1]
 
@@ -319,11 +430,16 @@ def test_a_value_that_does_not_fit_the_schema_names_file_and_column(tmp_path):
 def test_lengths_are_those_of_the_records(tmp_path):
     """Of files with several types, of columns that some lack, and of fields that folders name."""
     written(
-        tmp_path / "n=3" / "a.parquet", {"text": ["äb", None], "list": pa.array([[1], [2, 3]]), "more": [["a"], []]}
+        tmp_path / "n=3" / "a.parquet",
+        {"text": ["äb", None], "list": pa.array([[1], [2, 3]]), "more": [["a"], []]},
     )
     written(
         tmp_path / "n=5" / "b.parquet",
-        {"text": pa.nulls(1), "list": pa.array([[4] * 7], pa.large_list_view(pa.int64())), "more": [["a"]]},
+        {
+            "text": pa.nulls(1),
+            "list": pa.array([[4] * 7], pa.large_list_view(pa.int64())),
+            "more": [["a"]],
+        },
     )
     source = ParquetDataSource(tmp_path, columns=["text", "list"])
     for _ in range(2):
@@ -345,7 +461,10 @@ def test_the_fingerprint_depends_on_the_schema(tmp_path):
     written(tmp_path / "a.parquet", {"x": pa.array([1], pa.int32())})
     plain_one = fingerprint_of(ParquetDataSource(tmp_path))
     kinds = [pa.int32(), pa.int64(), pa.float64()]
-    prints = [fingerprint_of(ParquetDataSource(tmp_path, schema=pa.schema({"x": kind})))["files"] for kind in kinds]
+    prints = [
+        fingerprint_of(ParquetDataSource(tmp_path, schema=pa.schema({"x": kind})))["files"]
+        for kind in kinds
+    ]
     assert len({plain_one["files"], *prints}) == 4
     noted = pa.schema({"x": pa.int64()}, metadata={"a": "b"})
     assert fingerprint_of(ParquetDataSource(tmp_path, schema=noted))["files"] == prints[1]

@@ -1,4 +1,6 @@
-"""Parquet files that pyarrow reads in parts only, or not at all: large nested columns, views, encrypted files."""
+"""Parquet files that pyarrow reads in parts only, or not at all: large nested columns, views,
+encrypted files.
+"""
 
 import base64
 import decimal
@@ -23,14 +25,24 @@ LIMIT = 7
 
 @pytest.fixture
 def limited(monkeypatch):
-    """Make pyarrow read no more than `LIMIT` rows of a nested column at once, and join no arrays of one."""
-    read, slices, joined = pq.ParquetFile.read_row_group, pq.ParquetFile.iter_batches, pa.concat_arrays
+    """Make pyarrow read no more than `LIMIT` rows of a nested column at once, and join no arrays of
+    one.
+    """
+    read, slices, joined = (
+        pq.ParquetFile.read_row_group,
+        pq.ParquetFile.iter_batches,
+        pa.concat_arrays,
+    )
     tries = []
 
     def refuse(file, rows, wanted):
-        kinds = [field.type for field in file.schema_arrow if wanted is None or field.name in wanted]
+        kinds = [
+            field.type for field in file.schema_arrow if wanted is None or field.name in wanted
+        ]
         if rows > LIMIT and any(map(pa.types.is_nested, kinds)):
-            raise pa.ArrowNotImplementedError("Nested data conversions not implemented for chunked array outputs")
+            raise pa.ArrowNotImplementedError(
+                "Nested data conversions not implemented for chunked array outputs"
+            )
 
     def read_some(file, number, columns=None, **options):
         tries.append("whole")
@@ -68,7 +80,9 @@ def nested(keys):
 
 
 class TestInSlices(SourceConformance):
-    """A row group is read in slices where pyarrow refuses it as a whole; the records are the same."""
+    """A row group is read in slices where pyarrow refuses it as a whole; the records
+    are the same.
+    """
 
     on_files = True
 
@@ -111,7 +125,8 @@ def test_a_row_that_is_too_large_alone_is_an_error(tmp_path, limited, monkeypatc
     monkeypatch.setattr("test_parquet_odd_files.LIMIT", 0)
     pq.write_table(nested(range(3)), tmp_path / "x.parquet")
     with pytest.raises(
-        SourceError, match=r"x\.parquet: a row of row group 0 has more than 2 GiB.*Leave the column out"
+        SourceError,
+        match=r"x\.parquet: a row of row group 0 has more than 2 GiB.*Leave the column out",
     ) as raised:
         _ = ParquetDataSource(tmp_path)[1]
     assert len(str(raised.value)) < 500
@@ -126,7 +141,9 @@ VIEWS = {
     "map": pa.array([[("a", "b" * 20)], None, []], pa.map_(pa.string_view(), pa.string_view())),
     "list view of texts": pa.array([["a"], None, []], pa.list_view(pa.string_view())),
     "dictionary": pa.array([["a"], None, []], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
-    "decimal": pa.array([decimal.Decimal("1.25"), None, decimal.Decimal(10**60)], pa.decimal256(70, 2)),
+    "decimal": pa.array(
+        [decimal.Decimal("1.25"), None, decimal.Decimal(10**60)], pa.decimal256(70, 2)
+    ),
     "decimals": pa.array([[decimal.Decimal("1.25")], None, []], pa.list_(pa.decimal256(70, 2))),
 }
 
@@ -141,7 +158,9 @@ def test_views_and_large_decimals_have_the_values_of_pyarrow(tmp_path, array):
     assert list(source.__getitems__([2, 0, 1] * 3)) == [expected[2], expected[0], expected[1]] * 3
 
 
-@pytest.mark.parametrize("kind", [pa.list_view(pa.int32()), pa.large_list_view(pa.int32())], ids=str)
+@pytest.mark.parametrize(
+    "kind", [pa.list_view(pa.int32()), pa.large_list_view(pa.int32())], ids=str
+)
 def test_list_views_of_numbers_are_arrays(tmp_path, kind):
     """Like lists; their lengths are known."""
     pq.write_table(pa.table({"x": pa.array([[1, 2], None, []], kind)}), tmp_path / "x.parquet")
@@ -154,7 +173,9 @@ def test_list_views_of_numbers_are_arrays(tmp_path, kind):
 
 def test_lengths_of_views_of_texts_are_bytes(tmp_path):
     """As those of other texts."""
-    pq.write_table(pa.table({"x": pa.array(["\u00e4" * 9, None], pa.string_view())}), tmp_path / "x.parquet")
+    pq.write_table(
+        pa.table({"x": pa.array(["\u00e4" * 9, None], pa.string_view())}), tmp_path / "x.parquet"
+    )
     assert ParquetDataSource(tmp_path).lengths_by("x").tolist() == [18, 0]
 
 
@@ -178,16 +199,30 @@ def test_a_tensor_has_its_shape_whatever_the_other_rows_are():
     stored = pa.array([[1, 2, 3, 4], None, [5, None, 7, 8]], pa.list_(pa.int32(), 4))
     kind = pa.fixed_shape_tensor(pa.int32(), [2, 2], permutation=[1, 0])
     first = np.array([[1, 3], [2, 4]], np.int32)
-    for rows, expected in [([0], [first]), ([0, 1], [first, None]), ([2, 0], [[5, None, 7, 8], first])]:
+    for rows, expected in [
+        ([0], [first]),
+        ([0, 1], [first, None]),
+        ([2, 0], [[5, None, 7, 8], first]),
+    ]:
         array = pa.ExtensionArray.from_storage(kind, stored.take(rows))
-        assert_same(columns.column_of(pa.chunked_array([array])).take(list(range(len(rows)))), expected)
+        assert_same(
+            columns.column_of(pa.chunked_array([array])).take(list(range(len(rows)))), expected
+        )
 
 
 @pytest.mark.parametrize("name", ["a.b", "a.c", "a", ".", "list"])
-def test_all_bytes_of_a_column_are_fetched_at_once_whatever_its_name_is(tmp_path, monkeypatch, name):
+def test_all_bytes_of_a_column_are_fetched_at_once_whatever_its_name_is(
+    tmp_path, monkeypatch, name
+):
     """A point in a name does not end it: the row group of a file in a store is read from memory."""
     table = pa.table(
-        {"a.b": [1, 2], "a.c": [["x"], []], "a": [{"d": 1, "e": [2]}] * 2, ".": ["y", "z"], "list": [[3], [4]]}
+        {
+            "a.b": [1, 2],
+            "a.c": [["x"], []],
+            "a": [{"d": 1, "e": [2]}] * 2,
+            ".": ["y", "z"],
+            "list": [[3], [4]],
+        }
     )
     pq.write_table(table, tmp_path / "x.parquet")
     fsspec.filesystem("memory").pipe("/points/x.parquet", (tmp_path / "x.parquet").read_bytes())
@@ -195,7 +230,9 @@ def test_all_bytes_of_a_column_are_fetched_at_once_whatever_its_name_is(tmp_path
     source = ParquetDataSource("memory://points/x.parquet", columns=[name], **kept)
     first = source[0]  # and the footer
     source._cache.forget()
-    monkeypatch.setattr(RawFile, "read_at", lambda *_: pytest.fail("bytes are fetched that were not loaded"))
+    monkeypatch.setattr(
+        RawFile, "read_at", lambda *_: pytest.fail("bytes are fetched that were not loaded")
+    )
     assert_same(source[0], first)
     assert np.array_equal(first[name], table[name][0].as_py())
 
@@ -215,19 +252,28 @@ class Keys(encryption.KmsClient):
 
 def encrypted(path, plaintext_footer):
     """Write a file whose column `secret` is encrypted."""
-    options = {"footer_key": "k", "column_keys": {"k": ["secret"]}, "plaintext_footer": plaintext_footer}
+    options = {
+        "footer_key": "k",
+        "column_keys": {"k": ["secret"]},
+        "plaintext_footer": plaintext_footer,
+    }
     properties = encryption.CryptoFactory(Keys).file_encryption_properties(
         encryption.KmsConnectionConfig(), encryption.EncryptionConfiguration(**options)
     )
-    pq.write_table(pa.table({"open": [1, 2], "secret": [3, 4]}), path, encryption_properties=properties)
+    pq.write_table(
+        pa.table({"open": [1, 2], "secret": [3, 4]}), path, encryption_properties=properties
+    )
 
 
 def test_encrypted_files_are_named_with_the_remedy(tmp_path):
-    """A file without a readable footer when the source is made; one with, when an encrypted column is read."""
+    """A file without a readable footer when the source is made; one with, when an encrypted column
+    is read.
+    """
     encrypted(tmp_path / "whole.parquet", False)
     encrypted(tmp_path / "columns.parquet", True)
     remedy = (
-        r"is encrypted, or some of its columns are.*Write a copy that is not encrypted: pyarrow\.parquet\.write_table"
+        r"is encrypted, or some of its columns are.*Write a copy that is not encrypted: "
+        r"pyarrow\.parquet\.write_table"
     )
     with pytest.raises(SourceError, match=f"whole.parquet {remedy}") as raised:
         ParquetDataSource(tmp_path / "whole.parquet")
@@ -240,7 +286,9 @@ def test_encrypted_files_are_named_with_the_remedy(tmp_path):
 
 
 def test_encrypted_columns_in_a_store_are_refused_at_once(tmp_path):
-    """Asking pyarrow for their places in the file, as for ranges of a store, would end the process."""
+    """Asking pyarrow for their places in the file, as for ranges of a store, would end
+    the process.
+    """
     fsspec = pytest.importorskip("fsspec")
     encrypted(tmp_path / "columns.parquet", True)
     memory = fsspec.filesystem("memory")

@@ -25,7 +25,8 @@ def python_records(source):
     """All records, with Python's numbers."""
     records = source.__getitems__(range(len(source)))
     return [
-        {name: getattr(value, "item", lambda value=value: value)() for name, value in each.items()} for each in records
+        {name: getattr(value, "item", lambda value=value: value)() for name, value in each.items()}
+        for each in records
     ]
 
 
@@ -52,7 +53,9 @@ def of_pyarrow(folder):
     ids=str,
 )
 def test_values_and_types_are_those_of_pyarrow(tmp_path, values):
-    """Whole numbers of 32 bits, or texts; escaped characters, and Hive's name of a missing value."""
+    """Whole numbers of 32 bits, or texts; escaped characters, and Hive's name of a
+    missing value.
+    """
     for number, value in enumerate(values):
         written(tmp_path / f"k={value}" / "a.parquet", x=[number])
     source = ParquetDataSource(tmp_path)
@@ -66,7 +69,12 @@ def test_values_and_types_are_those_of_pyarrow(tmp_path, values):
 
 def test_several_levels_other_folders_and_files_outside(tmp_path):
     """Folders without `=` name nothing; a file that lies in no folder of a name has None there."""
-    for place in ("b.parquet", "plain/k=1/x.parquet", "k=2/deep/name%20of=v/x.parquet", "_private/k=9/x.parquet"):
+    for place in (
+        "b.parquet",
+        "plain/k=1/x.parquet",
+        "k=2/deep/name%20of=v/x.parquet",
+        "_private/k=9/x.parquet",
+    ):
         written(tmp_path / place)
     source = ParquetDataSource(tmp_path)
     assert sorted(map(repr, python_records(source))) == of_pyarrow(tmp_path)
@@ -79,20 +87,32 @@ def test_several_levels_other_folders_and_files_outside(tmp_path):
 
 
 def test_a_column_of_a_file_may_repeat_the_value_of_its_folder(tmp_path):
-    """Some writers leave such a column. It has the type of the files; a folder whose name is not of this type is an error."""
+    """Some writers leave such a column. It has the type of the files; a folder whose name is not of
+    this type is an error.
+    """
     written(tmp_path / "one" / "k=7" / "a.parquet", k=pa.array([7], pa.int32()), x=[1])
     assert python_records(ParquetDataSource(tmp_path / "one")) == [{"k": 7, "x": 1}]
     assert of_pyarrow(tmp_path / "one") == ["{'k': 7, 'x': 1}"]
     written(tmp_path / "one" / "k=8" / "b.parquet", x=[2], k=pa.array([8], pa.int32()))
     written(tmp_path / "one" / "k=9" / "c.parquet", x=[3])
-    assert python_records(ParquetDataSource(tmp_path / "one")) == [{"k": k, "x": k - 6} for k in (7, 8, 9)]
-    assert python_records(ParquetDataSource(tmp_path / "one", columns=["k"])) == [{"k": k} for k in (7, 8, 9)]
-    assert python_records(ParquetDataSource(tmp_path / "one", columns=["x"])) == [{"x": x} for x in (1, 2, 3)]
+    assert python_records(ParquetDataSource(tmp_path / "one")) == [
+        {"k": k, "x": k - 6} for k in (7, 8, 9)
+    ]
+    assert python_records(ParquetDataSource(tmp_path / "one", columns=["k"])) == [
+        {"k": k} for k in (7, 8, 9)
+    ]
+    assert python_records(ParquetDataSource(tmp_path / "one", columns=["x"])) == [
+        {"x": x} for x in (1, 2, 3)
+    ]
     written(tmp_path / "one" / "k=abc" / "a.parquet", x=[4])
     source = ParquetDataSource(tmp_path / "one")
     assert source[0]["k"] == 7
     with pytest.raises(
-        SourceError, match=r"the folder 'k=abc' does not name a value of type int32.*Pass schema= .*partitioning=None"
+        SourceError,
+        match=(
+            r"the folder 'k=abc' does not name a value of type int32.*Pass schema= "
+            r".*partitioning=None"
+        ),
     ):
         _ = source[3]
 
@@ -123,12 +143,18 @@ def test_a_column_that_repeats_the_folder_may_have_any_type(tmp_path, text, valu
     assert repr(record) == repr(alone)
     kind = value.type
     other = pa.nulls(1, kind) if value.null_count == 0 else pa.array([5], kind)
-    written(tmp_path / f"k={text}" / "a.parquet", k=pa.chunked_array([value, other]).cast(kind), x=[1, 2])
+    written(
+        tmp_path / f"k={text}" / "a.parquet",
+        k=pa.chunked_array([value, other]).cast(kind),
+        x=[1, 2],
+    )
     with pytest.raises(SourceError, match=r"disagree: in a row, the column has (None|5)"):
         _ = ParquetDataSource(tmp_path)[0]
 
 
-@pytest.mark.parametrize("options", [{}, {"columns": ["k"]}, {"schema": pa.schema({"k": pa.string()})}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"columns": ["k"]}, {"schema": pa.schema({"k": pa.string()})}], ids=str
+)
 @pytest.mark.parametrize("value", [5, "abc"])
 def test_a_folder_and_a_column_that_disagree_are_an_error(tmp_path, options, value):
     """One of the two must be wrong. Polars takes the folder's value without an error."""
@@ -136,7 +162,10 @@ def test_a_folder_and_a_column_that_disagree_are_an_error(tmp_path, options, val
     source = ParquetDataSource(tmp_path, **options)
     with pytest.raises(
         SourceError,
-        match=rf"k=1/a\.parquet: the folder 'k=1' and .* has {re.escape(repr(value))}\. Pass partitioning=None",
+        match=(
+            rf"k=1/a\.parquet: the folder 'k=1' and .* has {re.escape(repr(value))}\. Pass "
+            rf"partitioning=None"
+        ),
     ) as caught:
         _ = source[0]
     assert len(str(caught.value)) < 500
@@ -155,10 +184,19 @@ def test_a_file_in_no_folder_of_a_name_has_the_values_of_its_column(tmp_path):
 
 
 def test_fields_are_named_below_what_the_user_passed(tmp_path):
-    """Below a folder, the fixed part of a pattern, or the folder that several paths share; a single file has no more fields."""
+    """Below a folder, the fixed part of a pattern, or the folder that several paths share; a single
+    file has no more fields.
+    """
     files = [str(written(tmp_path / "top=1" / f"k={k}" / "a.parquet")) for k in (3, 4)]
     top = tmp_path / "top=1"
-    for paths in (top, f"{top}/", f"{top}/k=*/*.parquet", f"{top}/**/*.parquet", files, [f"{top}/k=3", f"{top}/k=4"]):
+    for paths in (
+        top,
+        f"{top}/",
+        f"{top}/k=*/*.parquet",
+        f"{top}/**/*.parquet",
+        files,
+        [f"{top}/k=3", f"{top}/k=4"],
+    ):
         assert [record["k"] for record in python_records(ParquetDataSource(paths))] == [3, 3, 4, 4]
         assert list(ParquetDataSource(paths)[0]) == ["x", "k"]
     assert list(ParquetDataSource(tmp_path)[0]) == ["x", "top", "k"]
@@ -172,7 +210,14 @@ def test_relative_paths_name_the_same_fields(tmp_path, monkeypatch):
     """`.`, `./folder`, and a URL."""
     written(tmp_path / "data" / "k=3" / "a.parquet")
     monkeypatch.chdir(tmp_path)
-    for paths in (".", "data", "./data", "data/k=*/*.parquet", "*/*/*.parquet", f"file://{tmp_path}/data"):
+    for paths in (
+        ".",
+        "data",
+        "./data",
+        "data/k=*/*.parquet",
+        "*/*/*.parquet",
+        f"file://{tmp_path}/data",
+    ):
         assert ParquetDataSource(paths)[0] == {"x": 1, "k": 3}, paths
 
 
@@ -182,20 +227,29 @@ def test_queries_of_urls_are_no_folders():
     top = top_folder(urls)
     assert [values_in(url, top) for url in urls] == [{"k": "1"}, {"k": "2"}]
     assert values_in(urls[0], top_folder(urls[:1])) == {}
-    assert values_in("s3://bucket/k=1/x.parquet", top_folder(["s3://bucket/?=*/x.parquet"])) == {"k": "1"}
+    assert values_in("s3://bucket/k=1/x.parquet", top_folder(["s3://bucket/?=*/x.parquet"])) == {
+        "k": "1"
+    }
 
 
 def test_columns_and_schema_name_fields_of_folders(tmp_path):
-    """They choose and order them, and give them other types; a schema without them leaves them out."""
+    """They choose and order them, and give them other types; a schema without them
+    leaves them out.
+    """
     for k in (3, 4):
         written(tmp_path / f"k={k}" / "a.parquet")
     assert ParquetDataSource(tmp_path, columns=["k"])[2] == {"k": 4}
     schema = pa.schema({"k": pa.string(), "x": pa.int64()})
-    assert python_records(ParquetDataSource(tmp_path, schema=schema))[1:3] == [{"k": "3", "x": 2}, {"k": "4", "x": 1}]
+    assert python_records(ParquetDataSource(tmp_path, schema=schema))[1:3] == [
+        {"k": "3", "x": 2},
+        {"k": "4", "x": 1},
+    ]
     assert list(ParquetDataSource(tmp_path, schema=pa.schema({"x": pa.int8()}))[0]) == ["x"]
     with pytest.raises(ValueError, match=r"no column 'year'\. Name some of its columns: x, k"):
         ParquetDataSource(tmp_path, columns=["year"])
-    with pytest.raises(ValueError, match=r"partitioning='hive2' is not a known value\. Use \"hive\""):
+    with pytest.raises(
+        ValueError, match=r"partitioning='hive2' is not a known value\. Use \"hive\""
+    ):
         ParquetDataSource(tmp_path, partitioning="hive2")
 
 
@@ -206,7 +260,9 @@ def test_the_fingerprint_depends_on_the_values(tmp_path):
     written(tmp_path / "c" / "x.parquet")
     prints = [fingerprint_of(ParquetDataSource(tmp_path / name))["files"] for name in "abc"]
     assert len(set(prints)) == 3
-    assert fingerprint_of(ParquetDataSource(tmp_path / "a", partitioning=None))["files"] == prints[2]
+    assert (
+        fingerprint_of(ParquetDataSource(tmp_path / "a", partitioning=None))["files"] == prints[2]
+    )
     (tmp_path / "d").mkdir()
     (tmp_path / "a").rename(tmp_path / "d" / "a")
     moved = ParquetDataSource(tmp_path / "d" / "a")
@@ -247,7 +303,9 @@ def test_a_growing_folder_gets_more_folders(tmp_path):
         ),
     ],
 )
-def test_a_new_file_that_would_change_earlier_records_is_left_out(tmp_path, caplog, place, columns, text):
+def test_a_new_file_that_would_change_earlier_records_is_left_out(
+    tmp_path, caplog, place, columns, text
+):
     """The warning names it; later files are read."""
     time = {"time": pa.array([1], pa.timestamp("ms"))} if "time" in columns else {}
     written(tmp_path / "k=3" / "b.parquet", x=[1], **time)
@@ -260,12 +318,19 @@ def test_a_new_file_that_would_change_earlier_records_is_left_out(tmp_path, capl
 
 
 def test_a_growing_source_under_a_schema(tmp_path, caplog):
-    """New files may have other types, fewer columns and more; one that cannot be converted is left out."""
+    """New files may have other types, fewer columns and more; one that cannot be converted is left
+    out.
+    """
     written(tmp_path / "a.parquet", x=pa.array([1], pa.int8()))
-    source = ParquetDataSource(tmp_path, growing=True, schema=pa.schema({"x": pa.int64(), "more": pa.string()}))
+    source = ParquetDataSource(
+        tmp_path, growing=True, schema=pa.schema({"x": pa.int64(), "more": pa.string()})
+    )
     written(tmp_path / "b.parquet", x=[2], more=["m"])
     written(tmp_path / "c.parquet", y=[2])
     written(tmp_path / "d.parquet", x=[[2]])
     expected = [{"x": 1, "more": None}, {"x": 2, "more": "m"}, {"x": None, "more": None}]
     assert python_records(grown(source)) == expected
-    assert "d.parquet: column 'x' is list<element: int64>, which cannot be converted to int64" in caplog.text
+    assert (
+        "d.parquet: column 'x' is list<element: int64>, which cannot be converted to int64"
+        in caplog.text
+    )

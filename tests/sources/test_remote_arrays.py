@@ -1,4 +1,6 @@
-"""HDF5 and `.npz` files in stores: the rows of local files, by few requests, and errors that name the file."""
+"""HDF5 and `.npz` files in stores: the rows of local files, by few requests, and errors that name
+the file.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +32,30 @@ def _columns(count=COUNT):
 def _hdf5(path, columns, **chunks):
     with h5py.File(path, "w") as file:
         for name, column in columns.items():
-            file.create_dataset(name, data=column, **({"chunks": (10, *column.shape[1:])} | chunks if chunks else {}))
+            file.create_dataset(
+                name,
+                data=column,
+                **({"chunks": (10, *column.shape[1:])} | chunks if chunks else {}),
+            )
 
 
 KINDS = {
     "chunks.h5": (HDF5Source, lambda path, columns: _hdf5(path, columns, compression="gzip")),
-    "rows.h5": (HDF5Source, lambda path, columns: _hdf5(path, {"image": columns["image"]}, chunks=(1, 2, 2))),
+    "rows.h5": (
+        HDF5Source,
+        lambda path, columns: _hdf5(path, {"image": columns["image"]}, chunks=(1, 2, 2)),
+    ),
     "piece.h5": (HDF5Source, _hdf5),
     "stored.npz": (NpzSource, lambda path, columns: np.savez(path, **columns)),
     "packed.npz": (NpzSource, lambda path, columns: np.savez_compressed(path, **columns)),
-    "fortran.npz": (NpzSource, lambda path, columns: np.savez(path, **{n: c.copy("F") for n, c in columns.items()})),
-    "texts.npz": (NpzSource, lambda path, columns: np.savez(path, text=[f"é {key}" for key in columns["label"]])),
+    "fortran.npz": (
+        NpzSource,
+        lambda path, columns: np.savez(path, **{n: c.copy("F") for n, c in columns.items()}),
+    ),
+    "texts.npz": (
+        NpzSource,
+        lambda path, columns: np.savez(path, text=[f"é {key}" for key in columns["label"]]),
+    ),
 }
 
 
@@ -53,7 +68,9 @@ class InMemory(SourceConformance):
 
     def open(self, folder, count):
         cache = {"cache_dir": str(folder.parent / "cache")}
-        return KINDS[self.name][0](uploaded(folder / self.name), ["image", "label", "weight"], storage_options=cache)
+        return KINDS[self.name][0](
+            uploaded(folder / self.name), ["image", "label", "weight"], storage_options=cache
+        )
 
     def expected_record(self, key):
         return {name: column[key] for name, column in _columns().items()}
@@ -105,7 +122,9 @@ def to_store(store, tmp_path):
 @pytest.mark.parametrize("cache_bytes", [0, 2**26])
 @pytest.mark.parametrize("name", KINDS)
 def test_rows_are_those_of_local_files_under_faults(upstream, store, to_store, name, cache_bytes):
-    """In any order, with and without a cache, in a copy that came by pickle; and so is the fingerprint."""
+    """In any order, with and without a cache, in a copy that came by pickle; and so is the
+    fingerprint.
+    """
     store.faults = Faults(error=20, truncate=7)
     make = KINDS[name][0]
     local = make(upstream[1] / name)
@@ -121,16 +140,26 @@ def test_rows_are_those_of_local_files_under_faults(upstream, store, to_store, n
 
 @pytest.mark.parametrize("name", ["large.h5", "chunks_of_one.h5", "large.npz"])
 @pytest.mark.parametrize("cache_bytes", [0, 2**26])
-def test_the_rows_of_a_batch_are_fetched_by_few_requests(upstream, store, to_store, tmp_path, name, cache_bytes):
-    """300 neighbours, and then the first row in each of 10 distant places, are at most one request for each place."""
+def test_the_rows_of_a_batch_are_fetched_by_few_requests(
+    upstream, store, to_store, tmp_path, name, cache_bytes
+):
+    """300 neighbours, and then the first row in each of 10 distant places, are at most one request
+    for each place.
+    """
     rows = np.random.default_rng(0).integers(0, 255, (4000, 1000), dtype=np.uint8)
     if name == "large.npz":
         np.savez(tmp_path / name, x=rows)
     else:
-        _hdf5(tmp_path / name, {"x": rows}, **({"chunks": (1, 1000)} if name == "chunks_of_one.h5" else {}))
+        _hdf5(
+            tmp_path / name,
+            {"x": rows},
+            **({"chunks": (1, 1000)} if name == "chunks_of_one.h5" else {}),
+        )
     put(upstream[0], name, (tmp_path / name).read_bytes())
     make = NpzSource if name == "large.npz" else HDF5Source
-    source = make(f"s3://{BUCKET}/{name}", "x", storage_options={**to_store, "cache_bytes": cache_bytes})
+    source = make(
+        f"s3://{BUCKET}/{name}", "x", storage_options={**to_store, "cache_bytes": cache_bytes}
+    )
     for key in (999, 3999):  # the index of chunks is read
         source[key]
     for keys, most in ((np.arange(1000, 1300), 12), (np.arange(0, 4000, 400), 25)):
@@ -143,12 +172,16 @@ def test_the_rows_of_a_batch_are_fetched_by_few_requests(upstream, store, to_sto
 def test_chunks_are_fetched_one_by_one_if_they_are_too_many_to_list(
     upstream, store, to_store, tmp_path, monkeypatch, most, requests
 ):
-    """A batch has the same rows. Of 40 chunks, 20 that are neighbours are one request if their places are listed."""
+    """A batch has the same rows. Of 40 chunks, 20 that are neighbours are one request if their
+    places are listed.
+    """
     monkeypatch.setattr("headrace.sources.arrays.hdf5._MOST_CHUNKS", most)
     rows = np.arange(400_000).reshape(40, 10_000)
     _hdf5(tmp_path / "many.h5", {"x": rows}, chunks=(1, 10_000))
     put(upstream[0], "many.h5", (tmp_path / "many.h5").read_bytes())
-    source = HDF5Source(f"s3://{BUCKET}/many.h5", "x", storage_options={**to_store, "cache_bytes": 0})
+    source = HDF5Source(
+        f"s3://{BUCKET}/many.h5", "x", storage_options={**to_store, "cache_bytes": 0}
+    )
     source[39]  # the index of chunks is read
     before = store.reads
     assert np.array_equal(source.__getitems__(np.arange(20)), rows[:20])
@@ -165,7 +198,10 @@ def test_a_file_that_is_missing_or_no_such_file_is_named(upstream, store, to_sto
         kind(f"s3://{BUCKET}/text", storage_options=to_store)
     with plain_server() as server:
         with pytest.raises(SourceNotFoundError, match=r"/none'") as caught:
-            kind(f"{server.url}/none?X-Amz-Signature=secret", storage_options={**to_store, "tries": 1})
+            kind(
+                f"{server.url}/none?X-Amz-Signature=secret",
+                storage_options={**to_store, "tries": 1},
+            )
         assert "secret" not in str(caught.value)
 
 
@@ -174,10 +210,14 @@ def test_a_file_that_is_replaced_is_an_error(upstream, store, to_store, name):
     """Its version is that from when the source was made, also in a worker."""
     data = (upstream[1] / name).read_bytes()
     put(upstream[0], f"replaced_{name}", data)
-    source = KINDS[name][0](f"s3://{BUCKET}/replaced_{name}", storage_options={**to_store, "cache_bytes": 0})
+    source = KINDS[name][0](
+        f"s3://{BUCKET}/replaced_{name}", storage_options={**to_store, "cache_bytes": 0}
+    )
     put(upstream[0], f"replaced_{name}", data[:-1] + b"x")
     for each in (source, pickle.loads(pickle.dumps(source))):
-        with pytest.raises(SourceError, match=rf"replaced_{name}: the file changed after the source was made"):
+        with pytest.raises(
+            SourceError, match=rf"replaced_{name}: the file changed after the source was made"
+        ):
             each.__getitems__([1, 50])
 
 
@@ -187,7 +227,9 @@ OUTSIDE = {
         {"there": h5py.ExternalLink("other.h5", "/"), "soft": h5py.SoftLink("/there/label")}
     ),
     "missing": lambda file: file.__setitem__("missing", h5py.ExternalLink("other.h5", "/other")),
-    "group/linked": lambda file: file.__setitem__("group/linked", h5py.ExternalLink("other.h5", "/label")),
+    "group/linked": lambda file: file.__setitem__(
+        "group/linked", h5py.ExternalLink("other.h5", "/label")
+    ),
     "there/label": lambda file: file.__setitem__("there", h5py.ExternalLink("other.h5", "/")),
     "virtual": lambda file: _virtual(file, "virtual", "other.h5", "label"),
     "twice": lambda file: (
@@ -206,7 +248,9 @@ def _virtual(file, name, source, dataset):
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_values_in_another_file_are_refused_in_a_store(tmp_path, name):
-    """HDF5 would look for them in the same file, and find others of the same name there, or in a file on this machine."""
+    """HDF5 would look for them in the same file, and find others of the same name there, or in a
+    file on this machine.
+    """
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["label"] = [7, 8, 9]
     with h5py.File(tmp_path / "train.h5", "w") as file:
@@ -214,14 +258,17 @@ def test_values_in_another_file_are_refused_in_a_store(tmp_path, name):
         OUTSIDE[name](file)
     url, cache = uploaded(tmp_path / "train.h5"), {"cache_dir": str(tmp_path / "cache")}
     with pytest.raises(
-        SourceError, match=rf"'{name}' has values in another file, 'other\.h5', which is not read from a s"
+        SourceError,
+        match=rf"'{name}' has values in another file, 'other\.h5', which is not read from a s",
     ):
         HDF5Source(url, name, storage_options=cache)
     assert HDF5Source(url, "label", storage_options=cache)[1] == 2
 
 
 def test_links_and_virtual_datasets_of_one_file_are_read_in_a_store(tmp_path):
-    """By the names of the links, also one that begins where another ends; and a virtual dataset that names its own file."""
+    """By the names of the links, also one that begins where another ends; and a virtual dataset
+    that names its own file.
+    """
     with h5py.File(tmp_path / "train.h5", "w") as file:
         file["inner/label"] = [1, 2, 3]
         file["inner/near"] = h5py.SoftLink("label")

@@ -34,10 +34,17 @@ class Hub:
 
     def answer(self, path, span):
         """The body, or None: for the questions of the library."""
-        asked = re.fullmatch(r"/api/datasets/me/data(?:/revision/(\w+)|/(?:tree|paths-info)/(\w+))?", path)
+        asked = re.fullmatch(
+            r"/api/datasets/me/data(?:/revision/(\w+)|/(?:tree|paths-info)/(\w+))?", path
+        )
         if asked and asked[2]:
             content = self.contents[asked[2]]
-            file = {"type": "file", "path": "a.bin", "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+            file = {
+                "type": "file",
+                "path": "a.bin",
+                "size": len(content),
+                "oid": hashlib.sha1(content).hexdigest(),
+            }
             return json.dumps([file]).encode()
         if asked:
             commit = asked[1] if asked[1] in self.contents else self.now
@@ -76,7 +83,13 @@ def hub():
             url = f"http://127.0.0.1:{server.server_address[1]}"
             yield (
                 repository,
-                {"endpoint": url, "token": False, "cache_bytes": 0, "tries": 1, "skip_instance_cache": True},
+                {
+                    "endpoint": url,
+                    "token": False,
+                    "cache_bytes": 0,
+                    "tries": 1,
+                    "skip_instance_cache": True,
+                },
             )
         finally:
             close_stores()
@@ -86,7 +99,9 @@ def hub():
 
 
 def test_a_file_is_read_at_one_commit(hub, monkeypatch):
-    """A branch that moves changes nothing for who reads; new files are of the new commit, and old ones then an error."""
+    """A branch that moves changes nothing for who reads; new files are of the new commit, and old
+    ones then an error.
+    """
     repository, options = hub
     repository.push(b"old content")
     file = open_file(URL, options)
@@ -95,7 +110,9 @@ def test_a_file_is_read_at_one_commit(hub, monkeypatch):
     assert file.read(4, 7) == b"content"
     monkeypatch.setattr(other_store, "KNOWN_SECONDS", 0.0)
     assert open_file(URL, options).read(0, 3) == b"new"
-    with pytest.raises(SourceError, match=r"the file changed after the source was made \(11 → 15 bytes\)"):
+    with pytest.raises(
+        SourceError, match=r"the file changed after the source was made \(11 → 15 bytes\)"
+    ):
         file.read(4, 7)
 
 

@@ -36,7 +36,9 @@ class InMemory(SourceConformance):
         (folder / "index.json").write_text(json.dumps(index))
 
     def open(self, folder, count):
-        return self.kind(uploaded(folder), storage_options={"cache_dir": str(folder.parent / "cache")})
+        return self.kind(
+            uploaded(folder), storage_options={"cache_dir": str(folder.parent / "cache")}
+        )
 
     def expected_record(self, key):
         return write_mds.row(key)
@@ -106,7 +108,13 @@ def _content(key):
 
 def _put_large(address, name, shards=2, samples=600):
     """Put shards of samples of 1,000 bytes."""
-    told = {"column_names": ["x"], "column_encodings": ["bytes"], "column_sizes": [None], "format": "mds", "version": 2}
+    told = {
+        "column_names": ["x"],
+        "column_encodings": ["bytes"],
+        "column_sizes": [None],
+        "format": "mds",
+        "version": 2,
+    }
     listed = []
     for number in range(shards):
         contents = [_content(number * samples + key) for key in range(samples)]
@@ -123,13 +131,17 @@ def _put_large(address, name, shards=2, samples=600):
 def test_neighbouring_samples_are_one_request(upstream, store, to_store, cache_bytes):
     """With and without a cache. The offsets of a shard are one more request, once."""
     _put_large(upstream, "large")
-    source = MdsSource(f"s3://{BUCKET}/large", storage_options={**to_store, "cache_bytes": cache_bytes})
+    source = MdsSource(
+        f"s3://{BUCKET}/large", storage_options={**to_store, "cache_bytes": cache_bytes}
+    )
     assert len(store.asked) == 4  # two for the index, and one for each shard
     keys = np.arange(500, 800)
     assert [record["x"] for record in source.__getitems__(keys)] == [_content(key) for key in keys]
     before = store.reads
     assert before <= 1 + 2 * 2
-    assert [record["x"] for record in source.__getitems__(np.arange(400))] == [_content(key) for key in range(400)]
+    assert [record["x"] for record in source.__getitems__(np.arange(400))] == [
+        _content(key) for key in range(400)
+    ]
     assert store.reads - before <= 1
     assert len(source._stored._blocks) == 2
     source.close()
@@ -147,10 +159,20 @@ def test_only_the_samples_that_are_read_are_fetched(upstream, store, to_store):
 
 @pytest.mark.parametrize(
     ("name", "options_of", "requests"),
-    [("mixed", {}, 1), ("tokens", {}, 1), ("tokens", {"block_size": 4}, 1), ("mixed_batch", {}, 0), ("plain", {}, 0)],
+    [
+        ("mixed", {}, 1),
+        ("tokens", {}, 1),
+        ("tokens", {"block_size": 4}, 1),
+        ("mixed_batch", {}, 0),
+        ("plain", {}, 0),
+    ],
 )
-def test_the_layout_of_a_chunk_is_looked_up_once(upstream, store, to_store, name, options_of, requests):
-    """Without a cache on disk, a later batch is one request; none, if its samples were decompressed or decoded before."""
+def test_the_layout_of_a_chunk_is_looked_up_once(
+    upstream, store, to_store, name, options_of, requests
+):
+    """Without a cache on disk, a later batch is one request; none, if its samples were decompressed
+    or decoded before.
+    """
     _put_all(upstream, write_litdata.FOLDER / name, name)
     url = f"s3://{BUCKET}/{name}"
     source = LitDataSource(url, storage_options={**to_store, "cache_bytes": 0}, **options_of)
@@ -164,7 +186,9 @@ def test_offsets_that_exceed_the_cache_in_memory_are_dropped(upstream, store, to
     """Those of the shard that was read last are kept."""
     _put_large(upstream, "large")
     source = MdsSource(f"s3://{BUCKET}/large", cache_bytes=1, storage_options=to_store)
-    assert [record["x"] for record in source.__getitems__([3, 900, 4])] == [_content(key) for key in (3, 900, 4)]
+    assert [record["x"] for record in source.__getitems__([3, 900, 4])] == [
+        _content(key) for key in (3, 900, 4)
+    ]
     assert len(source._stored._blocks) == 1
 
 
@@ -185,13 +209,16 @@ def test_what_is_missing_is_named(upstream, store, to_store, kind):
     """The index, or a shard, by its URL, and when the source is made."""
     make, written, name = KINDS[kind]
     url = f"s3://{BUCKET}/missing_{kind}"
-    with pytest.raises(SourceNotFoundError, match=rf"{url}/index\.json does not exist\. Pass a folder"):
+    with pytest.raises(
+        SourceNotFoundError, match=rf"{url}/index\.json does not exist\. Pass a folder"
+    ):
         make(url, storage_options=to_store)
     for path in list((written.FOLDER / name).iterdir())[:-1]:
         put(upstream, f"missing_{kind}/{path.name}", path.read_bytes())
     missing = list((written.FOLDER / name).iterdir())[-1].name
     with pytest.raises(
-        SourceNotFoundError, match=rf"{url}/{missing} does not exist\. Pass a folder with an index\.json"
+        SourceNotFoundError,
+        match=rf"{url}/{missing} does not exist\. Pass a folder with an index\.json",
     ):
         make(url, storage_options=to_store)
 
@@ -208,10 +235,16 @@ def test_a_broken_index_or_shard_in_a_store_is_named(upstream, store, to_store, 
     path = min(path for path in (written.FOLDER / name).iterdir() if path.name != "index.json")
     data = path.read_bytes()
     put(upstream, f"broken_{kind}/{path.name}", b"\xff" + data[1:])
-    with pytest.raises(SourceError, match=rf"{path.name} cannot be read: the shard has [0-9,]+ samples, but the index"):
+    with pytest.raises(
+        SourceError,
+        match=rf"{path.name} cannot be read: the shard has [0-9,]+ samples, but the index",
+    ):
         make(url, storage_options=to_store)[0]
     put(upstream, f"broken_{kind}/{path.name}", data[:8] + b"\xff" * 4 + data[12:])
-    with pytest.raises(SourceError, match=rf"{path.name} cannot be read at record key 0: sample 0 lies at [0-9]+ to"):
+    with pytest.raises(
+        SourceError,
+        match=rf"{path.name} cannot be read at record key 0: sample 0 lies at [0-9]+ to",
+    ):
         make(url, storage_options=to_store).__getitems__([0, 1])
     put(upstream, f"broken_{kind}/{path.name}", data[:-1])
     with pytest.raises(SourceError, match=rf"{path.name} has [0-9,]+ bytes, but index\.json says"):
@@ -221,10 +254,14 @@ def test_a_broken_index_or_shard_in_a_store_is_named(upstream, store, to_store, 
 def test_a_shard_that_is_replaced_is_an_error(upstream, store, to_store):
     """Its version is that from when the source was made, also in a worker."""
     _put_all(upstream, write_mds.FOLDER / "none", "replaced")
-    source = pickle.loads(pickle.dumps(MdsSource(f"s3://{BUCKET}/replaced", storage_options=to_store)))
+    source = pickle.loads(
+        pickle.dumps(MdsSource(f"s3://{BUCKET}/replaced", storage_options=to_store))
+    )
     path = write_mds.FOLDER / "none" / "shard.00000.mds"
     put(upstream, "replaced/shard.00000.mds", path.read_bytes()[:-1] + b"x")
-    with pytest.raises(SourceError, match=r"replaced/shard\.00000\.mds: the file changed after the source was made"):
+    with pytest.raises(
+        SourceError, match=r"replaced/shard\.00000\.mds: the file changed after the source was made"
+    ):
         source[1]
 
 
@@ -233,5 +270,7 @@ def test_an_index_that_leads_out_of_its_folder_is_refused(tmp_path):
     shutil.copytree(write_mds.FOLDER / "none", tmp_path / "mds")
     index = tmp_path / "mds" / "index.json"
     index.write_text(index.read_text().replace("shard.00001", "../shard.00001"))
-    with pytest.raises(SourceError, match=r"it names the file '\.\./shard\.00001\.mds', which is not in its folder"):
+    with pytest.raises(
+        SourceError, match=r"it names the file '\.\./shard\.00001\.mds', which is not in its folder"
+    ):
         MdsSource(uploaded(tmp_path / "mds"), storage_options={"cache_dir": str(tmp_path)})

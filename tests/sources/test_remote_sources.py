@@ -1,4 +1,6 @@
-"""Sources on files in a store: the stream is that of local files, whatever happens on the way, and a window is few requests."""
+"""Sources on files in a store: the stream is that of local files, whatever happens on the way, and
+a window is few requests.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,13 @@ from headrace import (
 from headrace.errors import HeadraceError, SourceError
 from headrace.files.remote.store import close_stores
 from headrace.files.streams import open_stream
-from headrace.sources import JsonLinesDataSource, TarDataSource, TextLinesSource, TFRecordDataSource, fingerprint_of
+from headrace.sources import (
+    JsonLinesDataSource,
+    TarDataSource,
+    TextLinesSource,
+    TFRecordDataSource,
+    fingerprint_of,
+)
 from headrace.sources.facts import facts_of
 
 COUNT = 120
@@ -70,7 +78,9 @@ def parquet_folders(folder):
     for number, keys in enumerate(np.array_split(np.arange(COUNT), 3)):
         (folder / f"part={number}" / "deep").mkdir(parents=True)
         columns = {"other": keys, "key": keys.astype((np.int8, np.int16, np.int64)[number])}
-        pq.write_table(pa.table(columns), folder / f"part={number}" / "deep" / "x.parquet", row_group_size=15)
+        pq.write_table(
+            pa.table(columns), folder / f"part={number}" / "deep" / "x.parquet", row_group_size=15
+        )
 
 
 def tokens(folder):
@@ -104,33 +114,58 @@ def copied(stored, folder):
 KINDS = {
     "array_record": (
         lambda folder: [
-            array_records(folder / f"{name}.array_record", map(files.content, range(first, first + 60)))
+            array_records(
+                folder / f"{name}.array_record", map(files.content, range(first, first + 60))
+            )
             for name, first in (("a", 0), ("b", 60))
         ],
         ArrayRecordDataSource,
     ),
-    "parquet": (parquet, lambda path, **more: ParquetDataSource(path, columns=["key", "text"], **more)),
+    "parquet": (
+        parquet,
+        lambda path, **more: ParquetDataSource(path, columns=["key", "text"], **more),
+    ),
     "parquet_folders": (
         parquet_folders,
-        lambda path, **more: ParquetDataSource(path, schema=pa.schema({"key": pa.int64(), "part": pa.int8()}), **more),
+        lambda path, **more: ParquetDataSource(
+            path, schema=pa.schema({"key": pa.int64(), "part": pa.int8()}), **more
+        ),
     ),
     "tokens": (tokens, TokenSource),
     "fixed_tokens": (
         tokens,
         lambda path, **more: TokenSource(f"{path}/x*", document_length=4, **more),
     ),
-    "marked_tokens": (tokens, lambda path, **more: TokenSource(f"{path}/x.npy", end_of_text=3, **more)),
+    "marked_tokens": (
+        tokens,
+        lambda path, **more: TokenSource(f"{path}/x.npy", end_of_text=3, **more),
+    ),
     "megatron": (megatron, MegatronSource),
-    "tfrecord": (lambda folder: files.in_three(folder, ".tfrecord", COUNT, files.tfrecords), TFRecordDataSource),
+    "tfrecord": (
+        lambda folder: files.in_three(folder, ".tfrecord", COUNT, files.tfrecords),
+        TFRecordDataSource,
+    ),
     "tar": (lambda folder: files.in_three(folder, ".tar", COUNT, files.tar), TarDataSource),
-    "json_lines": (lambda folder: files.in_three(folder, ".jsonl", COUNT, files.json_lines), JsonLinesDataSource),
+    "json_lines": (
+        lambda folder: files.in_three(folder, ".jsonl", COUNT, files.json_lines),
+        JsonLinesDataSource,
+    ),
     "text_lines": (text_lines, TextLinesSource),
     "mds": (lambda folder: copied(write_mds.FOLDER / "none", folder), MdsSource),
     "mds_zstd": (lambda folder: copied(write_mds.FOLDER / "zstd", folder), MdsSource),
     "litdata": (lambda folder: copied(write_litdata.FOLDER / "mixed", folder), LitDataSource),
-    "litdata_chunk": (lambda folder: copied(write_litdata.FOLDER / "mixed_chunk", folder), LitDataSource),
-    "litdata_batch": (lambda folder: copied(write_litdata.FOLDER / "mixed_batch", folder), LitDataSource),
-    "litdata_sample": (lambda folder: copied(write_litdata.FOLDER / "mixed_sample", folder), LitDataSource),
+    "litdata_chunk": (
+        lambda folder: copied(write_litdata.FOLDER / "mixed_chunk", folder),
+        LitDataSource,
+    ),
+    "litdata_batch": (
+        lambda folder: copied(write_litdata.FOLDER / "mixed_batch", folder),
+        LitDataSource,
+    ),
+    "litdata_sample": (
+        lambda folder: copied(write_litdata.FOLDER / "mixed_sample", folder),
+        LitDataSource,
+    ),
     "litdata_table": (lambda folder: copied(write_litdata.FOLDER / "plain", folder), LitDataSource),
     "litdata_tokens": (
         lambda folder: copied(write_litdata.FOLDER / "tokens", folder),
@@ -151,7 +186,10 @@ def upstream(tmp_path_factory):
             for path in filter(Path.is_file, (root / name).rglob("*")):
                 put(address, str(path.relative_to(root)), path.read_bytes())
         with proxy_to(address) as proxy:  # what the library opens once in a process is open now
-            TokenSource(f"s3://{BUCKET}/tokens/x.npy", storage_options=options(proxy, cache_dir=str(root / "cache")))
+            TokenSource(
+                f"s3://{BUCKET}/tokens/x.npy",
+                storage_options=options(proxy, cache_dir=str(root / "cache")),
+            )
         yield address, root
 
 
@@ -166,7 +204,9 @@ def store(upstream, monkeypatch, tmp_path):
 @pytest.fixture
 def to_store(store, tmp_path):
     """Options that lead there, with a cache of their own."""
-    return options(store, cache_dir=str(tmp_path / "cache"), cache_bytes=2**26, timeout=0.5, tries=5)
+    return options(
+        store, cache_dir=str(tmp_path / "cache"), cache_bytes=2**26, timeout=0.5, tries=5
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -185,7 +225,10 @@ def test_records_are_those_of_local_files_under_faults(upstream, store, to_store
     """In any order, in a copy too that came by pickle; and so is the fingerprint."""
     store.faults = faults
     make = KINDS[kind][1]
-    remote, local = make(f"s3://{BUCKET}/{kind}", storage_options=to_store), make(str(upstream[1] / kind))
+    remote, local = (
+        make(f"s3://{BUCKET}/{kind}", storage_options=to_store),
+        make(str(upstream[1] / kind)),
+    )
     assert fingerprint_of(remote) == fingerprint_of(local)
     keys = np.random.default_rng(0).permutation(len(local))
     expected = local.__getitems__(keys)
@@ -205,7 +248,10 @@ def test_what_is_announced_is_not_asked_for_again(upstream, store, to_store, kin
     while any(one.name == "headrace-prefetch" for one in threading.enumerate()):
         time.sleep(0.01)
     asked = len(store.asked)
-    assert_same(list(source.__getitems__(keys)), list(KINDS[kind][1](str(upstream[1] / kind)).__getitems__(keys)))
+    assert_same(
+        list(source.__getitems__(keys)),
+        list(KINDS[kind][1](str(upstream[1] / kind)).__getitems__(keys)),
+    )
     assert len(store.asked) == asked
 
 
@@ -221,10 +267,16 @@ def test_a_file_in_a_store_that_is_no_such_file_is_an_error(upstream, store, to_
 
 
 def test_a_window_of_blocks_is_few_requests(upstream, store, to_store, tmp_path):
-    """At most 3 % of what a full shuffle takes, which asks for each record; the cache holds less than half of the file."""
+    """At most 3 % of what a full shuffle takes, which asks for each record; the cache holds less
+    than half of the file.
+    """
     count, size = 6_000, 900
     random = np.random.default_rng(0)
-    put(upstream[0], "large.tfrecord", b"".join(map(files.framed, (random.bytes(size) for _ in range(count)))))
+    put(
+        upstream[0],
+        "large.tfrecord",
+        b"".join(map(files.framed, (random.bytes(size) for _ in range(count)))),
+    )
     url = f"s3://{BUCKET}/large.tfrecord"
     source = TFRecordDataSource(url, storage_options={**to_store, "cache_bytes": 0})
     before = store.reads
@@ -233,7 +285,9 @@ def test_a_window_of_blocks_is_few_requests(upstream, store, to_store, tmp_path)
     source = TFRecordDataSource(url, storage_options={**to_store, "cache_bytes": 5 << 19})
     sampler = IndexSampler(count, shuffle=BlockShuffle(256, 4), seed=1, num_epochs=1)
     before = store.reads
-    with iter(DataLoader(data_source=source, sampler=sampler, operations=[Batch(100, batch_fn=len)])) as batches:
+    with iter(
+        DataLoader(data_source=source, sampler=sampler, operations=[Batch(100, batch_fn=len)])
+    ) as batches:
         assert sum(batches) == count
     assert (store.reads - before) / count <= 0.03 * each
 
@@ -261,7 +315,9 @@ def test_options_come_from_the_environment_too(upstream, store, to_store, monkey
 
 @contextmanager
 def signed_files(folder):
-    """The URL of a server that gives a folder's files to who asks with GET and a signature, as S3 does; and what was asked."""
+    """The URL of a server that gives a folder's files to who asks with GET and a signature, as S3
+    does; and what was asked.
+    """
     asked = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -302,15 +358,21 @@ def signed_files(folder):
 
 
 def test_signed_urls_are_files_by_what_stands_before_the_signature(upstream, tmp_path):
-    """Their suffix, fingerprint, index and cache know nothing of it: one signed anew is the same file. Nor do errors."""
+    """Their suffix, fingerprint, index and cache know nothing of it: one signed anew is the same
+    file. Nor do errors.
+    """
     (tmp_path / "a b.jsonl").write_bytes(b'{"x": 1}\n{"x": 2}\n')
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b"one\n"))
-    kept = {"index_dir": tmp_path / "indices", "storage_options": {"cache_dir": str(tmp_path / "cache"), "tries": 1}}
+    kept = {
+        "index_dir": tmp_path / "indices",
+        "storage_options": {"cache_dir": str(tmp_path / "cache"), "tries": 1},
+    }
     with signed_files(tmp_path) as (url, asked):
+        # the first byte of the file, twice; and its content, once
         for signature, requests in (
             ("good1", 3),
             ("good2", 2),
-        ):  # the first byte of the file, twice; and its content, once
+        ):
             source = JsonLinesDataSource(f"{url}/a%20b.jsonl?X-Amz-Signature={signature}", **kept)
             assert list(source) == [{"x": 1}, {"x": 2}]
             assert len(asked) == requests
@@ -318,7 +380,9 @@ def test_signed_urls_are_files_by_what_stands_before_the_signature(upstream, tmp
         local = JsonLinesDataSource(tmp_path / "a b.jsonl", index_dir=tmp_path / "indices")
         assert fingerprint_of(source)["index"] == fingerprint_of(local)["index"]
         assert fingerprint_of(source) == fingerprint_of(local)
-        with open_stream(f"{url}/c.jsonl.gz?X-Amz-Signature=good", "auto", kept["storage_options"]) as stream:
+        with open_stream(
+            f"{url}/c.jsonl.gz?X-Amz-Signature=good", "auto", kept["storage_options"]
+        ) as stream:
             assert stream.read() == b"one\n"
         with pytest.raises(SourceError, match="pass a URL with a new signature") as caught:
             JsonLinesDataSource(f"{url}/a%20b.jsonl?X-Amz-Signature=bad", **kept)
@@ -326,16 +390,25 @@ def test_signed_urls_are_files_by_what_stands_before_the_signature(upstream, tmp
 
 
 def test_shards_that_share_blocks_of_a_store_are_warned(tmp_path):
-    """Where the shard count does not divide the lanes, each block is brought several times; of local files no matter."""
+    """Where the shard count does not divide the lanes, each block is brought several times; of
+    local files no matter.
+    """
     fsspec.filesystem("memory").pipe("/lanes/a.jsonl", b'{"x": 1}\n' * 100)
     (tmp_path / "a.jsonl").write_bytes(b'{"x": 1}\n' * 100)
     kept = {"index_dir": tmp_path, "storage_options": {"cache_dir": str(tmp_path / "cache")}}
-    remote, local = (JsonLinesDataSource(path, **kept) for path in ("memory://lanes/a.jsonl", tmp_path / "a.jsonl"))
+    remote, local = (
+        JsonLinesDataSource(path, **kept)
+        for path in ("memory://lanes/a.jsonl", tmp_path / "a.jsonl")
+    )
 
     def loader(source, lanes, shards):
-        sampler = IndexSampler(100, ShardOptions(0, shards), shuffle=BlockShuffle(4, 2, lanes), seed=0)
+        sampler = IndexSampler(
+            100, ShardOptions(0, shards), shuffle=BlockShuffle(4, 2, lanes), seed=0
+        )
         return DataLoader(data_source=source, sampler=sampler)
 
     loader(local, 4, 6), loader(remote, 4, 1), loader(remote, 4, 2)
-    with pytest.warns(UserWarning, match=r"shard_count=6 does not divide lanes=4 .* 3 shards fetch .* lanes=12\)"):
+    with pytest.warns(
+        UserWarning, match=r"shard_count=6 does not divide lanes=4 .* 3 shards fetch .* lanes=12\)"
+    ):
         loader(remote, 4, 6)

@@ -26,7 +26,11 @@ pytestmark = [
 
 def _step(record, step):
     """Return a step of an episode whose fields are arrays."""
-    found = {name.partition("/")[2]: values[step] for name, values in record.items() if name.startswith("steps/")}
+    found = {
+        name.partition("/")[2]: values[step]
+        for name, values in record.items()
+        if name.startswith("steps/")
+    }
     return {**found, "observation/image": headrace.DecodeImage().map(found["observation/image"])}
 
 
@@ -45,10 +49,16 @@ def test_episodes_are_the_same_from_both_kinds_of_files(tmp_path):
             theirs, ours = steps[step], _step(record, step)
             for name in ("action", "reward", "is_first"):
                 np.testing.assert_array_equal(ours[name], theirs[name])
-            assert ours["language_instruction"] == theirs["language_instruction"].decode() == f"task {number}"
+            assert (
+                ours["language_instruction"]
+                == theirs["language_instruction"].decode()
+                == f"task {number}"
+            )
             np.testing.assert_array_equal(ours["observation/state"], theirs["observation"]["state"])
             image = theirs["observation"]["image"]
-            np.testing.assert_allclose(ours["observation/image"].astype(int), image.astype(int), atol=2)
+            np.testing.assert_allclose(
+                ours["observation/image"].astype(int), image.astype(int), atol=2
+            )
 
 
 def test_windows_of_episodes_have_their_steps(tmp_path):

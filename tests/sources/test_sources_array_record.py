@@ -1,4 +1,6 @@
-"""ArrayRecord files: every way to name them, every way they can be bad, and readers shared by threads."""
+"""ArrayRecord files: every way to name them, every way they can be bad, and readers shared by
+threads.
+"""
 
 import os
 import pathlib
@@ -40,7 +42,11 @@ class TestManyFilesFewOpen(TestOneFile):
 
     def write(self, folder, count):
         for number, keys in enumerate(np.array_split(np.arange(count), 6)):
-            write_file(folder / f"x.array_record-{number + (number > 2):05}-of-00007", map(record, keys), 1 + number)
+            write_file(
+                folder / f"x.array_record-{number + (number > 2):05}-of-00007",
+                map(record, keys),
+                1 + number,
+            )
         write_file(folder / "x.array_record-00003-of-00007", [])
 
     def open(self, folder, count):
@@ -71,21 +77,34 @@ def keys_of(source):
 
 
 def test_a_glob_and_a_directory_are_sorted_and_a_list_keeps_its_order(files):
-    """Globs and directories give their files by name; a list, also of globs, gives them as it stands."""
+    """Globs and directories give their files by name; a list, also of globs, gives them as it
+    stands.
+    """
     a, b, c = (str(files / f"{name}.array_record") for name in "abc")
     (files / "notes.txt").write_text("no records")
     (files / ".a.array_record").write_text("hidden")
-    for paths in (files, str(files), f"{files}/*.array_record", f"{files}/**/*.array_record", [a, b, c]):
+    for paths in (
+        files,
+        str(files),
+        f"{files}/*.array_record",
+        f"{files}/**/*.array_record",
+        [a, b, c],
+    ):
         assert keys_of(ArrayRecordDataSource(paths)) == list(range(30))
     assert keys_of(ArrayRecordDataSource([c, pathlib.Path(a)])) == [*range(20, 30), *range(10)]
-    assert keys_of(ArrayRecordDataSource((f"{files}/[bc].array_record", a))) == [*range(10, 30), *range(10)]
+    assert keys_of(ArrayRecordDataSource((f"{files}/[bc].array_record", a))) == [
+        *range(10, 30),
+        *range(10),
+    ]
     assert keys_of(ArrayRecordDataSource(os.fsencode(b))) == list(range(10, 20))
 
 
 def test_a_range_is_half_open(files):
     """`path[start:end]` is the records start … end - 1 of one file."""
     assert keys_of(ArrayRecordDataSource(f"{files}/b.array_record[3:5]")) == [13, 14]
-    assert keys_of(ArrayRecordDataSource([f"{files}/b.array_record[9:10]", f"{files}/a.array_record[0:0]"])) == [19]
+    assert keys_of(
+        ArrayRecordDataSource([f"{files}/b.array_record[9:10]", f"{files}/a.array_record[0:0]"])
+    ) == [19]
 
 
 def test_a_range_may_leave_out_a_bound(files):
@@ -101,7 +120,8 @@ def test_a_range_may_leave_out_a_bound(files):
 def test_negative_bounds_and_steps_are_refused(files, bounds):
     """What Python's slices have besides is an error that says which ranges there are."""
     with pytest.raises(
-        ValueError, match=rf"b\.array_record{re.escape(bounds)}: .*\[start:end\], \[start:\] or \[:end\]"
+        ValueError,
+        match=rf"b\.array_record{re.escape(bounds)}: .*\[start:end\], \[start:\] or \[:end\]",
     ):
         ArrayRecordDataSource(f"{files}/b.array_record{bounds}")
 
@@ -113,7 +133,9 @@ def test_a_file_with_brackets_in_its_name_is_that_file(files):
 
 
 def test_reader_options_go_over_ours(files):
-    """`reader_options` reach the library's reader, which names the ones it knows when it refuses one."""
+    """`reader_options` reach the library's reader, which names the ones it knows when it refuses
+    one.
+    """
     assert keys_of(ArrayRecordDataSource(files, {"readahead_buffer_size": 1024})) == list(range(30))
     with pytest.raises(ValueError, match="no_such_option"):
         ArrayRecordDataSource(files / "a.array_record", {"no_such_option": 1})
@@ -138,9 +160,13 @@ def test_a_bad_file_is_an_error_at_construction(files, content, text):
     assert open_files(files) == []
 
 
-@pytest.mark.parametrize("name", ["nope.array_record", "*.nope", "nope.array_record[0:3]", "empty_folder"])
+@pytest.mark.parametrize(
+    "name", ["nope.array_record", "*.nope", "nope.array_record[0:3]", "empty_folder"]
+)
 def test_nothing_found_is_an_error_that_names_what_was_given(files, name):
-    """A path, glob or directory without files is a `SourceNotFoundError`, which is a `FileNotFoundError`."""
+    """A path, glob or directory without files is a `SourceNotFoundError`, which is a
+    `FileNotFoundError`.
+    """
     (files / "empty_folder").mkdir()
     with pytest.raises(SourceNotFoundError, match=name.split("[")[0].replace("*", r"\*")):
         ArrayRecordDataSource(str(files / name))
@@ -156,8 +182,16 @@ def test_nothing_found_is_an_error_that_names_what_was_given(files, name):
         ("a.array_record[12:]", SourceError, r"records \[12:\], but the file has 10"),
         ("a.array_record[:11]", SourceError, r"records \[0:11\], but the file has 10"),
         ("a.array_record[5:2]", ValueError, "ends before it starts"),
-        ("*.array_record[1:]", ValueError, r"needs a single file, but .*matches 3 files\. Name one file"),
-        ("*.array_record[0:2]", ValueError, r"needs a single file, but .*matches 3 files\. Name one file"),
+        (
+            "*.array_record[1:]",
+            ValueError,
+            r"needs a single file, but .*matches 3 files\. Name one file",
+        ),
+        (
+            "*.array_record[0:2]",
+            ValueError,
+            r"needs a single file, but .*matches 3 files\. Name one file",
+        ),
     ],
 )
 def test_a_range_that_the_file_has_not_is_an_error(files, paths, error, text):
@@ -168,13 +202,17 @@ def test_a_range_that_the_file_has_not_is_an_error(files, paths, error, text):
 
 @pytest.mark.parametrize("paths", [3, None, [3], [None], [b"x", 1.5]])
 def test_paths_must_be_paths(paths):
-    """What is no path, nor a list of them, is a `TypeError` (or not found, when an earlier one is missing)."""
+    """What is no path, nor a list of them, is a `TypeError` (or not found, when an earlier one is
+    missing).
+    """
     with pytest.raises((TypeError, SourceNotFoundError), match=r"path|no file"):
         ArrayRecordDataSource(paths)
 
 
 def test_no_records_at_all_is_an_error(files):
-    """A file without records is fine beside others; a source without records is not, nor an empty list."""
+    """A file without records is fine beside others; a source without records is not, nor an empty
+    list.
+    """
     write_file(files / "zero.array_record", [])
     assert len(ArrayRecordDataSource([files / "zero.array_record", files / "a.array_record"])) == 10
     with pytest.raises(SourceError, match="no records"):
@@ -186,7 +224,9 @@ def test_no_records_at_all_is_an_error(files):
 
 
 def test_a_damaged_record_is_named_by_file_and_key(files):
-    """A damaged part found while reading is an error with file and key; other records are still read."""
+    """A damaged part found while reading is an error with file and key; other records are still
+    read.
+    """
     write_file(files / "d.array_record", [os.urandom(1000) for _ in range(200)])
     path = files / "d.array_record"
     content = bytearray(path.read_bytes())
@@ -214,7 +254,9 @@ def test_a_file_that_vanishes_is_an_error_when_it_is_read(files):
 
 
 def test_files_are_opened_when_they_are_read_and_no_more_than_the_limit(files):
-    """Nothing is open before the first read; at most `max_open_files` stay open, the last used ones."""
+    """Nothing is open before the first read; at most `max_open_files` stay open, the last used
+    ones.
+    """
     source = ArrayRecordDataSource(files, max_open_files=2)
     assert open_files(files) == []
     source.__getitems__(range(30))
@@ -227,7 +269,9 @@ def test_files_are_opened_when_they_are_read_and_no_more_than_the_limit(files):
     assert source[29] == record(29)
 
 
-@pytest.mark.parametrize(("value", "error"), [("8", TypeError), (1.5, TypeError), (0, ValueError), (-1, ValueError)])
+@pytest.mark.parametrize(
+    ("value", "error"), [("8", TypeError), (1.5, TypeError), (0, ValueError), (-1, ValueError)]
+)
 def test_the_limit_of_open_files_is_a_positive_number(files, value, error):
     """Anything but a positive integer as `max_open_files` is an error that names the value."""
     with pytest.raises(error, match=f"max_open_files={value!r}"):
@@ -260,7 +304,9 @@ class Reader:
 
 @pytest.mark.slow
 def test_a_reader_in_use_is_never_closed_under_its_user():
-    """Eight threads over five files and two places: no reader is closed in use, and all are closed once."""
+    """Eight threads over five files and two places: no reader is closed in use, and all are closed
+    once.
+    """
     Reader.opened = Reader.closed = 0
     pool = ReaderPool(Reader, 2)
     lock = threading.Lock()
@@ -292,7 +338,9 @@ def test_a_reader_in_use_is_never_closed_under_its_user():
 
 
 def test_a_reader_lent_out_when_the_pool_closes_is_closed_afterwards():
-    """`close()` waits for no one: a reader in use is closed when its user is done, a failed open leaves nothing."""
+    """`close()` waits for no one: a reader in use is closed when its user is done, a failed open
+    leaves nothing.
+    """
     pool = ReaderPool(Reader, 2)
     with pool.lend(1) as reader:
         pool.close()
@@ -335,7 +383,9 @@ def test_a_file_cut_off_while_it_is_open_is_an_error(tmp_path):
     _ = source[0]
     os.truncate(path, os.path.getsize(path) // 2)
     for keys in ([999], list(range(0, 1000, 10)), [0]):
-        with pytest.raises(SourceError, match=r"the file changed after the source was made \(262144 → .*bytes\)"):
+        with pytest.raises(
+            SourceError, match=r"the file changed after the source was made \(262144 → .*bytes\)"
+        ):
             source.__getitems__(keys)
 
 
@@ -372,7 +422,9 @@ def test_a_file_that_was_replaced_is_an_error_when_it_is_opened_again(tmp_path):
 
 
 def test_the_fingerprint_tells_contents_of_one_size_apart(tmp_path):
-    """The index of a file is part of it, so that other records of the same number and file size are another source."""
+    """The index of a file is part of it, so that other records of the same number and file size are
+    another source.
+    """
     prints = []
     for folder, lengths in (("a", (10, 90)), ("b", (90, 10))):
         (tmp_path / folder).mkdir()
@@ -408,22 +460,30 @@ def test_a_mix_of_many_files_opens_what_one_source_of_them_does(kind, tmp_path):
         for _ in range(7):
             next(batches)
         assert len(open_files(tmp_path)) == 35
-        assert threading.active_count() <= before + 3  # two that read, and one that watches for hangs
+        # two that read, and one that watches for hangs
+        assert threading.active_count() <= before + 3
 
 
 def _length(content):
     return len(content)
 
 
-def test_batches_of_records_alone_are_made_in_the_calling_thread_whatever_the_number_of_workers(tmp_path):
-    """The library reads on all processors; stats say why there are no workers. With an operation there are."""
+def test_batches_of_records_alone_are_made_in_the_calling_thread_whatever_the_number_of_workers(
+    tmp_path,
+):
+    """The library reads on all processors; stats say why there are no workers. With an operation
+    there are.
+    """
     write_file(tmp_path / "x.array_record", map(record, range(100)))
     source = ArrayRecordDataSource(tmp_path / "x.array_record")
 
     def run(worker_count, *operations):
         sampler = IndexSampler(100, shuffle=True, seed=1, num_epochs=1)
         loader = DataLoader(
-            data_source=source, sampler=sampler, operations=[*operations, Batch(8)], worker_count=worker_count
+            data_source=source,
+            sampler=sampler,
+            operations=[*operations, Batch(8)],
+            worker_count=worker_count,
         )
         with iter(loader) as iterator:
             batches = [batch.tolist() for batch in iterator]
@@ -441,8 +501,12 @@ def test_batches_of_records_alone_are_made_in_the_calling_thread_whatever_the_nu
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
 @pytest.mark.parametrize("seconds", [0.0, 1e9])
-def test_records_are_those_of_the_keys_however_many_are_read_one_by_one(tmp_path, monkeypatch, count, seconds):
-    """Few are read one by one unless that takes long; all others in one call, and in their order."""
+def test_records_are_those_of_the_keys_however_many_are_read_one_by_one(
+    tmp_path, monkeypatch, count, seconds
+):
+    """Few are read one by one unless that takes long; all others in one call, and in
+    their order.
+    """
     monkeypatch.setattr(files_module, "_CALL_SECONDS", seconds)
     write_file(tmp_path / "x.array_record", map(record, range(300)))
     keys = np.random.default_rng(0).integers(0, 300, count)

@@ -56,7 +56,9 @@ class TestHDF5(OfDicts):
     def write(self, folder, count):
         with h5py.File(folder / "a.h5", "w") as file:
             for name, column in _columns(count).items():
-                file.create_dataset(name, data=column, chunks=(10, *column.shape[1:]), compression="gzip")
+                file.create_dataset(
+                    name, data=column, chunks=(10, *column.shape[1:]), compression="gzip"
+                )
 
     def open(self, folder, count):
         return HDF5Source(folder / "a.h5", ["image", "label", "weight"])
@@ -125,7 +127,9 @@ class OfZarr(OfDicts):
     def write(self, folder, count):
         group = zarr.open_group(str(folder / "a.zarr"), mode="w", zarr_format=self.zarr_format)
         for name, column in _columns(count).items():
-            made = group.create_array(name, shape=column.shape, chunks=(10, *column.shape[1:]), dtype=column.dtype)
+            made = group.create_array(
+                name, shape=column.shape, chunks=(10, *column.shape[1:]), dtype=column.dtype
+            )
             made[:] = column
 
     def open(self, folder, count):
@@ -169,7 +173,9 @@ def counted(monkeypatch):
     reads = []
     read = h5py.Dataset.__getitem__
     monkeypatch.setattr(
-        h5py.Dataset, "__getitem__", lambda self, rows, *more: reads.append(rows.start) or read(self, rows, *more)
+        h5py.Dataset,
+        "__getitem__",
+        lambda self, rows, *more: reads.append(rows.start) or read(self, rows, *more),
     )
     return reads
 
@@ -184,7 +190,9 @@ def test_a_shuffle_of_blocks_reads_each_chunk_once(hdf5, counted):
 
 @pytest.mark.parametrize("kind", ["hdf5", "zarr"])
 def test_chunks_of_one_row_are_kept_up_to_the_bytes_of_the_cache(kind, tmp_path):
-    """A row that is wanted twice is read once, and again where it was dropped; rows are read-only."""
+    """A row that is wanted twice is read once, and again where it was dropped; rows are
+    read-only.
+    """
     rows, path = np.arange(60, dtype=np.float32).reshape(20, 3), str(tmp_path / "a")
     if kind == "hdf5":
         with h5py.File(path, "w") as file:
@@ -199,7 +207,9 @@ def test_chunks_of_one_row_are_kept_up_to_the_bytes_of_the_cache(kind, tmp_path)
         assert not any(row.flags.writeable for read in found for row in read)
         (nine, three, same), (again,), _, (dropped,) = found
         assert nine is same
-        assert (three is again) == keeps  # the row of a further read from the file is another object
+        assert (
+            three is again
+        ) == keeps  # the row of a further read from the file is another object
         assert dropped is not nine
         source.close()
 
@@ -216,7 +226,8 @@ def test_open_objects_are_sources(hdf5, tmp_path):
     with pytest.raises(ValueError, match="a single array without a name: leave the names out"):
         ZarrSource(tmp_path / "b.zarr" / "x", "x")
     with pytest.raises(
-        TypeError, match=r"cannot be passed, because workers.* Pass headrace.ZarrSource with its folder"
+        TypeError,
+        match=r"cannot be passed, because workers.* Pass headrace.ZarrSource with its folder",
     ):
         as_source(zarr.array(np.arange(3)))
 
@@ -248,12 +259,18 @@ def test_a_path_without_data_is_an_error(kind, tmp_path):
 
 
 def test_lengths_are_those_of_rows(tmp_path):
-    """The second side of arrays, integers themselves, and the bytes of texts, as for all sources."""
+    """The second side of arrays, integers themselves, and the bytes of texts, as for
+    all sources.
+    """
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["text"], file["length"], file["image"] = ["a", "bcé"], [5, 6], np.zeros((2, 4, 3))
         file["weight"] = [0.5, 1.5]
     source = pickle.loads(pickle.dumps(HDF5Source(tmp_path / "a.h5")))
-    assert [source.lengths_by(name).tolist() for name in ("text", "length", "image")] == [[1, 4], [5, 6], [4, 4]]
+    assert [source.lengths_by(name).tolist() for name in ("text", "length", "image")] == [
+        [1, 4],
+        [5, 6],
+        [4, 4],
+    ]
     with pytest.raises(LengthsError, match=r"not all rows of dataset 'weight' have a length"):
         source.lengths_by("weight")
     with pytest.raises(LengthsError, match=r"no dataset 'other'"):
@@ -263,7 +280,9 @@ def test_lengths_are_those_of_rows(tmp_path):
 def test_a_damaged_chunk_names_the_file_and_the_record(tmp_path):
     """A damaged chunk names the file and the record."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        rows = file.create_dataset("x", data=np.arange(1000), chunks=(500,), compression="gzip", fletcher32=True)
+        rows = file.create_dataset(
+            "x", data=np.arange(1000), chunks=(500,), compression="gzip", fletcher32=True
+        )
         offset = rows.id.get_chunk_info(1).byte_offset
     data = bytearray((tmp_path / "a.h5").read_bytes())
     data[offset + 20] ^= 0xFF
@@ -294,13 +313,17 @@ def test_links_and_absolute_names_are_datasets_and_null_ones_are_left_out(hdf5):
 
 
 @pytest.mark.parametrize(
-    "link", [h5py.SoftLink("/nothing"), h5py.ExternalLink("missing.h5", "/x")], ids=["soft", "external"]
+    "link",
+    [h5py.SoftLink("/nothing"), h5py.ExternalLink("missing.h5", "/x")],
+    ids=["soft", "external"],
 )
 def test_a_link_that_leads_nowhere_is_named(hdf5, link):
     """With its file."""
     with h5py.File(hdf5, "a") as file:
         file["broken"] = link
-    with pytest.raises(SourceError, match=r"\.h5: 'broken' is a link to something that cannot be read.*name other"):
+    with pytest.raises(
+        SourceError, match=r"\.h5: 'broken' is a link to something that cannot be read.*name other"
+    ):
         HDF5Source(hdf5, "broken")
 
 

@@ -1,4 +1,6 @@
-"""Sources whose reads are coroutines: ordinary sources to all who read them, with many reads under way."""
+"""Sources whose reads are coroutines: ordinary sources to all who read them, with many reads under
+way.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,28 @@ import traceback
 
 import numpy as np
 import pytest
-from support.crowds import AsyncCounted, AsyncCountedBoth, AsyncCountedMany, AsyncSlow, Counted, Crowd, Slow
+from support.crowds import (
+    AsyncCounted,
+    AsyncCountedBoth,
+    AsyncCountedMany,
+    AsyncSlow,
+    Counted,
+    Crowd,
+    Slow,
+)
 from support.pipelines import chosen
 from support.reads_at_once import BAD, LIMIT_SECONDS, WHERE, endless, most_under_way
 
 import headrace
-from headrace import Batch, DataLoader, IndexSampler, IterDataset, MapDataset, MixSampler, ReadOptions
+from headrace import (
+    Batch,
+    DataLoader,
+    IndexSampler,
+    IterDataset,
+    MapDataset,
+    MixSampler,
+    ReadOptions,
+)
 from headrace.errors import RecordKeyError, SourceError
 from headrace.sources import MixedSource, as_source, fingerprint_of
 from headrace.sources.asynchronous.event_loop import event_loop
@@ -34,18 +52,24 @@ def test_as_many_reads_are_under_way_as_the_buffer_holds(where, batch_size):
     operations = [] if batch_size is None else [Batch(batch_size)]
     count = 16 if batch_size in (None, 1) else 64  # a worker gets few tasks at first
     options = ReadOptions(num_threads=1, prefetch_buffer_size=count)
-    loader = endless(AsyncSlow(4000, Crowd(count)), operations, read_options=options, **WHERE[where])
+    loader = endless(
+        AsyncSlow(4000, Crowd(count)), operations, read_options=options, **WHERE[where]
+    )
     workers = 2 if where == "processes" else 1
     assert most_under_way(loader, count, workers) == [count] * workers
 
 
 @pytest.mark.slow
 def test_a_mix_of_asynchronous_sources_is_one():
-    """With as many reads under way as a single one; beside another source its reads wait on threads."""
+    """With as many reads under way as a single one; beside another source its reads wait on
+    threads.
+    """
     crowd = Crowd(64)
     parts = {str(number): AsyncSlow(500, crowd) for number in range(5)}
     options = ReadOptions(num_threads=1, prefetch_buffer_size=64)
-    loader = DataLoader(data_source=parts, sampler=MixSampler(parts), operations=[Batch(32)], read_options=options)
+    loader = DataLoader(
+        data_source=parts, sampler=MixSampler(parts), operations=[Batch(32)], read_options=options
+    )
     assert most_under_way(loader, 64) == [64]
     crowd = Crowd(16)
     parts = {"one": AsyncSlow(500, crowd), "other": Slow(500, crowd)}
@@ -58,8 +82,12 @@ def test_chains_and_joins_of_asynchronous_sources_read_many_at_a_time():
     options = ReadOptions(num_threads=1, prefetch_buffer_size=64)
     crowd = Crowd(64)
     one, other = (MapDataset.source(AsyncSlow(1000, crowd)) for _ in range(2))
-    assert most_under_way(one.shuffle(seed=1).repeat().batch(8).to_iter_dataset(options), 64) == [64]
-    assert most_under_way(MapDataset.mix([one.repeat(), other.repeat()]).batch(8).to_iter_dataset(options), 64) == [64]
+    assert most_under_way(one.shuffle(seed=1).repeat().batch(8).to_iter_dataset(options), 64) == [
+        64
+    ]
+    assert most_under_way(
+        MapDataset.mix([one.repeat(), other.repeat()]).batch(8).to_iter_dataset(options), 64
+    ) == [64]
     streams = [each.repeat().to_iter_dataset(options) for each in (one, other)]
     assert most_under_way(IterDataset.mix(streams).batch(64), 64) == [64]
 
@@ -75,7 +103,11 @@ def test_an_asynchronous_source_is_an_ordinary_one(kind):
     for read in (lambda: source[100], lambda: source[-1], lambda: source.__getitems__([1, 100])):
         with pytest.raises(RecordKeyError, match=kind.__name__):
             read()
-    assert fingerprint_of(source) == fingerprint_of(kind(100)) == {"kind": kind.__name__, "records": 100}
+    assert (
+        fingerprint_of(source)
+        == fingerprint_of(kind(100))
+        == {"kind": kind.__name__, "records": 100}
+    )
     assert source.source.keys[0] == 3
     assert as_source(source) is source
 
@@ -89,12 +121,17 @@ def test_its_stream_is_that_of_its_records(kind, where):
 
     def elements(source, **more):
         return [
-            batch.tolist() for batch in DataLoader(data_source=source, sampler=sampler, operations=[Batch(7)], **more)
+            batch.tolist()
+            for batch in DataLoader(
+                data_source=source, sampler=sampler, operations=[Batch(7)], **more
+            )
         ]
 
     assert elements(kind(40), **WHERE[where]) == elements(range(40))
     chain, plain = (
-        MapDataset.mix([MapDataset.source(source).shuffle(seed=1), MapDataset.source(range(40))]).map(_double)
+        MapDataset.mix(
+            [MapDataset.source(source).shuffle(seed=1), MapDataset.source(range(40))]
+        ).map(_double)
         for source in (kind(40), range(40))
     )
     assert list(chain) == list(plain) == [chain[i] for i in range(len(chain))]
@@ -258,7 +295,10 @@ class Late(Counted):
 def test_a_read_that_runs_out_of_time_is_a_record_that_cannot_be_read():
     """And can be left out."""
     loader = DataLoader(
-        data_source=Late(60), sampler=IndexSampler(60, num_epochs=1), operations=[Batch(7)], on_error="skip"
+        data_source=Late(60),
+        sampler=IndexSampler(60, num_epochs=1),
+        operations=[Batch(7)],
+        on_error="skip",
     )
     assert np.concatenate(list(loader)).tolist() == [key for key in range(60) if key != BAD]
 
@@ -303,14 +343,23 @@ def test_a_cancelled_error_of_a_coroutine_is_the_failure_of_its_record(where, op
 
     def loader(**more):
         sampler = IndexSampler(20, num_epochs=1)
-        return DataLoader(data_source=Cancelling(20), sampler=sampler, operations=operations, **WHERE[where], **more)
+        return DataLoader(
+            data_source=Cancelling(20),
+            sampler=sampler,
+            operations=operations,
+            **WHERE[where],
+            **more,
+        )
 
     def records(batches):
         return [record for batch in batches for record in np.atleast_1d(batch).tolist()]
 
     assert records(loader(on_error="skip")) == [key for key in range(20) if key != 11]
     found = []
-    with iter(loader()) as iterator, pytest.raises(SourceError, match="raised CancelledError") as caught:
+    with (
+        iter(loader()) as iterator,
+        pytest.raises(SourceError, match="raised CancelledError") as caught,
+    ):
         found.extend(iterator)
     assert records(found) == list(range(8 if operations else 11))
     assert any("record key 11 at position 11" in note for note in caught.value.__notes__)
@@ -347,7 +396,9 @@ def test_only_what_is_a_coroutine_is_used():
             pytest.fail("it waits")
 
     for kind in (Half, OtherHalf):
-        assert np.concatenate(list(headrace.load(kind(40), num_epochs=1, batch_size=8))).tolist() == list(range(40))
+        assert np.concatenate(
+            list(headrace.load(kind(40), num_epochs=1, batch_size=8))
+        ).tolist() == list(range(40))
         assert as_source(kind(40))[3] == 3
 
 

@@ -51,9 +51,13 @@ class TestSeveral(SourceConformance):
 
 
 def test_records_of_bytes_stay_what_they_are(tmp_path):
-    """A conversion of TFRecord files leaves each record as it is, file for file, and `verify` finds nothing wrong."""
+    """A conversion of TFRecord files leaves each record as it is, file for file, and `verify` finds
+    nothing wrong.
+    """
     for name, start in (("a", 0), ("b", 30)):
-        write_tfrecord(tmp_path / "in" / f"{name}.tfrecord", [_record(key) for key in range(start, start + 30)])
+        write_tfrecord(
+            tmp_path / "in" / f"{name}.tfrecord", [_record(key) for key in range(start, start + 30)]
+        )
     convert(str(tmp_path / "in" / "*.tfrecord"), tmp_path / "out", "bytes")
     assert {path.name for path in (tmp_path / "out").glob("*.npy")} == {"a.npy", "b.npy"}
     assert list(BytesSource(tmp_path / "out")) == [_record(key) for key in range(60)]
@@ -70,11 +74,17 @@ def test_other_records_are_encoded_as_for_array_record(tmp_path):
 
 
 def test_the_sizes_of_records_are_known_without_reading_them(tmp_path):
-    """`record_bytes` has them, as of other files of bytes; there are no `lengths`, which are those of arrays."""
+    """`record_bytes` has them, as of other files of bytes; there are no `lengths`, which are those
+    of arrays.
+    """
     convert([_record(key) for key in range(20)], tmp_path, "bytes", shards=2)
     source = BytesSource(tmp_path)
     sizes = [len(_record(key)) for key in range(20)]
-    assert facts_of(source).record_bytes().tolist() == headrace.lengths_of(source, "bytes").tolist() == sizes
+    assert (
+        facts_of(source).record_bytes().tolist()
+        == headrace.lengths_of(source, "bytes").tolist()
+        == sizes
+    )
     assert facts_of(source).lengths() is None
 
 
@@ -91,5 +101,7 @@ def test_files_of_tokens_are_refused(tmp_path):
 
 def test_options_are_refused(tmp_path):
     """There are none for files of bytes, and none is ignored."""
-    with pytest.raises(ConversionError, match='to="bytes" takes no options, but options= has group_size'):
+    with pytest.raises(
+        ConversionError, match='to="bytes" takes no options, but options= has group_size'
+    ):
         convert([b"a"], tmp_path, "bytes", options={"group_size": 2})

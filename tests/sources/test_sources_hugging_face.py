@@ -64,7 +64,11 @@ class TestOfNumPy(SourceConformance):
     def test_the_fingerprint_is_that_of_the_content(self):
         """It is the one that the dataset keeps."""
         rows = in_chunks(numbers(5))
-        assert fingerprint_of(as_source(rows)) == {"kind": "Dataset", "records": 5, "content": rows._fingerprint}
+        assert fingerprint_of(as_source(rows)) == {
+            "kind": "Dataset",
+            "records": 5,
+            "content": rows._fingerprint,
+        }
 
 
 value = datasets.Value
@@ -81,10 +85,16 @@ KINDS = {
     "text": (value("string"), lambda key: None if key % 5 == 0 else f"é{key}" * (key % 4)),
     "large": (value("large_string"), str),
     "bytes": (value("binary"), lambda key: bytes([key]) * (key % 3)),
-    "day": (value("timestamp[us]"), lambda key: datetime.datetime(2026, 1, 1) + datetime.timedelta(days=key)),
+    "day": (
+        value("timestamp[us]"),
+        lambda key: datetime.datetime(2026, 1, 1) + datetime.timedelta(days=key),
+    ),
     "class": (datasets.ClassLabel(names=["no", "yes"]), lambda key: key % 2),
     "tokens": (datasets.List(value("int32")), lambda key: list(range(key % 4))),
-    "some tokens": (datasets.LargeList(value("int32")), lambda key: None if key % 4 == 1 else [key] * (key % 3)),
+    "some tokens": (
+        datasets.LargeList(value("int32")),
+        lambda key: None if key % 4 == 1 else [key] * (key % 3),
+    ),
     "holes": (datasets.List(value("int64")), lambda key: [key, None]),
     "pair": (datasets.List(value("uint8"), length=2), lambda key: [key, key + 1]),
     "words": (datasets.List(value("string")), lambda key: [str(key), "x"]),
@@ -103,11 +113,15 @@ KINDS = {
 def every_kind(count=37):
     """A dataset with all of them."""
     columns = {name: [make(key) for key in range(count)] for name, (_, make) in KINDS.items()}
-    return datasets.Dataset.from_dict(columns, datasets.Features({name: kind for name, (kind, _) in KINDS.items()}))
+    return datasets.Dataset.from_dict(
+        columns, datasets.Features({name: kind for name, (kind, _) in KINDS.items()})
+    )
 
 
 def rechunked(dataset, rows=8):
-    """The same with chunks of so many rows, and a piece cut off at both ends, so that chunks are slices."""
+    """The same with chunks of so many rows, and a piece cut off at both ends, so that chunks are
+    slices.
+    """
     table = pa.Table.from_batches(dataset.data.table.to_batches(max_chunksize=rows)).slice(3, 30)
     return datasets.Dataset(datasets.table.InMemoryTable(table), dataset.info)
 
@@ -115,9 +129,16 @@ def rechunked(dataset, rows=8):
 @pytest.mark.parametrize("column", list(KINDS))
 @pytest.mark.one_in(2)
 def test_python_values_are_what_datasets_gives(column):
-    """Of every kind of column, in chunks, with and without selected rows: the same values of the same types."""
+    """Of every kind of column, in chunks, with and without selected rows: the same values of the
+    same types.
+    """
     rows = rechunked(every_kind()).select_columns([column])
-    for dataset in (rows, rows.shuffle(seed=0), rows.select(range(5, 25)), datasets.concatenate_datasets([rows, rows])):
+    for dataset in (
+        rows,
+        rows.shuffle(seed=0),
+        rows.select(range(5, 25)),
+        datasets.concatenate_datasets([rows, rows]),
+    ):
         source = as_source(dataset)
         keys = np.random.default_rng(0).integers(0, len(dataset), 50)
         assert_same(list(source.__getitems__(keys)), [dataset[int(key)] for key in keys])
@@ -125,7 +146,9 @@ def test_python_values_are_what_datasets_gives(column):
 
 
 def test_numpy_values_keep_the_dtype_that_is_stored():
-    """With NumPy's format numbers, and lists of numbers, are of the dtype of the column; nulls are None."""
+    """With NumPy's format numbers, and lists of numbers, are of the dtype of the column; nulls are
+    None.
+    """
     row = as_source(rechunked(every_kind()).with_format("numpy"))[0]  # row 3 of the whole
     expected = {
         "bool": np.bool_(False),
@@ -163,7 +186,8 @@ def test_numpy_lists_are_arrays_unless_they_have_a_null_themselves():
         dataset = datasets.Dataset.from_dict({"x": rows}, datasets.Features({"x": kind}))
         found = as_source(dataset.with_format("numpy")).__getitems__([0, 1, 2, 3])
         assert_same(
-            [row["x"] for row in found], [np.array([1, 2], np.int32), None, [3, None], np.array([4, 5], np.int32)]
+            [row["x"] for row in found],
+            [np.array([1, 2], np.int32), None, [3, None], np.array([4, 5], np.int32)],
         )
 
 
@@ -178,7 +202,13 @@ def batches(dataset, **options):
 @pytest.mark.parametrize("form", [None, "numpy"])
 @pytest.mark.parametrize(
     "names",
-    [["bool", "int8", "float32", "class"], ["uint64"], ["pair", "matrix"], ["large"], ["bytes", "int8", "large"]],
+    [
+        ["bool", "int8", "float32", "class"],
+        ["uint64"],
+        ["pair", "matrix"],
+        ["large"],
+        ["bytes", "int8", "large"],
+    ],
 )
 def test_batches_of_columns_are_those_of_rows(form, names):
     """A plain Batch gives the same arrays of the same dtypes as one that stacks the rows."""
@@ -195,7 +225,10 @@ def test_batches_of_columns_are_those_of_rows(form, names):
 def test_numbers_and_texts_without_nulls_are_columns():
     """They are, with any number of chunks and with rows selected; a null makes rows of them."""
     rows = rechunked(every_kind())
-    assert list(as_source(rows.select_columns(["int8", "class"]).shuffle(seed=0)).columns) == ["int8", "class"]
+    assert list(as_source(rows.select_columns(["int8", "class"]).shuffle(seed=0)).columns) == [
+        "int8",
+        "class",
+    ]
     assert list(as_source(rows.select_columns(["int8", "large"])).columns) == ["int8", "large"]
     assert as_source(rows.select_columns(["maybe"])).columns is None
     assert as_source(rows.select_columns(["int8", "text"])).columns is None
@@ -260,21 +293,30 @@ def test_batches_before_a_text_that_cannot_be_read_come():
 
 def test_columns_of_several_datasets_are_mixed():
     """A mix of datasets of the same numbers is taken column by column, too."""
-    parts = {name: in_chunks({"x": [start, start + 1, start + 2]}, rows=2) for name, start in (("a", 0), ("b", 10))}
+    parts = {
+        name: in_chunks({"x": [start, start + 1, start + 2]}, rows=2)
+        for name, start in (("a", 0), ("b", 10))
+    }
     assert MixedSource(parts).columns is not None
     loader = headrace.DataLoader(
-        data_source=parts, sampler=headrace.MixSampler(parts, [1, 1]), operations=[headrace.Batch(4)]
+        data_source=parts,
+        sampler=headrace.MixSampler(parts, [1, 1]),
+        operations=[headrace.Batch(4)],
     )
     assert sorted(next(iter(loader))["x"].tolist()) == [0, 1, 10, 11]
 
 
-@pytest.mark.parametrize("other", [np.array(["x", "y"], object), np.array(["x", "y"])], ids=["objects", "texts"])
+@pytest.mark.parametrize(
+    "other", [np.array(["x", "y"], object), np.array(["x", "y"])], ids=["objects", "texts"]
+)
 @pytest.mark.parametrize("is_first", [True, False])
 def test_texts_are_mixed_with_arrays_of_texts_in_any_order(other, is_first):
     """Such parts have no columns together: their batches are made of records."""
     parts = {"array": {"t": other}, "rows": in_chunks({"t": ["a", "b"]})}
     parts = parts if is_first else dict(reversed(parts.items()))
-    loader = headrace.DataLoader(data_source=parts, sampler=headrace.MixSampler(parts), operations=[headrace.Batch(4)])
+    loader = headrace.DataLoader(
+        data_source=parts, sampler=headrace.MixSampler(parts), operations=[headrace.Batch(4)]
+    )
     assert sorted(next(iter(loader))["t"].tolist()) == ["a", "b", "x", "y"]
 
 
@@ -289,7 +331,9 @@ def test_arrays_outlive_source_and_dataset(tmp_path):
 
 
 def test_lengths_are_known_without_reading():
-    """Those of lists and of arrays of one shape, with NumPy's format; so packing is planned from them."""
+    """Those of lists and of arrays of one shape, with NumPy's format; so packing is planned from
+    them.
+    """
     rows = rechunked(every_kind()).select_columns(["tokens", "pair", "text"])
     source = as_source(rows.shuffle(seed=1).with_format("numpy"))
     found = [source[key] for key in range(30)]
@@ -302,7 +346,9 @@ def test_lengths_are_known_without_reading():
 def test_images_are_bytes_or_decoded():
     """Image(decode=False) gives the bytes that are stored; decoded images are those of datasets."""
     image = {"bytes": b"\x89PNG", "path": None}
-    features = datasets.Features({"image": datasets.Image(decode=False), "label": datasets.Value("int64")})
+    features = datasets.Features(
+        {"image": datasets.Image(decode=False), "label": datasets.Value("int64")}
+    )
     rows = datasets.Dataset.from_dict({"image": [image] * 3, "label": [0, 1, 2]}, features)
     assert as_source(rows)[1] == {"image": image, "label": 1}
     pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
@@ -313,7 +359,9 @@ def test_images_are_bytes_or_decoded():
 
 
 def test_other_formats_are_those_of_datasets():
-    """A transform, a dtype and columns that stand beside the format are as `datasets` gives them."""
+    """A transform, a dtype and columns that stand beside the format are as `datasets`
+    gives them.
+    """
     rows = in_chunks(numbers(30))
     upper = rows.with_transform(lambda batch: {"text": [text.upper() for text in batch["text"]]})
     assert as_source(upper)[29] == {"text": "ROW 29 Ü"}
@@ -327,7 +375,9 @@ def test_other_formats_are_those_of_datasets():
 @pytest.mark.parametrize("form", ["arrow", "pandas"])
 def test_a_format_without_rows_is_refused(form):
     """Tables of pyarrow and pandas are an error that names the formats to use."""
-    with pytest.raises(TypeError, match=r'gives tables, not rows\. Pass dataset\.with_format\("numpy"\)'):
+    with pytest.raises(
+        TypeError, match=r'gives tables, not rows\. Pass dataset\.with_format\("numpy"\)'
+    ):
         as_source(in_chunks(numbers(3)).with_format(form))
 
 
@@ -356,7 +406,9 @@ def test_subclasses_read_by_themselves():
 def test_indices_outside_of_the_table_are_an_error():
     """Indices that do not fit the table are never read from memory."""
     rows = in_chunks(numbers(3))
-    rows._indices = datasets.table.InMemoryTable.from_pydict({"indices": pa.array([0, 7], pa.uint64())})
+    rows._indices = datasets.table.InMemoryTable.from_pydict(
+        {"indices": pa.array([0, 7], pa.uint64())}
+    )
     with pytest.raises(RecordKeyError, match=r"record key 7 is out of range\. The source has 3"):
         as_source(rows)[1]
 
@@ -373,7 +425,9 @@ def test_runs_resume_exactly(tmp_path):
 
 @pytest.mark.slow
 def test_workers_are_forked_from_one_process_that_has_the_dataset():
-    """They give the batches of the calling thread, and none of them had to import `datasets` itself."""
+    """They give the batches of the calling thread, and none of them had to import `datasets`
+    itself.
+    """
 
     def with_start(row):
         started_as = Path("/proc/self/cmdline").read_text().split("\0")
@@ -397,10 +451,13 @@ def test_a_pickled_dataset_on_disk_is_the_names_of_its_files(tmp_path):
 @pytest.mark.parametrize("shift", [0, 1])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 2), (1,)])
 def test_rows_in_pieces_are_those_of_one_array(shift, shape):
-    """Pieces that lie anywhere, in any order, some empty, some not aligned, are read as if they stood together."""
+    """Pieces that lie anywhere, in any order, some empty, some not aligned, are read as if they
+    stood together.
+    """
     pieces = []
     for length in (4, 0, 1, 7):
-        whole = np.zeros(length * 8 * int(np.prod(shape)) + shift, np.uint8)  # each allocated for itself
+        # each allocated for itself
+        whole = np.zeros(length * 8 * int(np.prod(shape)) + shift, np.uint8)
         piece = whole[shift:].view(np.int64).reshape(length, *shape)
         piece[...] = np.arange(piece.size).reshape(piece.shape) + 100 * length
         pieces.append(piece)

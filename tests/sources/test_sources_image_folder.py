@@ -53,17 +53,26 @@ def told(source):
 
 
 def test_several_folders_have_their_classes_together(folder):
-    """Of one name they are one; a glob and a path take the class from the folder that a file lies in."""
+    """Of one name they are one; a glob and a path take the class from the folder that a file lies
+    in.
+    """
     both = [("train/a/1.jpg", 0), ("train/b/1.jpg", 1), ("more/b/2.jpg", 1), ("more/c/é.jpg", 2)]
-    assert told(ImageFolderDataSource([folder / "train", folder / "more"])) == (("a", "b", "c"), both)
-    assert told(ImageFolderDataSource([f"{folder}/train/*/*", folder / "more/b/2.jpg"]))[1] == both[:3]
+    assert told(ImageFolderDataSource([folder / "train", folder / "more"])) == (
+        ("a", "b", "c"),
+        both,
+    )
+    assert (
+        told(ImageFolderDataSource([f"{folder}/train/*/*", folder / "more/b/2.jpg"]))[1] == both[:3]
+    )
 
 
 def test_classes_may_be_given(folder):
     """For folders that lack some: labels are those of the whole."""
     source = ImageFolderDataSource(f"{folder}/more", classes=["c", "a", "b"])
     assert told(source) == (("c", "a", "b"), [("more/b/2.jpg", 2), ("more/c/é.jpg", 0)])
-    with pytest.raises(SourceError, match=r"is of the class 'c', which is not in classes=\('a', 'b'\)"):
+    with pytest.raises(
+        SourceError, match=r"is of the class 'c', which is not in classes=\('a', 'b'\)"
+    ):
         ImageFolderDataSource(folder / "more", classes=["a", "b"])
 
 
@@ -94,12 +103,16 @@ def test_files_that_change_are_an_error(folder):
     source = ImageFolderDataSource(folder / "train")
     data = pickle.dumps(source)
     (folder / "train/a/1.jpg").write_bytes(b"another")
-    with pytest.raises(SourceError, match=r"record key 0 cannot be read: .*the file changed after the source was"):
+    with pytest.raises(
+        SourceError, match=r"record key 0 cannot be read: .*the file changed after the source was"
+    ):
         _ = source[0]
     (folder / "train/b/1.jpg").unlink()
     with pytest.raises(SourceNotFoundError, match="record key 1 cannot be read: there is no file"):
         _ = source[1]
-    with pytest.raises(SourceError, match=r"train: files were added, removed or changed after the source was made"):
+    with pytest.raises(
+        SourceError, match=r"train: files were added, removed or changed after the source was made"
+    ):
         pickle.loads(data)
 
 
@@ -110,7 +123,9 @@ def test_a_folder_in_a_store_is_read_like_a_local_one(folder, tmp_path):
     store = fsspec.filesystem("memory")
     store.put(f"{folder}/train", "/images", recursive=True)
     try:
-        source = ImageFolderDataSource("memory://images", storage_options={"cache_dir": str(tmp_path / "blocks")})
+        source = ImageFolderDataSource(
+            "memory://images", storage_options={"cache_dir": str(tmp_path / "blocks")}
+        )
         assert told(source) == told(ImageFolderDataSource(folder / "train"))
     finally:
         store.rm("/images", recursive=True)
@@ -121,7 +136,12 @@ def test_hidden_names_are_no_images_and_no_classes(folder, tmp_path):
     import fsspec
 
     before = told(ImageFolderDataSource(folder / "train"))
-    odd = (".ipynb_checkpoints/1-checkpoint.jpg", "a/.ipynb_checkpoints/1-checkpoint.jpg", "a/._1.jpg", "._1.jpg")
+    odd = (
+        ".ipynb_checkpoints/1-checkpoint.jpg",
+        "a/.ipynb_checkpoints/1-checkpoint.jpg",
+        "a/._1.jpg",
+        "._1.jpg",
+    )
     for name in (*odd, "__MACOSX/a/1.jpg", "a/__MACOSX/1.jpg"):
         path = folder / "train" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +153,9 @@ def test_hidden_names_are_no_images_and_no_classes(folder, tmp_path):
     store.put(f"{folder}/train", "/images", recursive=True)
     try:
         for path in ("memory://images", "memory://images/*/*.jpg", "memory://images/**/*.jpg"):
-            remote = ImageFolderDataSource(path, storage_options={"cache_dir": str(tmp_path / "blocks")})
+            remote = ImageFolderDataSource(
+                path, storage_options={"cache_dir": str(tmp_path / "blocks")}
+            )
             assert told(remote) == before
     finally:
         store.rm("/images", recursive=True)
@@ -161,15 +183,21 @@ except headrace.errors.SourceError as error:
 
 
 def test_what_cannot_be_listed_is_an_error(folder):
-    """An image that is a link to nowhere, and a folder that one may not read, whose images were left out."""
+    """An image that is a link to nowhere, and a folder that one may not read, whose images were
+    left out.
+    """
     link = folder / "train" / "a" / "nowhere.png"
     link.symlink_to("missing")
     with pytest.raises(SourceError, match="cannot be read: No such file"):
         ImageFolderDataSource(folder / "train")
     link.unlink()
     (folder / "more" / "b").chmod(0)
-    command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
-    said = subprocess.check_output([*command, sys.executable, "-c", WITHOUT_PRIVILEGES, folder / "more"], text=True)
+    command = (
+        ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    )
+    said = subprocess.check_output(
+        [*command, sys.executable, "-c", WITHOUT_PRIVILEGES, folder / "more"], text=True
+    )
     (folder / "more" / "b").chmod(0o700)
     assert "more/b cannot be read: Permission denied" in said
 

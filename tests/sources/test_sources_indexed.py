@@ -1,4 +1,6 @@
-"""TFRecord, tar and JSON lines at random: what every source promises, their indices, and files that are bad."""
+"""TFRecord, tar and JSON lines at random: what every source promises, their indices, and files that
+are bad.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from headrace.errors import SourceError, SourceNotFoundError
 from headrace.formats.index import MAGIC, SUFFIX, digest_of, index_of, write_index
 from headrace.formats.json_lines import AT_ONCE
 from headrace.formats.tfrecord import framed
-from headrace.sources import JsonLinesDataSource, TarDataSource, TextLinesSource, TFRecordDataSource, fingerprint_of
+from headrace.sources import (
+    JsonLinesDataSource,
+    TarDataSource,
+    TextLinesSource,
+    TFRecordDataSource,
+    fingerprint_of,
+)
 
 
 def _replaced(path, write):
@@ -33,14 +41,21 @@ CHANGES = {
     "replaced": (_replaced, "the file changed after the source was made"),
     "cut off": (lambda path, _: os.truncate(path, 9), "the file changed after the source was made"),
     "removed": (lambda path, _: path.unlink(), "no file '.*/x[.]"),
-    "unreadable": (lambda path, _: (path.unlink(), path.symlink_to(path)), "cannot be opened: .*symbolic links"),
+    "unreadable": (
+        lambda path, _: (path.unlink(), path.symlink_to(path)),
+        "cannot be opened: .*symbolic links",
+    ),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:a worker was terminated unexpectedly")
 @pytest.mark.parametrize(
-    "change", [name if name == "replaced" else pytest.param(name, marks=pytest.mark.long) for name in CHANGES]
+    "change",
+    [
+        name if name == "replaced" else pytest.param(name, marks=pytest.mark.long)
+        for name in CHANGES
+    ],
 )
 @pytest.mark.parametrize("kind", ["json_lines"], indirect=True)
 def test_new_workers_on_a_file_that_changed_end_in_one_error(kind, change):
@@ -48,7 +63,9 @@ def test_new_workers_on_a_file_that_changed_end_in_one_error(kind, change):
     make, path, write = kind
     doing, message = CHANGES[change]
     expected = [repr(record) for record in make(path)]
-    loader = headrace.load(make(path), num_epochs=500, worker_count=1, transformations=[repr], batch_size=5)
+    loader = headrace.load(
+        make(path), num_epochs=500, worker_count=1, transformations=[repr], batch_size=5
+    )
     got = []
     with pytest.raises(SourceError, match=message), iter(loader) as batches:
         for batch in batches:
@@ -120,8 +137,14 @@ LINES = {
     "no last line break": (b"a\nb", ["a", "b"]),
     "line breaks of Windows": (b"\xef\xbb\xbfa\r\n\r\nb\rc\r\n", ["a", "", "b\rc"]),
     "only a line break": (b"\n", [""]),
-    "a line longer than what is read at once": (b"x" * (AT_ONCE + 3) + b"\n\ny", ["x" * (AT_ONCE + 3), "", "y"]),
-    "a break where a piece ends": (b"x" * (AT_ONCE - 1) + b"\n\ny\n", ["x" * (AT_ONCE - 1), "", "y"]),
+    "a line longer than what is read at once": (
+        b"x" * (AT_ONCE + 3) + b"\n\ny",
+        ["x" * (AT_ONCE + 3), "", "y"],
+    ),
+    "a break where a piece ends": (
+        b"x" * (AT_ONCE - 1) + b"\n\ny\n",
+        ["x" * (AT_ONCE - 1), "", "y"],
+    ),
 }
 
 
@@ -138,7 +161,9 @@ def test_each_line_of_a_text_file_is_a_record(tmp_path, case):
 def test_a_line_that_is_not_utf_8_is_named(tmp_path):
     """The error is raised when the line is read, with the file and the place of the line."""
     (tmp_path / "a.txt").write_bytes(b"a\n\xff\n")
-    with pytest.raises(SourceError, match=r"a.txt: the line at byte 2 is not UTF-8: .* Convert the file to UTF-8"):
+    with pytest.raises(
+        SourceError, match=r"a.txt: the line at byte 2 is not UTF-8: .* Convert the file to UTF-8"
+    ):
         TextLinesSource(tmp_path / "a.txt")[1]
 
 
@@ -146,7 +171,9 @@ def test_the_header_of_a_csv_file_is_left_out(tmp_path):
     """Its rows are lines to split, and its header is record 0."""
     (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n")
     source = TextLinesSource(tmp_path / "a.csv")
-    rows = headrace.load(source, num_epochs=1, omit=[0], transformations=[lambda line: line.split(",")])
+    rows = headrace.load(
+        source, num_epochs=1, omit=[0], transformations=[lambda line: line.split(",")]
+    )
     assert list(rows) == [["1", "2"], ["3", "4"]]
 
 
@@ -184,7 +211,9 @@ def kind(request, tmp_path, monkeypatch):
 def count_of_finds(monkeypatch, make):
     """A list that gets the path of each file that is gone through."""
     found, find = [], make.index_kind.find
-    told = dataclasses.replace(make.index_kind, find=lambda file: found.append(file.path) or find(file))
+    told = dataclasses.replace(
+        make.index_kind, find=lambda file: found.append(file.path) or find(file)
+    )
     monkeypatch.setattr(make, "index_kind", told)
     return found
 
@@ -205,7 +234,14 @@ def test_an_index_of_another_file_is_made_anew(kind, monkeypatch):
     make, path, write = kind
     index = path.with_name(path.name + SUFFIX)
     whole = make(path) and index.read_bytes()
-    for damaged in (b"", whole[:30], whole[:-1], whole + b"x", b"headrace index 1\n{}\n", b"\xff" * 100):
+    for damaged in (
+        b"",
+        whole[:30],
+        whole[:-1],
+        whole + b"x",
+        b"headrace index 1\n{}\n",
+        b"\xff" * 100,
+    ):
         index.write_bytes(damaged)
         assert len(make(path)) == 20
         assert index.read_bytes() == whole
@@ -222,7 +258,9 @@ def changed(whole, place, value):
 
 @pytest.mark.parametrize("step", chosen([20, 1], 20))
 def test_an_index_with_any_changed_byte_gives_the_same_records(kind, step):
-    """Each byte of what it says, and bytes all over its arrays: the digest that is kept tells; then it is made anew."""
+    """Each byte of what it says, and bytes all over its arrays: the digest that is kept tells; then
+    it is made anew.
+    """
     make, path, _ = kind
     index = path.with_name(path.name + SUFFIX)
     expected = make(path).__getitems__(range(20))
@@ -255,13 +293,27 @@ def test_an_index_is_checked_by_each_process_that_maps_it(kind):
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("step", chosen([21, 1], 21))
 def test_a_forged_index_never_gives_other_records_or_ends_the_process(kind, step):
-    """Each value of its JSON changed into every other kind of value, dtypes that hold addresses among them."""
+    """Each value of its JSON changed into every other kind of value, dtypes that hold addresses
+    among them.
+    """
     make, path, _ = kind
     index = path.with_name(path.name + SUFFIX)
     expected = make(path).__getitems__(range(20))
     whole = index.read_bytes()
     said = json.loads(whole[len(MAGIC) :].partition(b"\n")[0])
-    odd = (*ODD_VALUES, "|O", "<f8", "<i8", "|u1", "<M8[s]", "|V8", "|S0", [-1], [2**62, 2], {"offsets": ["|O", [3]]})
+    odd = (
+        *ODD_VALUES,
+        "|O",
+        "<f8",
+        "<i8",
+        "|u1",
+        "<M8[s]",
+        "|V8",
+        "|S0",
+        [-1],
+        [2**62, 2],
+        {"offsets": ["|O", [3]]},
+    )
     for place, value in [*product(paths_in(said), odd)][::step]:
         index.write_bytes(changed(whole, place, value))
         assert make(path).__getitems__(range(20)) == expected
@@ -270,7 +322,9 @@ def test_a_forged_index_never_gives_other_records_or_ends_the_process(kind, step
 
 
 def test_an_index_with_a_digest_of_its_own_must_lead_into_the_file(kind):
-    """Numbers that a forger changed, digest and all: what is read are records of this file, or an error of ours."""
+    """Numbers that a forger changed, digest and all: what is read are records of this file, or an
+    error of ours.
+    """
     make, path, _ = kind
     place = path.with_name(path.name + SUFFIX)
     kept = index_of(str(path), make.index_kind)
@@ -280,7 +334,11 @@ def test_an_index_with_a_digest_of_its_own_must_lead_into_the_file(kind):
             forged = {**kept.arrays, name: array.copy()}
             forged[name].reshape(-1)[-1] = np.int64(value).astype(array.dtype)
             digest = digest_of(forged, kept.words)
-            write_index(str(place), make.index_kind.name, dataclasses.replace(kept, arrays=forged, digest=digest))
+            write_index(
+                str(place),
+                make.index_kind.name,
+                dataclasses.replace(kept, arrays=forged, digest=digest),
+            )
             try:
                 assert make(path).__getitems__(range(19)) == expected[:19]
             except SourceError:
@@ -288,13 +346,18 @@ def test_an_index_with_a_digest_of_its_own_must_lead_into_the_file(kind):
 
 
 def test_an_index_may_be_kept_elsewhere(kind, tmp_path):
-    """With index_dir=, nothing appears beside the file; two files of one name have their own there."""
+    """With index_dir=, nothing appears beside the file; two files of one name have
+    their own there.
+    """
     make, path, write = kind
     other = path.parent.parent / "other" / path.name
     other.parent.mkdir()
     other.write_bytes(write(range(5)))
     for _ in range(2):
-        assert (len(make(path, index_dir=tmp_path / "kept")), len(make(other, index_dir=tmp_path / "kept"))) == (20, 5)
+        assert (
+            len(make(path, index_dir=tmp_path / "kept")),
+            len(make(other, index_dir=tmp_path / "kept")),
+        ) == (20, 5)
     assert (os.listdir(path.parent), len(os.listdir(tmp_path / "kept"))) == ([path.name], 2)
 
 
@@ -320,7 +383,9 @@ def test_a_file_that_is_replaced_or_cut_off_while_it_is_read_is_an_error(kind):
     _ = opened[3]
     os.truncate(path, path.stat().st_size - 1)
     for source in (opened, unopened):
-        with pytest.raises(SourceError, match=rf"{path.name}: the file changed after the source was made"):
+        with pytest.raises(
+            SourceError, match=rf"{path.name}: the file changed after the source was made"
+        ):
             source.__getitems__([3, 4])
     path.write_bytes(write(range(20)))
     stamp = path.stat()
@@ -355,17 +420,25 @@ def test_files_that_are_cut_off_compressed_or_foreign_are_an_error_at_once(kind)
     make, path, _ = kind
     good = path.read_bytes()
     bad = path.with_name(f"bad{path.suffix}")
-    contents = [gzip.compress(good)] if make is JsonLinesDataSource else [good[: len(good) // 3], b"x" * 5000]
+    contents = (
+        [gzip.compress(good)]
+        if make is JsonLinesDataSource
+        else [good[: len(good) // 3], b"x" * 5000]
+    )
     for data in [*contents, gzip.compress(good)]:
         bad.write_bytes(data)
-        with pytest.raises(SourceError, match=rf"{bad.name}.* (is compressed|cut off|damaged|not a)"):
+        with pytest.raises(
+            SourceError, match=rf"{bad.name}.* (is compressed|cut off|damaged|not a)"
+        ):
             make([path, bad])
     assert open_files(path.parent) == []
     assert not bad.with_name(bad.name + SUFFIX).exists()
 
 
 def test_files_without_records_are_an_error_alone(kind, tmp_path):
-    """TFRecord and JSON lines have empty files, as parallel writers leave them; a tar file is never empty."""
+    """TFRecord and JSON lines have empty files, as parallel writers leave them; a tar file is never
+    empty.
+    """
     make, path, write = kind
     empty = path.with_name(f"empty{path.suffix}")
     empty.write_bytes(write([]) if make is TarDataSource else b"")
@@ -382,15 +455,24 @@ def test_a_damaged_record_is_named_by_key_file_and_offset(what, tmp_path):
         make, bad, text = JsonLinesDataSource, data, "the line at byte 9 cannot be read as JSON"
     elif what == "bytes":
         path, data = tmp_path / "x.tfrecord", framed(b"one") + framed(b"two") + framed(b"three")
-        make, bad, text = TFRecordDataSource, data.replace(b"two", b"2wo"), "the record at byte 19 is damaged"
+        make, bad, text = (
+            TFRecordDataSource,
+            data.replace(b"two", b"2wo"),
+            "the record at byte 19 is damaged",
+        )
     else:
         path = tmp_path / "x.tfrecord"
         bad = examples([1]) + framed(b"no example") + examples([3])
-        make, text = (lambda path: TFRecordDataSource(path, decode=True)), r"10 bytes, which begin .* are not a tf"
+        make, text = (
+            (lambda path: TFRecordDataSource(path, decode=True)),
+            r"10 bytes, which begin .* are not a tf",
+        )
     path.write_bytes(bad)
     source = make(path)
     for read in (lambda: source[1], lambda: source.__getitems__([2, 1, 0])):
-        with pytest.raises(SourceError, match=rf"record key 1 cannot be read: .*{path.name}: {text}") as caught:
+        with pytest.raises(
+            SourceError, match=rf"record key 1 cannot be read: .*{path.name}: {text}"
+        ) as caught:
             read()
         assert len(str(caught.value)) <= 500
     assert len(source.__getitems__([2, 0])) == 2
@@ -400,10 +482,18 @@ def test_what_features_give_is_part_of_the_fingerprint(tmp_path):
     """Bytes, all features, and some of them are three sources; a dtype has one name."""
     path = tmp_path / "x.tfrecord"
     path.write_bytes(examples(range(3)))
-    kinds = [{}, {"decode": True}, {"features": {"label": np.int64}}, {"features": {"label": np.int32}}]
-    assert len({json.dumps(fingerprint_of(TFRecordDataSource(path, **kind))) for kind in kinds}) == 4
+    kinds = [
+        {},
+        {"decode": True},
+        {"features": {"label": np.int64}},
+        {"features": {"label": np.int32}},
+    ]
+    assert (
+        len({json.dumps(fingerprint_of(TFRecordDataSource(path, **kind))) for kind in kinds}) == 4
+    )
     same = [
-        TFRecordDataSource(path, features={"label": dtype}).fingerprint for dtype in (np.int64, "int64", np.dtype("i8"))
+        TFRecordDataSource(path, features={"label": dtype}).fingerprint
+        for dtype in (np.int64, "int64", np.dtype("i8"))
     ]
     assert same[0] == same[1] == same[2]
 
@@ -421,12 +511,18 @@ def test_content_of_tfrecord_files_is_part_of_the_fingerprint(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
-    [({"max_open_files": 0}, ValueError), ({"max_open_files": "8"}, TypeError), ({"index_dir": 3}, TypeError)],
+    [
+        ({"max_open_files": 0}, ValueError),
+        ({"max_open_files": "8"}, TypeError),
+        ({"index_dir": 3}, TypeError),
+    ],
 )
 def test_arguments_are_checked(kind, arguments, error):
     """Before a file is looked at."""
     make, path, _ = kind
-    with pytest.raises(error, match=next(iter(arguments)) if "index_dir" not in arguments else "path"):
+    with pytest.raises(
+        error, match=next(iter(arguments)) if "index_dir" not in arguments else "path"
+    ):
         make(path, **arguments)
 
 

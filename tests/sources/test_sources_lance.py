@@ -1,4 +1,6 @@
-"""Lance tables: versions, deletions, filters, columns, workers, and every way that a table can be missing."""
+"""Lance tables: versions, deletions, filters, columns, workers, and every way that a table can be
+missing.
+"""
 
 import os
 import subprocess
@@ -18,7 +20,9 @@ from headrace.sources import LanceSource, fingerprint_of
 @pytest.fixture(scope="module", autouse=True)
 def runtime(tmp_path_factory):
     """Lance's own event loop begins when it is first used, and lasts as long as the process."""
-    lance.write_dataset(pa.table({"x": [1]}), tmp_path_factory.mktemp("runtime") / "x.lance").take([0])
+    lance.write_dataset(pa.table({"x": [1]}), tmp_path_factory.mktemp("runtime") / "x.lance").take(
+        [0]
+    )
 
 
 def table(keys):
@@ -27,7 +31,9 @@ def table(keys):
     return pa.table(
         {
             "key": keys,
-            "image": pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(keys, 3).astype(np.float32)), 3),
+            "image": pa.FixedSizeListArray.from_arrays(
+                pa.array(np.repeat(keys, 3).astype(np.float32)), 3
+            ),
             "text": [f"text {key}" for key in keys],
             "tokens": [[int(key)] * (key % 4) for key in keys],
             "maybe": pa.array([None if key % 3 == 0 else int(key) for key in keys], pa.int16()),
@@ -41,7 +47,14 @@ def record(key):
     maybe = None if key % 3 == 0 else np.int16(key)
     image, tokens = np.full(3, key, np.float32), np.full(key % 4, key, np.int64)
     gaps = [key, None] if key % 5 == 0 else np.array([key])
-    return {"key": np.int64(key), "image": image, "text": f"text {key}", "tokens": tokens, "maybe": maybe, "gaps": gaps}
+    return {
+        "key": np.int64(key),
+        "image": image,
+        "text": f"text {key}",
+        "tokens": tokens,
+        "maybe": maybe,
+        "gaps": gaps,
+    }
 
 
 class TestTable(SourceConformance):
@@ -60,7 +73,9 @@ class TestTable(SourceConformance):
 
     @pytest.mark.filterwarnings("ignore:.*fork")
     def test_a_forked_child_reads_what_the_parent_reads(self, source, expected):
-        """Lance does not work in a process forked from one that used it: headrace's workers are not, and say so elsewhere."""
+        """Lance does not work in a process forked from one that used it: headrace's workers are
+        not, and say so elsewhere.
+        """
         source[0]
         child = os.fork()
         if child == 0:
@@ -74,12 +89,19 @@ class TestTable(SourceConformance):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
     def test_the_fingerprint_is_that_of_the_content(self, folder, source, tmp_path):
-        """The same version has the same fingerprint; other rows, columns and filters have others."""
+        """The same version has the same fingerprint; other rows, columns and filters
+        have others.
+        """
         uri = folder / "x.lance"
         prints = [fingerprint_of(self.open(folder, COUNT)), fingerprint_of(source)]
         assert prints[0] == prints[1]
         lance.dataset(uri).delete("key = 5")
-        others = [LanceSource(uri), LanceSource(uri, ["key"]), LanceSource(uri, filter="key > 1"), source]
+        others = [
+            LanceSource(uri),
+            LanceSource(uri, ["key"]),
+            LanceSource(uri, filter="key > 1"),
+            source,
+        ]
         assert len({fingerprint_of(other)["files"] for other in others}) == 4
 
 
@@ -117,7 +139,10 @@ def test_a_source_keeps_its_version(uri):
     source = LanceSource(uri)
     lance.write_dataset(table(range(50, 60)), uri, mode="append")
     lance.dataset(uri).tags.create("first", 1)
-    assert [len(each) for each in (source, LanceSource(uri, version=1), LanceSource(uri, version="first"))] == [50] * 3
+    assert [
+        len(each)
+        for each in (source, LanceSource(uri, version=1), LanceSource(uri, version="first"))
+    ] == [50] * 3
     assert len(LanceSource(uri)) == 60
     assert LanceSource(uri)[59]["key"] == 59
 
@@ -128,7 +153,9 @@ def test_lengths_come_from_a_column(uri):
     assert headrace.lengths_of(source, "tokens").tolist() == [0, 1, 2, 3, 0, 1]
     assert headrace.lengths_of(source, "text").tolist() == [6] * 6
     assert headrace.lengths_of(source, "key").tolist() == list(range(6))
-    with pytest.raises(LengthsError, match=r"no column of this name\. Name one of the columns: key"):
+    with pytest.raises(
+        LengthsError, match=r"no column of this name\. Name one of the columns: key"
+    ):
         headrace.lengths_of(source, "weight")
 
 
@@ -139,7 +166,9 @@ def test_a_trace_names_the_table_and_the_row(uri):
 
 
 def test_what_is_missing_is_told(uri, tmp_path):
-    """A table, a version, a column, a row, or a condition that is not there is an error that names it."""
+    """A table, a version, a column, a row, or a condition that is not there is an error that names
+    it.
+    """
     with pytest.raises(SourceNotFoundError, match=r"nothing\.lance: there is no Lance table"):
         LanceSource(tmp_path / "nothing.lance")
     with pytest.raises(SourceNotFoundError, match="no Lance table with version 9"):
@@ -153,7 +182,9 @@ def test_what_is_missing_is_told(uri, tmp_path):
     for wrong in ("weight > 3", "key >"):
         with pytest.raises(SourceError, match="filter="):
             LanceSource(uri, filter=wrong)
-    with pytest.raises(TypeError, match=r"Pass headrace\.LanceSource\(dataset\.uri, version=dataset\.version\)"):
+    with pytest.raises(
+        TypeError, match=r"Pass headrace\.LanceSource\(dataset\.uri, version=dataset\.version\)"
+    ):
         headrace.sources.as_source(lance.dataset(uri))
     with pytest.raises(TypeError, match="LanceSource"):
         headrace.sources.as_source(str(uri))
@@ -165,13 +196,17 @@ def test_a_version_that_was_cleaned_up_is_told(uri):
     source.close()
     for file in (uri / "data").iterdir():
         file.unlink()
-    with pytest.raises(SourceError, match=r"x\.lance: record key 3, or one that was read with it, cannot be read"):
+    with pytest.raises(
+        SourceError, match=r"x\.lance: record key 3, or one that was read with it, cannot be read"
+    ):
         source[3]
 
 
 def test_without_the_library_the_remedy_is_told():
     """Where Lance is not installed, the error names the extra."""
-    program = "import sys; sys.modules['lance'] = None\nimport headrace\nheadrace.LanceSource('x.lance')"
+    program = (
+        "import sys; sys.modules['lance'] = None\nimport headrace\nheadrace.LanceSource('x.lance')"
+    )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert 'pip install "headrace[lance]"' in ended.stderr
 
@@ -182,4 +217,6 @@ def test_rows_of_a_million_are_read_by_number(tmp_path):
     lance.write_dataset(pa.table({"key": keys}), tmp_path / "x.lance", max_rows_per_file=30_000)
     source = LanceSource(tmp_path / "x.lance", filter="key % 3 = 1")
     wanted = np.random.default_rng(0).integers(0, len(source), 500)
-    assert_same([row["key"] for row in source.__getitems__(wanted)], list(keys[keys % 3 == 1][wanted]))
+    assert_same(
+        [row["key"] for row in source.__getitems__(wanted)], list(keys[keys % 3 == 1][wanted])
+    )

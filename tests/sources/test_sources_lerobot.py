@@ -1,4 +1,6 @@
-"""Datasets that LeRobot's library has written (`write_lerobot.py`): frames, windows of them, videos and images."""
+"""Datasets that LeRobot's library has written (`write_lerobot.py`): frames, windows of them, videos
+and images.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class TestLeRobot(SourceConformance):
         episode, number = PLACES[key]
         place = f"chunk-00{episode // 2}/file-00{episode % 2}"
         images = pq.read_table(self.folder / f"data/{place}.parquet", columns=["wrist"])["wrist"]
-        return expected(episode, number, images[number].as_py(), f"{self.folder}/videos/top/{place}.mp4")
+        return expected(
+            episode, number, images[number].as_py(), f"{self.folder}/videos/top/{place}.mp4"
+        )
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -97,7 +101,9 @@ def test_windows_have_the_frames_at_their_times_inside_of_the_episode(name, pad)
             wanted = [number + round(FPS * seconds) for seconds in times]
             is_pad = [not 0 <= each < LENGTHS[episode] for each in wanted]
             assert record[f"{field}_is_pad"].tolist() == is_pad
-            near = [frame(episode, min(max(each, 0), LENGTHS[episode] - 1))[field] for each in wanted]
+            near = [
+                frame(episode, min(max(each, 0), LENGTHS[episode] - 1))[field] for each in wanted
+            ]
             if field == "top":
                 found = DecodeVideo(key=field).map(record)[field]
                 assert np.abs(found.astype(int) - np.stack(near)).max() < 8
@@ -105,7 +111,10 @@ def test_windows_have_the_frames_at_their_times_inside_of_the_episode(name, pad)
                 assert (DecodeImage(key=field).map(record)[field] == np.stack(near)).all()
             else:
                 empty = None if field == "note" else np.zeros_like(near[0])
-                stacked = [empty if pad == "zero" and padded else each for padded, each in zip(is_pad, near)]
+                stacked = [
+                    empty if pad == "zero" and padded else each
+                    for padded, each in zip(is_pad, near)
+                ]
                 values = np.array(stacked, record[field].dtype)
                 assert (record[field] == values.reshape(record[field].shape)).all()
                 assert len(record[field]) == len(times)
@@ -116,7 +125,11 @@ def test_only_the_files_of_the_chosen_episodes_are_needed(tmp_path):
     shutil.copytree(FOLDER / "several_files", tmp_path / "toy")
     shutil.rmtree(tmp_path / "toy" / "data" / "chunk-000")
     source = LeRobotSource(tmp_path / "toy", episodes=[2, 3])
-    assert [record["index"] for record in source.__getitems__(range(3))] == [BEGINS[2], BEGINS[2] + 1, BEGINS[2] + 2]
+    assert [record["index"] for record in source.__getitems__(range(3))] == [
+        BEGINS[2],
+        BEGINS[2] + 1,
+        BEGINS[2] + 2,
+    ]
     with pytest.raises(SourceNotFoundError, match=r"data/chunk-000/file-000\.parquet"):
         LeRobotSource(tmp_path / "toy")
 
@@ -145,7 +158,9 @@ def test_fingerprints_name_what_changes_the_records():
         {"delta_timestamps": {"action": [0, 0.1]}},
         {"delta_timestamps": {"action": [0, 0.1]}, "pad": "zero"},
     ]
-    prints = [json.dumps(LeRobotSource(FOLDER / "one_file", **each).fingerprint) for each in variants]
+    prints = [
+        json.dumps(LeRobotSource(FOLDER / "one_file", **each).fingerprint) for each in variants
+    ]
     assert len(set(prints)) == len(variants)
 
 
@@ -156,11 +171,27 @@ def test_fingerprints_name_what_changes_the_records():
         ({"episodes": [1, 1]}, ValueError, r"episodes=\[1, 1\] must be different"),
         ({"episodes": []}, ValueError, r"at least one"),
         ({"episodes": "all"}, TypeError, r"episodes='all' is not a list of integers"),
-        ({"episodes": [[0], [0, 1]]}, TypeError, r"episodes=\[\[0\], \[0, 1\]\] is not a list of integers"),
+        (
+            {"episodes": [[0], [0, 1]]},
+            TypeError,
+            r"episodes=\[\[0\], \[0, 1\]\] is not a list of integers",
+        ),
         ({"delta_timestamps": {"action": [[0], [0, 1]]}}, TypeError, r"is not a list of numbers"),
-        ({"delta_timestamps": {"actions": [0]}}, ValueError, r"names 'actions', which is not a feature. Pass one of"),
-        ({"delta_timestamps": {"action": [0.15]}}, ValueError, r"has 0.15 s, which is not a multiple .* 1/10 s"),
-        ({"delta_timestamps": {"action": [float("nan")]}}, ValueError, r"has nan s, which is not a multiple .* 1/10 s"),
+        (
+            {"delta_timestamps": {"actions": [0]}},
+            ValueError,
+            r"names 'actions', which is not a feature. Pass one of",
+        ),
+        (
+            {"delta_timestamps": {"action": [0.15]}},
+            ValueError,
+            r"has 0.15 s, which is not a multiple .* 1/10 s",
+        ),
+        (
+            {"delta_timestamps": {"action": [float("nan")]}},
+            ValueError,
+            r"has nan s, which is not a multiple .* 1/10 s",
+        ),
         ({"delta_timestamps": {"action": 0.1}}, TypeError, r"is not a list of numbers"),
         ({"delta_timestamps": {"action": []}}, ValueError, r"\['action'\] is empty"),
         ({"delta_timestamps": [0.1]}, TypeError, r"Pass a dict from features to lists of seconds"),
@@ -169,7 +200,11 @@ def test_fingerprints_name_what_changes_the_records():
             ValueError,
             r"no episode is long enough for offsets from \+0 to \+20 frames",
         ),
-        ({"pad": "wrap"}, ValueError, r'pad=\'wrap\' is not supported. Pass "edge", "zero" or False'),
+        (
+            {"pad": "wrap"},
+            ValueError,
+            r'pad=\'wrap\' is not supported. Pass "edge", "zero" or False',
+        ),
     ],
 )
 def test_a_wrong_argument_is_named_with_what_to_pass(options, error, text):
@@ -201,17 +236,24 @@ DAMAGES = {
         lambda folder, info: info.update(codebase_version="v2.1"),
         "version 'v2.1'; version v3.0 can be read",
     ),
-    "no features": (lambda folder, info: info.pop("features"), r"info\.json is damaged: 'features'"),
+    "no features": (
+        lambda folder, info: info.pop("features"),
+        r"info\.json is damaged: 'features'",
+    ),
     "an episode is missing": (
         lambda folder, info: _rewritten(folder / EPISODES, lambda table: table.slice(1)),
         r"episodes is damaged: its episodes are not numbered",
     ),
     "no lengths": (
-        lambda folder, info: _rewritten(folder / EPISODES, lambda table: table.drop_columns("length")),
+        lambda folder, info: _rewritten(
+            folder / EPISODES, lambda table: table.drop_columns("length")
+        ),
         r"episodes is damaged: it lacks one of the columns episode_index, length,",
     ),
     "no tasks": (
-        lambda folder, info: _rewritten(folder / TASKS, lambda table: table.drop_columns("task_index")),
+        lambda folder, info: _rewritten(
+            folder / TASKS, lambda table: table.drop_columns("task_index")
+        ),
         r"tasks\.parquet is damaged: it has the columns",
     ),
     "fewer frames": (
@@ -232,15 +274,21 @@ def test_a_damaged_dataset_is_named(name, tmp_path):
 def test_frames_in_another_order_than_the_episodes_are_noticed(tmp_path):
     """Files of two versions of a dataset, which have the same number of frames."""
     folder = _changed(
-        tmp_path, lambda folder, info: _rewritten(folder / DATA, lambda t: t.take(np.arange(COUNT)[::-1]))
+        tmp_path,
+        lambda folder, info: _rewritten(folder / DATA, lambda t: t.take(np.arange(COUNT)[::-1])),
     )
-    with pytest.raises(SourceError, match=r"frame 0 of episode 0 is not where meta/episodes of .* says"):
+    with pytest.raises(
+        SourceError, match=r"frame 0 of episode 0 is not where meta/episodes of .* says"
+    ):
         LeRobotSource(folder)[0]
 
 
 def test_what_is_no_dataset_is_refused(tmp_path):
     """An empty folder."""
-    with pytest.raises(SourceNotFoundError, match=r"is not the folder of a LeRobot dataset: it has no meta/info\.json"):
+    with pytest.raises(
+        SourceNotFoundError,
+        match=r"is not the folder of a LeRobot dataset: it has no meta/info\.json",
+    ):
         LeRobotSource(tmp_path)
 
 

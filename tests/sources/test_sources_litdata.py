@@ -81,7 +81,9 @@ def test_columns_of_litdata_are_chosen(name):
 
 def test_columns_need_samples_that_are_dicts():
     """Other samples have no names."""
-    with pytest.raises(ValueError, match=r"columns=\['a'\] is given, but the samples of .* are not dicts"):
+    with pytest.raises(
+        ValueError, match=r"columns=\['a'\] is given, but the samples of .* are not dicts"
+    ):
         LitDataSource(FOLDER / "nested", ["a"])
 
 
@@ -108,9 +110,13 @@ def test_tokens_are_cut_into_blocks_as_litdata_does(name):
     assert_same(source.__getitems__(np.arange(len(source))), expected)
     assert source.facts.lengths().tolist() == [4] * len(expected)
     assert source.fingerprint != LitDataSource(FOLDER / name, block_size=5).fingerprint
-    with pytest.raises(NoRecordsError, match=r"has block_size=10000 tokens\. Pass a smaller block_size="):
+    with pytest.raises(
+        NoRecordsError, match=r"has block_size=10000 tokens\. Pass a smaller block_size="
+    ):
         LitDataSource(FOLDER / name, block_size=10_000)
-    with pytest.raises(ValueError, match=r"block_size=4 is given, but the samples of .* were not written for"):
+    with pytest.raises(
+        ValueError, match=r"block_size=4 is given, but the samples of .* were not written for"
+    ):
         LitDataSource(FOLDER / "number", block_size=4)
 
 
@@ -141,7 +147,9 @@ def test_sizes_without_the_offsets_are_those_of_old_versions(tmp_path, name):
 
 
 def test_headers_of_tensors_are_read_in_the_byte_order_of_each_version():
-    """LitData 0.2.30 wrote the smallest byte of the dtype, the axes and the sides first; 0.2.76 writes it last."""
+    """LitData 0.2.30 wrote the smallest byte of the dtype, the axes and the sides first; 0.2.76
+    writes it last.
+    """
     values, decode = np.arange(6, dtype="<i8").reshape(2, 3), litdata_decoder("x", "tensor", False)
     for order in (">", "<"):
         assert_same(decode(struct.pack(f"{order}4I", 18, 2, 2, 3) + values.tobytes()), values)
@@ -159,7 +167,8 @@ def test_pickled_objects_of_litdata_need_a_word(tmp_path):
         LitDataSource(folder, ["bytes"], allow_pickle=True).__getitems__([1])
     index["config"]["data_format"][4], path = "pickle", folder / "chunk-0-0.bin"
     stored = pickle.dumps((1, 2))
-    data = path.read_bytes().replace(bytes(range(8)), stored[:8])  # as long as before, so only the first bytes of it
+    # as long as before, so only the first bytes of it
+    data = path.read_bytes().replace(bytes(range(8)), stored[:8])
     path.write_bytes(data)
     with pytest.raises(SourceError, match=r"cannot be read at record key 8"):
         LitDataSource(folder, ["bytes"], allow_pickle=True).__getitems__([8])
@@ -168,7 +177,10 @@ def test_pickled_objects_of_litdata_need_a_word(tmp_path):
 def test_pickled_objects_of_litdata_are_read(tmp_path):
     """If the user says so."""
     value = pickle.dumps({1, 2})
-    data = b"".join(number.to_bytes(4, "little") for number in (1, 12, 16 + len(value), len(value))) + value
+    data = (
+        b"".join(number.to_bytes(4, "little") for number in (1, 12, 16 + len(value), len(value)))
+        + value
+    )
     config = {"data_format": ["pickle"], "data_spec": None}
     chunk = {"chunk_bytes": len(data), "chunk_size": 1, "filename": "a.bin"}
     (tmp_path / "a.bin").write_bytes(data)
@@ -193,25 +205,37 @@ def test_a_chunk_of_another_size_is_an_error_when_the_source_is_made(tmp_path, c
     path = folder / "chunk-0-1.bin"
     path.write_bytes(path.read_bytes()[:-1] if change < 0 else path.read_bytes() + b"x")
     with pytest.raises(
-        SourceError, match=r"chunk-0-1.bin has [0-9,]+ bytes, but index.json says .* was cut or changed"
+        SourceError,
+        match=r"chunk-0-1.bin has [0-9,]+ bytes, but index.json says .* was cut or changed",
     ):
         LitDataSource(folder)
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name != "number"])
 def test_a_damaged_chunk_is_an_error_that_names_it(tmp_path, name):
-    """Whatever byte is changed: other values, or an error of ours. A table may look like a chunk that has pickles."""
+    """Whatever byte is changed: other values, or an error of ours. A table may look like a chunk
+    that has pickles.
+    """
     folder, index = _copied(tmp_path, name)
     path = folder / index["chunks"][0]["filename"]
     good, messages = path.read_bytes(), []
-    for place in [*np.random.default_rng(0).integers(0, len(good), 20).tolist(), 0, 4, 8, 13, len(good) - 2]:
+    for place in [
+        *np.random.default_rng(0).integers(0, len(good), 20).tolist(),
+        0,
+        4,
+        8,
+        13,
+        len(good) - 2,
+    ]:
         path.write_bytes(good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :])
         try:
             LitDataSource(folder).__getitems__(np.arange(COUNT))
         except SourceError as error:
             messages.append(str(error))
     assert messages
-    assert all(path.name in each or "column 'score' has pickled objects" in each for each in messages)
+    assert all(
+        path.name in each or "column 'score' has pickled objects" in each for each in messages
+    )
     assert all(len(each) < 500 for each in messages)
 
 
@@ -221,7 +245,8 @@ def test_another_number_of_samples_than_the_index_says_is_an_error(tmp_path):
     index["chunks"][0]["chunk_size"] += 1
     (folder / "index.json").write_text(json.dumps(index))
     with pytest.raises(
-        SourceError, match=r"chunk-0-0.bin cannot be read: the shard has 9 samples, but the index says 10"
+        SourceError,
+        match=r"chunk-0-0.bin cannot be read: the shard has 9 samples, but the index says 10",
     ):
         LitDataSource(folder)[9]
 
@@ -242,28 +267,52 @@ def _spec(**values):
 ODD = {
     "no config": (lambda index: index.pop("config"), "it has no 'config'"),
     "no chunks": (lambda index: index.pop("chunks"), "it has no 'chunks'"),
-    "encrypted": (_config(encryption={"algorithm": "fernet"}), "its chunks are encrypted, which headrace cannot read"),
+    "encrypted": (
+        _config(encryption={"algorithm": "fernet"}),
+        "its chunks are encrypted, which headrace cannot read",
+    ),
     "MDS": (_config(format="mds"), "it describes MDS shards, which headrace.MdsSource reads"),
     "Parquet": (
         _config(item_loader="ParquetLoader"),
         "it describes Parquet files, which headrace.ParquetDataSource reads",
     ),
-    "another loader": (_config(item_loader="TemporalArrayLoader"), "item_loader='TemporalArrayLoader' is neither"),
+    "another loader": (
+        _config(item_loader="TemporalArrayLoader"),
+        "item_loader='TemporalArrayLoader' is neither",
+    ),
     "another compression": (_config(compression="lz4"), "compression='lz4' is not zstd"),
     "another unit": (
         _config(compression_level="page"),
         "compression_level='page' is not one of chunk, batch and sample",
     ),
-    "a number as encoding": (_config(data_format=[3]), "data_format=[3] has entries that are not texts"),
-    "few encodings": (_config(data_format=["int"]), "data_spec has 20 leaves, but data_format has 1 entries"),
+    "a number as encoding": (
+        _config(data_format=[3]),
+        "data_format=[3] has entries that are not texts",
+    ),
+    "few encodings": (
+        _config(data_format=["int"]),
+        "data_spec has 20 leaves, but data_format has 1 entries",
+    ),
     "no JSON": (_config(data_spec="{"), "data_spec='{' is damaged"),
     "another version": (_config(data_spec="[2, {}]"), "data_spec has version 2, not 1"),
     "no node": (_config(data_spec="[1, 3]"), "data_spec has 3 in place of a node"),
-    "a container": (_spec(type="my.Class"), "data_spec has the container 'my.Class', which is not one of"),
-    "no keys": (_spec(type="builtins.dict", context="3"), "data_spec has a dict with the keys 3, and 0 values"),
-    "a list as key": (_spec(type="builtins.dict", context="[[1]]"), "data_spec has a dict with the keys [[1]], and 0"),
+    "a container": (
+        _spec(type="my.Class"),
+        "data_spec has the container 'my.Class', which is not one of",
+    ),
+    "no keys": (
+        _spec(type="builtins.dict", context="3"),
+        "data_spec has a dict with the keys 3, and 0 values",
+    ),
+    "a list as key": (
+        _spec(type="builtins.dict", context="[[1]]"),
+        "data_spec has a dict with the keys [[1]], and 0",
+    ),
     "no name": (lambda index: index["chunks"][1].pop("filename"), "chunk 1 has no 'filename'"),
-    "a text as number": (_chunk(chunk_size="9"), "chunk 1 has chunk_size='9', which is not of type int"),
+    "a text as number": (
+        _chunk(chunk_size="9"),
+        "chunk 1 has chunk_size='9', which is not of type int",
+    ),
     "a negative number": (_chunk(chunk_bytes=-1), "chunk 1 has chunk_bytes=-1, which is negative"),
 }
 
@@ -283,7 +332,8 @@ def test_a_litdata_index_with_odd_values_is_an_error_of_ours(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "encoding", ["", "graph", "Int", "mine", "no_header_numpy", "no_header_numpy:14", "no_header_tensor:10"]
+    "encoding",
+    ["", "graph", "Int", "mine", "no_header_numpy", "no_header_numpy:14", "no_header_tensor:10"],
 )
 def test_an_unknown_encoding_of_litdata_is_an_error_of_ours(tmp_path, encoding):
     """Other columns can be read."""

@@ -51,8 +51,11 @@ def test_columns_are_chosen():
     source = pickle.loads(pickle.dumps(MdsSource(FOLDER / "none", ["i64", "text"])))
     assert source[3] == {"i64": -3, "text": "ééé"}
     assert list(source[3]) == ["i64", "text"]
-    assert source.lengths_by("text").tolist() == [2 * (key % 5) for key in range(COUNT)]  # bytes, as for all sources
-    with pytest.raises(ValueError, match=r"no column 'nothing'. Name some of its columns: any, bytes"):
+    # bytes, as for all sources
+    assert source.lengths_by("text").tolist() == [2 * (key % 5) for key in range(COUNT)]
+    with pytest.raises(
+        ValueError, match=r"no column 'nothing'. Name some of its columns: any, bytes"
+    ):
         MdsSource(FOLDER / "none", ["nothing"])
 
 
@@ -92,14 +95,17 @@ def _copied(folder, compression="none"):
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 @pytest.mark.parametrize("change", [-1, -4096, 1])
 def test_a_shard_of_another_size_is_an_error_when_the_source_is_made(tmp_path, compression, change):
-    """It names the file, its size and the expected one; a mapped file that is cut would end the process."""
+    """It names the file, its size and the expected one; a mapped file that is cut would end the
+    process.
+    """
     folder, _ = _copied(tmp_path, compression)
     path = sorted(path for path in folder.iterdir() if path.name != "index.json")[1]
     data = path.read_bytes()
     path.write_bytes(data[: max(len(data) + change, 0)] if change < 0 else data + b"x")
     size, found = f"{len(data):,}", f"{max(len(data) + change, 0):,}"
     with pytest.raises(
-        SourceError, match=rf"{path.name} has {found} bytes, but index.json says {size}\. It was cut or"
+        SourceError,
+        match=rf"{path.name} has {found} bytes, but index.json says {size}\. It was cut or",
     ):
         MdsSource(folder)
 
@@ -111,7 +117,10 @@ def test_a_shard_that_is_cut_after_the_source_was_made_is_an_error(tmp_path):
     path = folder / "shard.00000.mds"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(
-        SourceError, match=r"shard.00000.mds cannot be read: the shard has 5,780 bytes, but the index says 5,781"
+        SourceError,
+        match=(
+            r"shard.00000.mds cannot be read: the shard has 5,780 bytes, but the index says 5,781"
+        ),
     ):
         source[1]
 
@@ -124,7 +133,9 @@ def test_a_shard_that_is_changed_is_an_error(tmp_path, place):
     data = bytearray(path.read_bytes())
     data[4 * place + 4 : 4 * place + 8] = (2**31 + 7).to_bytes(4, "little")
     path.write_bytes(data)
-    with pytest.raises(SourceError, match=r"shard.00000.mds cannot be read at record key 1.*Check the file"):
+    with pytest.raises(
+        SourceError, match=r"shard.00000.mds cannot be read at record key 1.*Check the file"
+    ):
         MdsSource(folder)[1]
 
 
@@ -134,7 +145,8 @@ def test_a_shard_with_another_number_of_samples_than_the_index_says_is_an_error(
     index["shards"][0]["samples"] += 1
     (folder / "index.json").write_text(json.dumps(index))
     with pytest.raises(
-        SourceError, match=r"shard.00000.mds cannot be read: the shard has 14 samples, but the index says 15"
+        SourceError,
+        match=r"shard.00000.mds cannot be read: the shard has 14 samples, but the index says 15",
     ):
         MdsSource(folder)[14]
 
@@ -163,15 +175,33 @@ ODD = {
         _with("raw_data", {"bytes": 3, "basename": 3}),
         "shard 1 has basename=3, which is not of type str",
     ),
-    "a text as number": (_with("samples", "3"), "shard 1 has samples='3', which is not of type int"),
+    "a text as number": (
+        _with("samples", "3"),
+        "shard 1 has samples='3', which is not of type int",
+    ),
     "a negative number": (_with("samples", -3), "shard 1 has samples=-3, which is negative"),
     "a negative size": (_with("column_sizes", [-1] * 14), "shard 1 has a column of size -1"),
-    "few names": (_with("column_names", ["x"]), "shard 1 has no name, encoding and size for each column"),
-    "numbers as names": (_with("column_names", [3] * 14), "shard 1 has no name, encoding and size for each column"),
-    "another format": (_with("format", "json"), "shard 1 has format 'json' and version 2, not 'mds' and 2"),
-    "another version": (_with("version", 3), "shard 1 has format 'mds' and version 3, not 'mds' and 2"),
+    "few names": (
+        _with("column_names", ["x"]),
+        "shard 1 has no name, encoding and size for each column",
+    ),
+    "numbers as names": (
+        _with("column_names", [3] * 14),
+        "shard 1 has no name, encoding and size for each column",
+    ),
+    "another format": (
+        _with("format", "json"),
+        "shard 1 has format 'json' and version 2, not 'mds' and 2",
+    ),
+    "another version": (
+        _with("version", 3),
+        "shard 1 has format 'mds' and version 3, not 'mds' and 2",
+    ),
     "no shard": (lambda index: index["shards"].append(3), "shard 2 has no 'format'"),
-    "no list": (lambda index: index.update(shards={}), "it has shards={}, which is not of type list"),
+    "no list": (
+        lambda index: index.update(shards={}),
+        "it has shards={}, which is not of type list",
+    ),
 }
 
 
@@ -183,7 +213,8 @@ def test_an_index_with_odd_values_is_an_error_of_ours(tmp_path, name):
     change(index)
     (folder / "index.json").write_text(json.dumps(index))
     with pytest.raises(
-        SourceError, match=rf"index\.json is not the index of MDS shards, version 2: {words}\. Pass a folder"
+        SourceError,
+        match=rf"index\.json is not the index of MDS shards, version 2: {words}\. Pass a folder",
     ):
         MdsSource(folder)
 
@@ -192,12 +223,15 @@ def test_an_index_with_odd_values_is_an_error_of_ours(tmp_path, name):
 def test_an_index_that_is_no_json_or_no_dict_is_an_error_of_ours(tmp_path, text):
     """Whatever the file contains."""
     (tmp_path / "index.json").write_bytes(text)
-    with pytest.raises(SourceError, match=r"index\.json is not the index of MDS shards, version 2: .*Pass a folder"):
+    with pytest.raises(
+        SourceError, match=r"index\.json is not the index of MDS shards, version 2: .*Pass a folder"
+    ):
         MdsSource(tmp_path)
 
 
 @pytest.mark.parametrize(
-    "encoding", ["", "video", "ndarray:float99", "ndarray:float32:2,x", "ndarray:int8:2:3", "ndarray:", "Int"]
+    "encoding",
+    ["", "video", "ndarray:float99", "ndarray:float32:2,x", "ndarray:int8:2:3", "ndarray:", "Int"],
 )
 def test_an_unknown_encoding_is_an_error_of_ours(tmp_path, encoding):
     """Other columns can be read."""
@@ -206,7 +240,8 @@ def test_an_unknown_encoding_is_an_error_of_ours(tmp_path, encoding):
         shard["column_encodings"][0] = encoding
     (folder / "index.json").write_text(json.dumps(index))
     with pytest.raises(
-        SourceError, match=r"column 'any' has the encoding .*, which is not one of .*Name only other columns"
+        SourceError,
+        match=r"column 'any' has the encoding .*, which is not one of .*Name only other columns",
     ) as caught:
         MdsSource(folder)
     assert len(str(caught.value)) < 500

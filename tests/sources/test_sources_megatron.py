@@ -1,4 +1,6 @@
-"""Megatron-LM's `.bin` and `.idx`: files written here byte by byte, as its own writer lays them out."""
+"""Megatron-LM's `.bin` and `.idx`: files written here byte by byte, as its own writer lays them
+out.
+"""
 
 import os
 import pickle
@@ -20,7 +22,9 @@ CODES = {1: "B", 2: "b", 3: "h", 4: "i", 5: "q", 6: "d", 7: "f", 8: "H", 9: "I",
 
 
 def write(prefix, content, code=8, modes=None, **spoilt):
-    """Writes documents, each a list of sequences; `spoilt` are parts of the index to write in place of the right ones."""
+    """Writes documents, each a list of sequences; `spoilt` are parts of the index to write in place
+    of the right ones.
+    """
     sequences = [sequence for document in content for sequence in document]
     size = struct.calcsize("<" + CODES[code])
     ends = [0]
@@ -40,7 +44,9 @@ def write(prefix, content, code=8, modes=None, **spoilt):
     }
     prefix.parent.mkdir(parents=True, exist_ok=True)
     prefix.with_suffix(".idx").write_bytes(b"".join({**parts, **spoilt}.values()))
-    tokens = b"".join(struct.pack("<" + CODES[code], token) for sequence in sequences for token in sequence)
+    tokens = b"".join(
+        struct.pack("<" + CODES[code], token) for sequence in sequences for token in sequence
+    )
     prefix.with_suffix(".bin").write_bytes(tokens)
     return prefix
 
@@ -82,7 +88,11 @@ class TestSequences(SourceConformance):
     on_files = True
 
     def write(self, folder, count):
-        write(folder / "a", [[sequence(0), sequence(1)], [], [sequence(key) for key in range(2, 50)]], code=4)
+        write(
+            folder / "a",
+            [[sequence(0), sequence(1)], [], [sequence(key) for key in range(2, 50)]],
+            code=4,
+        )
         write(folder / "b", [], code=4)
         write(folder / "c", [[sequence(key) for key in range(50, count)]], code=4)
 
@@ -99,12 +109,16 @@ def test_every_dtype_of_the_format_comes_back(tmp_path, code):
     dtype = np.dtype("<" + CODES[code])
     most = np.iinfo(dtype).max if dtype.kind in "iu" else 2.5
     source = MegatronSource(write(tmp_path / "x", [[[most, 0], [1]], [[most]]], code), name=None)
-    assert_same(list(source.__getitems__([0, 1])), [np.array([most, 0, 1], dtype), np.array([most], dtype)])
+    assert_same(
+        list(source.__getitems__([0, 1])), [np.array([most, 0, 1], dtype), np.array([most], dtype)]
+    )
     assert source.lengths.tolist() == [3, 1]
 
 
 def test_files_are_named_in_any_way(tmp_path):
-    """By prefix, with a dot in it too, by either file, a glob, a folder, a list, which keeps its order."""
+    """By prefix, with a dot in it too, by either file, a glob, a folder, a list, which keeps its
+    order.
+    """
     for name, keys in (("v1.5_document", range(5)), ("w_document", range(5, 9))):
         documents = [[sequence(key)] for key in keys]
         write(tmp_path / name, documents) if "." not in name else write(tmp_path / "tmp", documents)
@@ -146,19 +160,29 @@ def test_its_place_is_told(tmp_path):
 
 @pytest.mark.slow
 def test_loaders_pack_budget_and_resume(tmp_path):
-    """Rows of `Pack`, and batches by budget planned from its lengths, are those of the same documents in memory."""
+    """Rows of `Pack`, and batches by budget planned from its lengths, are those of the same
+    documents in memory.
+    """
     documents = [[[key + 1] * (key % 7 + 1), [9]] for key in range(40)]
     write(tmp_path / "x", documents)
     source = MegatronSource(tmp_path / "x")
     memory = [{"tokens": np.array(flat(each), np.uint16)} for each in documents]
     assert lengths_of(source).tolist() == [len(flat(each)) for each in documents]
-    packed = [list(headrace.MapDataset.source(each).shuffle(seed=1).pack(16, window=10)) for each in (source, memory)]
+    packed = [
+        list(headrace.MapDataset.source(each).shuffle(seed=1).pack(16, window=10))
+        for each in (source, memory)
+    ]
     assert_same(*packed)
     batches = []
     for workers in (0, 2):
         budget = headrace.BudgetBatch(32, pad_to=[8, 16])
         loader = headrace.load(
-            source, seed=2, shuffle=True, num_epochs=1, transformations=[budget], worker_count=workers
+            source,
+            seed=2,
+            shuffle=True,
+            num_epochs=1,
+            transformations=[budget],
+            worker_count=workers,
         )
         with iter(loader) as iterator:
             batches.append([next(iterator) for _ in range(3)])
@@ -230,21 +254,30 @@ def test_documents_may_lie_apart_and_in_any_order(tmp_path):
 
 
 def test_missing_and_changed_files_are_told(tmp_path):
-    """A `.bin` or `.idx` that is missing, cut off, or changed after the source was made is named."""
+    """A `.bin` or `.idx` that is missing, cut off, or changed after the source was made
+    is named.
+    """
     with pytest.raises(SourceNotFoundError, match=r"x\.bin"):
         MegatronSource(tmp_path / "x")
     write(tmp_path / "x", [[[1, 2], [3]], [[4, 5]]])
     source = MegatronSource(tmp_path / "x")
     os.truncate(tmp_path / "x.bin", 8)
-    with pytest.raises(SourceError, match=r"the file changed after the source was made \(10 → 8 bytes\)"):
+    with pytest.raises(
+        SourceError, match=r"the file changed after the source was made \(10 → 8 bytes\)"
+    ):
         source[0]
     with pytest.raises(
         SourceError,
-        match=r"sequence 2 should be at byte 6 with 2 tokens of uint16, but the \.bin file has 4\. The \.bin file is cut off",
+        match=(
+            r"sequence 2 should be at byte 6 with 2 tokens of uint16, but the \.bin file has 4\. "
+            r"The \.bin file is cut off"
+        ),
     ):
         MegatronSource(tmp_path / "x")
     os.truncate(tmp_path / "x.bin", 7)
-    with pytest.raises(SourceError, match="has 7 bytes, which is not a multiple of 2, the size of uint16"):
+    with pytest.raises(
+        SourceError, match="has 7 bytes, which is not a multiple of 2, the size of uint16"
+    ):
         MegatronSource(tmp_path / "x")
     os.remove(tmp_path / "x.idx")
     with pytest.raises(SourceError, match=r"index .*which Megatron writes"):
@@ -252,7 +285,9 @@ def test_missing_and_changed_files_are_told(tmp_path):
 
 
 def test_files_that_do_not_fit_together_or_hold_nothing_are_told(tmp_path):
-    """Files of several dtypes, and none but empty ones, are errors; a path of one is told what reads it."""
+    """Files of several dtypes, and none but empty ones, are errors; a path of one is told what
+    reads it.
+    """
     write(tmp_path / "a", [], code=4)
     with pytest.raises(NoRecordsError, match="no documents"):
         MegatronSource(tmp_path)

@@ -1,4 +1,6 @@
-"""Records in memory: sequences, arrays, trees of arrays, ranges; and the helpers that every source goes through."""
+"""Records in memory: sequences, arrays, trees of arrays, ranges; and the helpers that every source
+goes through.
+"""
 
 import collections
 import operator
@@ -11,7 +13,14 @@ from support.source_conformance import SourceConformance
 
 import headrace.errors
 from headrace.errors import RecordKeyError, SourceError
-from headrace.sources import DataSource, MemorySource, RangeDataSource, as_source, fingerprint_of, reader_of
+from headrace.sources import (
+    DataSource,
+    MemorySource,
+    RangeDataSource,
+    as_source,
+    fingerprint_of,
+    reader_of,
+)
 
 
 class TestList(SourceConformance):
@@ -32,7 +41,12 @@ class TestArray(SourceConformance):
 
 class TestDictOfArrays(SourceConformance):
     def open(self, folder, count):
-        return MemorySource({"label": np.arange(count), "image": np.repeat(np.arange(count), 4).reshape(count, 2, 2)})
+        return MemorySource(
+            {
+                "label": np.arange(count),
+                "image": np.repeat(np.arange(count), 4).reshape(count, 2, 2),
+            }
+        )
 
     def expected_record(self, key):
         return {"label": np.int64(key), "image": np.full((2, 2), key)}
@@ -41,7 +55,9 @@ class TestDictOfArrays(SourceConformance):
 class TestNestedTree(SourceConformance):
     def open(self, folder, count):
         keys = np.arange(count)
-        return MemorySource({"z": keys, "in": {"b": keys * 2.0, "a": (keys + 1, keys[:, None] + np.zeros(3, int))}})
+        return MemorySource(
+            {"z": keys, "in": {"b": keys * 2.0, "a": (keys + 1, keys[:, None] + np.zeros(3, int))}}
+        )
 
     def expected_record(self, key):
         inner = {"b": np.float64(key * 2.0), "a": (np.int64(key + 1), np.full(3, key))}
@@ -70,7 +86,9 @@ def test_columns_are_the_arrays_themselves():
 
 
 def test_rows_are_read_only_views_and_the_users_array_stays_writable():
-    """An operation cannot change the source in place, which would change the next epoch; the user still may."""
+    """An operation cannot change the source in place, which would change the next epoch; the user
+    still may.
+    """
     image = np.zeros((3, 2))
     source = MemorySource({"image": image})
     for record in (source[1], source.__getitems__([1])[0]):
@@ -103,14 +121,20 @@ def test_a_memory_mapped_array_is_read_where_it_lies(tmp_path):
         ({"a": np.zeros((0, 3))}, ValueError, r"data\['a'\] has 0 records"),
         (np.array(3), TypeError, r"the array has no axis \(shape \(\)\)"),
         ({"a": np.array(3)}, TypeError, r"data\['a'\] has no axis"),
-        ({"a": np.zeros(2), "b": [1, 2]}, TypeError, r"data\['b'\]\[0\] is of type int, not a NumPy array"),
+        (
+            {"a": np.zeros(2), "b": [1, 2]},
+            TypeError,
+            r"data\['b'\]\[0\] is of type int, not a NumPy array",
+        ),
         ({"a": None}, TypeError, r"data\['a'\] is of type NoneType"),
         ({"a": np.ma.masked_array([1, 2])}, TypeError, "masked array"),
         (collections.UserDict(a=np.zeros(2)), TypeError, "not UserDict"),
     ],
 )
 def test_data_that_makes_no_source_is_refused(data, error, text):
-    """Unequal lengths, no records, leaves that are no arrays: an error that names the leaf and its length."""
+    """Unequal lengths, no records, leaves that are no arrays: an error that names the leaf and its
+    length.
+    """
     with pytest.raises(error, match=text):
         MemorySource(data)
     with pytest.raises(error, match=text):
@@ -127,9 +151,14 @@ def test_data_that_makes_no_source_is_refused(data, error, text):
 )
 @pytest.mark.parametrize("make", [as_source, MemorySource])
 def test_a_tuple_of_columns_is_refused(data, make):
-    """`(X, y)` of equal length means columns, but a tuple holds records: the error names both ways to say it."""
+    """`(X, y)` of equal length means columns, but a tuple holds records: the error names both ways
+    to say it.
+    """
     with pytest.raises(
-        TypeError, match=rf"tuple of {len(data)} arrays of length {len(data[0])}.*\{{\"x\": X, \"y\": y\}}.*list"
+        TypeError,
+        match=(
+            rf"tuple of {len(data)} arrays of length {len(data[0])}.*\{{\"x\": X, \"y\": y\}}.*list"
+        ),
     ):
         make(data)
 
@@ -152,7 +181,9 @@ def test_arrays_that_are_records_are_a_sequence(data):
     assert source[0] is data[0]
 
 
-@pytest.mark.parametrize("arguments", [(0,), (3, 3), (3, 1), (0, 5, -1), (2**63 + 5,), (0, 2**64, 2**63), (1, 5, 0)])
+@pytest.mark.parametrize(
+    "arguments", [(0,), (3, 3), (3, 1), (0, 5, -1), (2**63 + 5,), (0, 2**64, 2**63), (1, 5, 0)]
+)
 def test_a_range_without_records_or_beyond_64_bits_is_refused(arguments):
     """An empty range, a step of 0 and numbers beyond 64 bits are errors when the source is made."""
     with pytest.raises(ValueError):
@@ -170,7 +201,13 @@ def test_a_range_takes_the_arguments_of_range():
 
 def test_fingerprints_tell_layouts_apart():
     """Names, dtypes and shapes of the arrays are part of the fingerprint."""
-    trees = [{"a": np.zeros(3)}, {"b": np.zeros(3)}, {"a": np.zeros(3, int)}, {"a": np.zeros((3, 1))}, np.zeros(3)]
+    trees = [
+        {"a": np.zeros(3)},
+        {"b": np.zeros(3)},
+        {"a": np.zeros(3, int)},
+        {"a": np.zeros((3, 1))},
+        np.zeros(3),
+    ]
     prints = [str(fingerprint_of(as_source(tree))) for tree in trees]
     assert len(set(prints)) == len(prints)
 
@@ -246,15 +283,21 @@ class NamedSquares(Squares):
 
 @pytest.mark.parametrize("kind", [Squares, BatchedSquares, LazySquares, WalkedSquares])
 def test_a_users_own_source_gets_plain_python_keys(kind):
-    """A source with `__len__` and `__getitem__` works as it is; its keys are Python ints, many of them a list."""
+    """A source with `__len__` and `__getitem__` works as it is; its keys are Python ints, many of
+    them a list.
+    """
     source = as_source(kind())
     assert isinstance(source, DataSource)
     assert list(reader_of(source)(np.array([3, 1, 3]))) == [9, 1, 9]
 
 
 def test_a_source_that_returns_too_few_records_is_reported():
-    """When `__getitems__` returns another number of records than asked for, the error names both numbers."""
-    with pytest.raises(SourceError, match=r"ShortSquares.__getitems__ returned 2 records for 3 keys"):
+    """When `__getitems__` returns another number of records than asked for, the error names both
+    numbers.
+    """
+    with pytest.raises(
+        SourceError, match=r"ShortSquares.__getitems__ returned 2 records for 3 keys"
+    ):
         reader_of(ShortSquares())(np.array([3, 1, 3]))
 
 
@@ -270,21 +313,29 @@ def test_a_source_that_returns_too_few_records_is_reported():
     ],
 )
 def test_a_source_that_returns_no_sequence_of_records_is_reported(returned, text):
-    """A dict of columns, or nothing at all, from `__getitems__` is an error that says what it must return."""
+    """A dict of columns, or nothing at all, from `__getitems__` is an error that says what it must
+    return.
+    """
 
     class Odd(Squares):
         def __getitems__(self, keys):
             return returned
 
     with pytest.raises(
-        SourceError, match=rf"Odd\.__getitems__ returned an object of type {text} for 3 keys\. .* a sequence of records"
+        SourceError,
+        match=(
+            rf"Odd\.__getitems__ returned an object of type {text} for 3 keys\. .* a sequence of "
+            rf"records"
+        ),
     ):
         reader_of(Odd())(np.array([3, 1, 3]))
 
 
 @pytest.mark.parametrize("kind", [BatchedSquares, LazySquares, WalkedSquares])
 def test_what_a_reader_returns_is_walked_exactly(kind):
-    """The records are a list, a tuple or an array: their iterator tells how many were not yet consumed."""
+    """The records are a list, a tuple or an array: their iterator tells how many were not yet
+    consumed.
+    """
     records = reader_of(kind())(np.array([3, 1, 3]))
     assert type(records) in (list, tuple, np.ndarray)
     walk = iter(records)
@@ -313,9 +364,14 @@ class BatchedTens(Tens):
 @pytest.mark.parametrize("kind", [Tens, BatchedTens])
 @pytest.mark.parametrize("key", [-1, -10, 10, 2**62])
 def test_a_users_own_source_is_asked_for_no_key_outside(kind, key):
-    """A key outside `[0, len(source))` never reaches a user's source, where -1 would be the last record."""
+    """A key outside `[0, len(source))` never reaches a user's source, where -1 would be the last
+    record.
+    """
     read = reader_of(kind())
-    with pytest.raises(RecordKeyError, match=rf"{kind.__name__}: record key {key} is out of range\. The source has 10"):
+    with pytest.raises(
+        RecordKeyError,
+        match=rf"{kind.__name__}: record key {key} is out of range\. The source has 10",
+    ):
         read(np.array([0, key, 3]))
     assert list(read(np.array([0, 9]))) == [0, 90]
 
@@ -343,10 +399,14 @@ def test_a_fingerprint_that_is_no_dict_is_refused():
 
 
 def test_importing_sources_imports_no_file_library():
-    """`import headrace.sources` imports none of jax, tensorflow, pyarrow, array_record, tensorflow_datasets."""
+    """`import headrace.sources` imports none of jax, tensorflow, pyarrow, array_record,
+    tensorflow_datasets.
+    """
     heavy = ["jax", "tensorflow", "pyarrow", "array_record", "tensorflow_datasets", "grain"]
     code = f"import sys, headrace.sources; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/"
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -360,7 +420,9 @@ def test_importing_sources_imports_no_file_library():
     ],
 )
 def test_a_missing_library_is_named_with_its_extra(source, module, extra):
-    """Without its library, a source says what to install; the module is made unimportable in a fresh process."""
+    """Without its library, a source says what to install; the module is made unimportable in a
+    fresh process.
+    """
     code = f"""
 import sys
 sys.modules[{module!r}] = None
@@ -370,7 +432,9 @@ try:
 except ImportError as error:
     print(type(error).__name__, error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/"
+    )
     assert done.stdout.startswith(headrace.errors.MissingExtraError.__name__)
     assert f'pip install "headrace[{extra}]"' in done.stdout
 
@@ -381,7 +445,9 @@ def test_facts_of_another_type_are_an_error():
     class Odd(Tens):
         facts = ("reads_ahead", 4)
 
-    with pytest.raises(TypeError, match=r"Odd\.facts is a tuple\. .*make it a headrace\.SourceFacts"):
+    with pytest.raises(
+        TypeError, match=r"Odd\.facts is a tuple\. .*make it a headrace\.SourceFacts"
+    ):
         reader_of(Odd())
 
 
@@ -400,6 +466,10 @@ def test_an_error_in_facts_is_not_hidden():
 def test_keys_of_signed_and_unsigned_kinds_together_are_keys():
     """NumPy joins them as floats; those that are too large are named all the same."""
     assert list(headrace.Subset(range(10), [np.uint64(3), np.int64(1)])) == [3, 1]
-    for wrong, named in (([np.uint64(30), np.int64(1)], 30), ([np.uint64(3), np.int64(-1)], -1), ([2**70, 1], 2**70)):
+    for wrong, named in (
+        ([np.uint64(30), np.int64(1)], 30),
+        ([np.uint64(3), np.int64(-1)], -1),
+        ([2**70, 1], 2**70),
+    ):
         with pytest.raises(RecordKeyError, match=f"record key {named} is out of range"):
             headrace.Subset(range(10), wrong)

@@ -65,14 +65,21 @@ def test_names_of_fields_in_an_npz_file_may_have_any_characters(save, tmp_path):
     save(tmp_path / "a.npz", x=rows, y=np.arange(3))
     source = NpzSource(tmp_path / "a.npz")
     assert source[2]["x"].dtype == rows.dtype
-    assert [record["x"].tobytes() for record in source.__getitems__([2, 0])] == [rows[2].tobytes(), rows[0].tobytes()]
+    assert [record["x"].tobytes() for record in source.__getitems__([2, 0])] == [
+        rows[2].tobytes(),
+        rows[0].tobytes(),
+    ]
     assert source[1]["x"]["文字"] == 1
 
 
 @pytest.mark.parametrize(
     ("version", "header", "words"),
     [
-        (3, b"{'descr': '<f4', 'fortran_order': False, 'shape': (3", "the header is damaged: SyntaxError"),
+        (
+            3,
+            b"{'descr': '<f4', 'fortran_order': False, 'shape': (3",
+            "the header is damaged: SyntaxError",
+        ),
         (3, b"{'descr': '<f4', 'fortran_order': False, 'shape': (3.5,)}", "the header is damaged"),
         (3, b"{'descr': '<f4', 'shape': (3,)}", "the header is damaged: KeyError"),
         (3, b"\xff", "the header is damaged: UnicodeDecodeError"),
@@ -85,7 +92,9 @@ def test_names_of_fields_in_an_npz_file_may_have_any_characters(save, tmp_path):
 def test_a_damaged_header_in_an_npz_file_is_an_error(version, header, words, tmp_path):
     """It names the file and what is wrong."""
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
-        file.writestr("x.npy", b"\x93NUMPY" + bytes([version, 0]) + len(header).to_bytes(4, "little") + header)
+        file.writestr(
+            "x.npy", b"\x93NUMPY" + bytes([version, 0]) + len(header).to_bytes(4, "little") + header
+        )
     with pytest.raises(SourceError, match=rf"a\.npz cannot be read as an \.npz file: {words}"):
         NpzSource(tmp_path / "a.npz")
 

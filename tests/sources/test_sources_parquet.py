@@ -1,4 +1,6 @@
-"""Parquet files: values of every Arrow type, the cache of row groups, and every way that files can be bad."""
+"""Parquet files: values of every Arrow type, the cache of row groups, and every way that files can
+be bad.
+"""
 
 import datetime
 import decimal
@@ -28,7 +30,9 @@ def table(keys):
     return pa.table(
         {
             "key": keys,
-            "image": pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(keys, 3).astype(np.float32)), 3),
+            "image": pa.FixedSizeListArray.from_arrays(
+                pa.array(np.repeat(keys, 3).astype(np.float32)), 3
+            ),
             "text": [f"text {key}" for key in keys],
             "maybe": pa.array([None if key % 3 == 0 else int(key) for key in keys], pa.int16()),
         }
@@ -51,7 +55,9 @@ class TestOneFile(SourceConformance):
 
 
 class TestManyFilesSmallCache(TestOneFile):
-    """Five files, one of them without rows, some columns in another order, and a cache too small for two groups."""
+    """Five files, one of them without rows, some columns in another order, and a cache too small
+    for two groups.
+    """
 
     def write(self, folder, count):
         for number, keys in enumerate(np.array_split(np.arange(count), 4)):
@@ -69,7 +75,9 @@ class TestOtherFileSystem(TestOneFile):
     """A file system that is not the local one."""
 
     def open(self, folder, count):
-        return ParquetDataSource("*.parquet", filesystem=fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem()))
+        return ParquetDataSource(
+            "*.parquet", filesystem=fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
+        )
 
 
 DAY = datetime.datetime(2020, 1, 2, 3, 4, 5)
@@ -96,17 +104,38 @@ VALUES = [
     (pa.array([decimal.Decimal("1.20"), None]), [decimal.Decimal("1.20"), None]),
     (pa.array([[1, 2, 3], []]), [np.array([1, 2, 3]), np.array([], int)]),
     (pa.array([[1.0], None, [2.0, 3.0]]), [np.array([1.0]), None, np.array([2.0, 3.0])]),
-    (pa.array([[1], [2]], pa.large_list(pa.int8())), [np.array([1], np.int8), np.array([2], np.int8)]),
+    (
+        pa.array([[1], [2]], pa.large_list(pa.int8())),
+        [np.array([1], np.int8), np.array([2], np.int8)],
+    ),
     (pa.array([[1, None], [2]]), [[1, None], np.array([2])]),
-    (pa.array([[1, None], None, [2, 3]], pa.list_(pa.int8(), 2)), [[1, None], None, np.array([2, 3], np.int8)]),
+    (
+        pa.array([[1, None], None, [2, 3]], pa.list_(pa.int8(), 2)),
+        [[1, None], None, np.array([2, 3], np.int8)],
+    ),
     (pa.array([["a"], []]), [["a"], []]),
-    (pa.array([[1, 2], [3, 4]], pa.list_(pa.int32(), 2)), [np.array([1, 2], np.int32), np.array([3, 4], np.int32)]),
-    (pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2)), [np.array([1, 2]), None, np.array([3, 4])]),
-    (pa.array([[[1, 2], [3, 4]]], pa.list_(pa.list_(pa.int64(), 2), 2)), [np.array([[1, 2], [3, 4]])]),
-    (pa.array([[[1, 2]], [[3, 4], [5, 6]]], pa.list_(pa.list_(pa.int64(), 2))), [[1, 2], [3, 4, 5, 6]]),
+    (
+        pa.array([[1, 2], [3, 4]], pa.list_(pa.int32(), 2)),
+        [np.array([1, 2], np.int32), np.array([3, 4], np.int32)],
+    ),
+    (
+        pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2)),
+        [np.array([1, 2]), None, np.array([3, 4])],
+    ),
+    (
+        pa.array([[[1, 2], [3, 4]]], pa.list_(pa.list_(pa.int64(), 2), 2)),
+        [np.array([[1, 2], [3, 4]])],
+    ),
+    (
+        pa.array([[[1, 2]], [[3, 4], [5, 6]]], pa.list_(pa.list_(pa.int64(), 2))),
+        [[1, 2], [3, 4, 5, 6]],
+    ),
     (pa.array([{"a": 1, "b": None}, None]), [{"a": 1, "b": None}, None]),
     (pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int8())), [[("a", 1)], []]),
-    (pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(8).reshape(2, 2, 2)), list(np.arange(8).reshape(2, 2, 2))),
+    (
+        pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(8).reshape(2, 2, 2)),
+        list(np.arange(8).reshape(2, 2, 2)),
+    ),
 ]
 VALUES[-4] = (VALUES[-4][0], [np.array([[1, 2]]), np.array([[3, 4], [5, 6]])])
 
@@ -120,26 +149,38 @@ def _writes(array, path):
 
 
 def _reads(path):
-    """Whether pyarrow itself reads the file; some releases fail at nulls in lists of a fixed size."""
+    """Whether pyarrow itself reads the file; some releases fail at nulls in lists of a
+    fixed size.
+    """
     try:
         return pq.read_table(path) is not None
     except pa.ArrowInvalid:
         return False
 
 
-@pytest.mark.parametrize(("array", "values"), VALUES, ids=lambda value: str(getattr(value, "type", "")))
+@pytest.mark.parametrize(
+    ("array", "values"), VALUES, ids=lambda value: str(getattr(value, "type", ""))
+)
 @pytest.mark.one_in(3)
 def test_each_type_has_its_value(tmp_path, array, values):
-    """Numbers come as NumPy scalars, lists of numbers as arrays, text as `str`, nulls as None, the rest as Python."""
+    """Numbers come as NumPy scalars, lists of numbers as arrays, text as `str`, nulls as None, the
+    rest as Python.
+    """
     if not _writes(array, tmp_path / "x.parquet") or not _reads(tmp_path / "x.parquet"):
-        pytest.skip(f"pyarrow {pa.__version__} cannot write {array.type}, or read back what it wrote of it")
+        pytest.skip(
+            f"pyarrow {pa.__version__} cannot write {array.type}, or read back what it wrote of it"
+        )
     source = ParquetDataSource(tmp_path / "x.parquet")
     assert_same([row["x"] for row in source.__getitems__(range(len(values)))], values)
-    assert_same([row["x"] for row in source.__getitems__([len(values) - 1, 0])], [values[-1], values[0]])
+    assert_same(
+        [row["x"] for row in source.__getitems__([len(values) - 1, 0])], [values[-1], values[0]]
+    )
 
 
 def test_arrays_are_read_only(tmp_path):
-    """Rows lie in the cache and are read-only, so that no operation changes what the next epoch reads."""
+    """Rows lie in the cache and are read-only, so that no operation changes what the next epoch
+    reads.
+    """
     pq.write_table(table(range(3)), tmp_path / "x.parquet")
     with pytest.raises(ValueError, match="read-only"):
         ParquetDataSource(tmp_path / "x.parquet")[0]["image"][0] = 5
@@ -149,7 +190,9 @@ def test_arrays_are_read_only(tmp_path):
 def folder(tmp_path):
     """A folder with the rows 0 to 29 in the files a, b and c."""
     for name, start in (("b", 10), ("a", 0), ("c", 20)):
-        pq.write_table(table(range(start, start + 10)), tmp_path / f"{name}.parquet", row_group_size=4)
+        pq.write_table(
+            table(range(start, start + 10)), tmp_path / f"{name}.parquet", row_group_size=4
+        )
     return tmp_path
 
 
@@ -162,9 +205,17 @@ def test_a_glob_and_a_directory_are_sorted_and_a_list_keeps_its_order(folder):
     """Globs and directories give their files by name; a list gives them as it stands."""
     (folder / "_SUCCESS").write_text("")
     (folder / "notes.txt").write_text("no rows")
-    for paths in (folder, str(folder), f"{folder}/*.parquet", [folder / f"{name}.parquet" for name in "abc"]):
+    for paths in (
+        folder,
+        str(folder),
+        f"{folder}/*.parquet",
+        [folder / f"{name}.parquet" for name in "abc"],
+    ):
         assert keys_of(ParquetDataSource(paths)) == list(range(30))
-    assert keys_of(ParquetDataSource([folder / "c.parquet", str(folder / "a.parquet")])) == [*range(20, 30), *range(10)]
+    assert keys_of(ParquetDataSource([folder / "c.parquet", str(folder / "a.parquet")])) == [
+        *range(20, 30),
+        *range(10),
+    ]
 
 
 def test_globs_work_on_every_file_system(folder):
@@ -179,7 +230,9 @@ def test_globs_work_on_every_file_system(folder):
     assert keys_of(ParquetDataSource("deep/er", filesystem=sub)) == list(range(30, 40))
     assert keys_of(ParquetDataSource(f"file://{folder}/a.parquet")) == list(range(10))
     fsspec = pytest.importorskip("fsspec")
-    assert keys_of(ParquetDataSource(str(folder), filesystem=fsspec.filesystem("file"))) == list(range(40))
+    assert keys_of(ParquetDataSource(str(folder), filesystem=fsspec.filesystem("file"))) == list(
+        range(40)
+    )
     for name in ("nope", "*.nope", "nope/*.parquet"):
         with pytest.raises(SourceNotFoundError, match="nope"):
             ParquetDataSource(name, filesystem=sub)
@@ -189,12 +242,16 @@ def test_columns_are_chosen_and_ordered(folder):
     """`columns` gives the keys of the records and their order; one name may stand alone."""
     assert list(ParquetDataSource(folder, columns=["text", "key"])[0]) == ["text", "key"]
     assert list(ParquetDataSource(folder, columns="key")[0]) == ["key"]
-    assert fingerprint_of(ParquetDataSource(folder)) != fingerprint_of(ParquetDataSource(folder, columns=["key"]))
+    assert fingerprint_of(ParquetDataSource(folder)) != fingerprint_of(
+        ParquetDataSource(folder, columns=["key"])
+    )
 
 
 def test_an_unknown_column_is_an_error_that_names_those_there_are(folder):
     """A name that is no column is a `ValueError` with the columns of the file."""
-    with pytest.raises(ValueError, match=r"no column 'label'\. Name some of its columns: key, image, text, maybe"):
+    with pytest.raises(
+        ValueError, match=r"no column 'label'\. Name some of its columns: key, image, text, maybe"
+    ):
         ParquetDataSource(folder, columns=["key", "label"])
     with pytest.raises(ValueError, match="at least one column"):
         ParquetDataSource(folder, columns=[])
@@ -205,20 +262,27 @@ def test_an_unknown_column_is_an_error_that_names_those_there_are(folder):
     [
         (lambda good: good.drop_columns("text"), "'text' is missing"),
         (lambda good: good.append_column("more", good["key"]), "'more' is new"),
-        (lambda good: good.set_column(0, "key", good["key"].cast(pa.int8())), "'key' is int8, not int64"),
+        (
+            lambda good: good.set_column(0, "key", good["key"].cast(pa.int8())),
+            "'key' is int8, not int64",
+        ),
     ],
 )
 def test_files_with_other_columns_are_an_error(folder, change, text):
     """A file whose columns differ from those of the first is named, with the difference."""
     pq.write_table(change(table(range(3))), folder / "z.parquet")
-    with pytest.raises(SourceError, match=rf"z\.parquet has other columns than .*a\.parquet: {text}"):
+    with pytest.raises(
+        SourceError, match=rf"z\.parquet has other columns than .*a\.parquet: {text}"
+    ):
         ParquetDataSource(folder)
     assert len(ParquetDataSource(folder, columns=["image"])) == 33
 
 
 def test_the_order_of_columns_may_differ_between_files(folder):
     """Columns are found by name: another order in a later file changes nothing."""
-    pq.write_table(table(range(30, 40)).select(["text", "maybe", "image", "key"]), folder / "z.parquet")
+    pq.write_table(
+        table(range(30, 40)).select(["text", "maybe", "image", "key"]), folder / "z.parquet"
+    )
     assert keys_of(ParquetDataSource(folder)) == list(range(40))
     assert list(ParquetDataSource(folder)[35]) == ["key", "image", "text", "maybe"]
 
@@ -254,7 +318,9 @@ def test_no_rows_at_all_is_an_error(tmp_path):
 
 
 def test_a_damaged_row_group_is_named_by_file_and_key(tmp_path):
-    """A damaged row group is an error with file and key when it is read; the others are still read."""
+    """A damaged row group is an error with file and key when it is read; the others are
+    still read.
+    """
     numbers = pa.table({"x": np.random.default_rng(0).integers(0, 2**60, 3000)})
     path = tmp_path / "x.parquet"
     pq.write_table(numbers, path, row_group_size=1000, compression="zstd", use_dictionary=False)
@@ -265,13 +331,17 @@ def test_a_damaged_row_group_is_named_by_file_and_key(tmp_path):
     source = ParquetDataSource(path)
     assert source[5]["x"] == numbers["x"][5].as_py()
     for _ in range(2):
-        with pytest.raises(SourceError, match=r"x\.parquet: record key 1234 \(row group 1\) cannot be read"):
+        with pytest.raises(
+            SourceError, match=r"x\.parquet: record key 1234 \(row group 1\) cannot be read"
+        ):
             source.__getitems__([3, 1234])
     assert source[2999]["x"] == numbers["x"][2999].as_py()
 
 
 def test_the_cache_stays_within_its_bytes(tmp_path, monkeypatch):
-    """Decoded row groups take at most `cache_bytes`, the least recently used are forgotten, the last one stays."""
+    """Decoded row groups take at most `cache_bytes`, the least recently used are forgotten, the
+    last one stays.
+    """
     pq.write_table(pa.table({"x": np.arange(1000)}), tmp_path / "x.parquet", row_group_size=100)
     decoded_groups, read = [], pq.ParquetFile.read_row_group
 
@@ -280,7 +350,12 @@ def test_the_cache_stays_within_its_bytes(tmp_path, monkeypatch):
         return read(file, number, **options)
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", noted)
-    wanted = {2000: [0, 1, 2, 0], 2600: [0, 1, 2], 0: [0, 1, 0, 1, 2, 1, 0]}  # a row group takes some 813 bytes
+    # a row group takes some 813 bytes
+    wanted = {
+        2000: [0, 1, 2, 0],
+        2600: [0, 1, 2],
+        0: [0, 1, 0, 1, 2, 1, 0],
+    }
     for cache_bytes, groups in wanted.items():
         decoded_groups.clear()
         source = ParquetDataSource(tmp_path / "x.parquet", cache_bytes=cache_bytes)
@@ -289,16 +364,22 @@ def test_the_cache_stays_within_its_bytes(tmp_path, monkeypatch):
         assert decoded_groups == groups
 
 
-@pytest.mark.parametrize(("value", "error"), [("1G", TypeError), (1e9, TypeError), (None, TypeError), (-1, ValueError)])
+@pytest.mark.parametrize(
+    ("value", "error"), [("1G", TypeError), (1e9, TypeError), (None, TypeError), (-1, ValueError)]
+)
 def test_the_cache_size_is_a_number_of_bytes(folder, value, error):
-    """Anything but an integer from 0 as `cache_bytes` is an error that names value, limit and remedy."""
+    """Anything but an integer from 0 as `cache_bytes` is an error that names value, limit and
+    remedy.
+    """
     with pytest.raises(error, match=f"cache_bytes={value!r} .*Pass .*bytes"):
         ParquetDataSource(folder, cache_bytes=value)
     assert len(ParquetDataSource(folder, cache_bytes=np.int64(0))) == 30
 
 
 def test_a_block_is_decoded_once_for_all_threads_that_wait():
-    """Threads that ask for one block at the same time share one decoding, and one failure; later calls try again."""
+    """Threads that ask for one block at the same time share one decoding, and one failure; later
+    calls try again.
+    """
     calls = []
     gate = threading.Event()
 
@@ -322,9 +403,13 @@ def test_a_block_is_decoded_once_for_all_threads_that_wait():
 
 
 def test_a_footer_is_parsed_once_however_many_row_groups_are_read(tmp_path, monkeypatch):
-    """Parsing it takes many times as long as a row group: only the first read of a file does, by threads too."""
+    """Parsing it takes many times as long as a row group: only the first read of a file does, by
+    threads too.
+    """
     for name in "ab":
-        pq.write_table(pa.table({"key": np.arange(60)}), tmp_path / f"{name}.parquet", row_group_size=4)
+        pq.write_table(
+            pa.table({"key": np.arange(60)}), tmp_path / f"{name}.parquet", row_group_size=4
+        )
     source = ParquetDataSource(tmp_path, cache_bytes=0)
     parsed, parse = [], pq.ParquetFile
 
@@ -335,13 +420,17 @@ def test_a_footer_is_parsed_once_however_many_row_groups_are_read(tmp_path, monk
     monkeypatch.setattr(pq, "ParquetFile", counted)
     keys = np.random.default_rng(0).permutation(120)
     with ThreadPoolExecutor(4) as threads:
-        assert [record["key"] for record in threads.map(source.__getitem__, keys)] == (keys % 60).tolist()
+        assert [record["key"] for record in threads.map(source.__getitem__, keys)] == (
+            keys % 60
+        ).tolist()
     assert parsed.count(True) == 2
     assert 2 <= parsed.count(False) <= 8
 
 
 def test_no_two_threads_read_by_one_reader_of_the_library(tmp_path, monkeypatch):
-    """It serves one thread at a time; several threads that read one file have one each, and open it once."""
+    """It serves one thread at a time; several threads that read one file have one each, and open it
+    once.
+    """
     pq.write_table(pa.table({"key": np.arange(400)}), tmp_path / "x.parquet", row_group_size=4)
     source = ParquetDataSource(tmp_path, cache_bytes=0)
 
@@ -364,10 +453,16 @@ def test_no_two_threads_read_by_one_reader_of_the_library(tmp_path, monkeypatch)
 
 
 def test_parsed_footers_stay_within_their_bytes(tmp_path, monkeypatch):
-    """Where they are larger than that, the least recently used is parsed again, and rows are the same."""
+    """Where they are larger than that, the least recently used is parsed again, and rows are the
+    same.
+    """
     monkeypatch.setattr(row_groups, "FOOTER_BYTES", 1)
     for number in range(3):
-        pq.write_table(pa.table({"key": np.arange(9) + 9 * number}), tmp_path / f"{number}.parquet", row_group_size=3)
+        pq.write_table(
+            pa.table({"key": np.arange(9) + 9 * number}),
+            tmp_path / f"{number}.parquet",
+            row_group_size=3,
+        )
     source = ParquetDataSource(tmp_path, cache_bytes=0)
     parsed, parse = [], pq.ParquetFile
 
@@ -383,7 +478,9 @@ def test_parsed_footers_stay_within_their_bytes(tmp_path, monkeypatch):
 
 
 def test_files_stay_open_until_the_source_is_closed_and_no_rows_are_pickled(folder):
-    """A file that was read is read on without opening it again; open files and decoded rows stay out of the pickle."""
+    """A file that was read is read on without opening it again; open files and decoded rows stay
+    out of the pickle.
+    """
     with ParquetDataSource(folder, cache_bytes=0) as source:
         before = len(pickle.dumps(source))
         assert open_files(folder) == []
@@ -402,12 +499,16 @@ def test_files_of_which_nothing_tells_a_change_are_open_for_each_read_only(folde
     assert source[0]["key"] == 0
     assert open_files(folder) == []
     pq.write_table(table(range(50, 90)), folder / "a.parquet", row_group_size=4)
-    with pytest.raises(SourceError, match=r"a\.parquet: the file changed after the source was made"):
+    with pytest.raises(
+        SourceError, match=r"a\.parquet: the file changed after the source was made"
+    ):
         _ = source[5]
 
 
 def test_no_more_files_stay_open_than_the_process_can_spare(tmp_path, monkeypatch):
-    """The files that were used last stay open; their rows are the same as those of files that are opened again."""
+    """The files that were used last stay open; their rows are the same as those of files that are
+    opened again.
+    """
     monkeypatch.setattr(reader_pool, "open_file_limit", lambda: 2)
     for number in range(5):
         pq.write_table(table([number]), tmp_path / f"{number}.parquet")
@@ -460,7 +561,9 @@ def _bits(value):
 
 
 def test_a_block_says_how_many_bytes_it_takes_when_it_is_converted():
-    """Flags and nulls take a byte in place of a bit then; the cache counts them from the beginning."""
+    """Flags and nulls take a byte in place of a bit then; the cache counts them from
+    the beginning.
+    """
     columns = {
         "plain": pa.array(np.arange(800)),
         "flag": pa.array(np.arange(800) % 2 == 0),
@@ -475,7 +578,9 @@ def test_a_block_says_how_many_bytes_it_takes_when_it_is_converted():
 
 @pytest.mark.parametrize("rows", [4, 5])
 def test_a_file_replaced_while_it_is_in_use_is_an_error(tmp_path, rows):
-    """Other rows under the same keys never come, even if the new file has as many bytes; pickled sources see it too."""
+    """Other rows under the same keys never come, even if the new file has as many bytes; pickled
+    sources see it too.
+    """
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": np.arange(4)}), path)
     source = ParquetDataSource(path)
@@ -510,7 +615,11 @@ def test_the_fingerprint_tells_contents_of_one_size_apart(tmp_path):
     prints = []
     for folder, shift in (("a", 0), ("b", 7)):
         (tmp_path / folder).mkdir()
-        pq.write_table(pa.table({"x": np.arange(4) + shift}), tmp_path / folder / "x.parquet", compression="none")
+        pq.write_table(
+            pa.table({"x": np.arange(4) + shift}),
+            tmp_path / folder / "x.parquet",
+            compression="none",
+        )
         prints.append(fingerprint_of(ParquetDataSource(tmp_path / folder)))
     assert prints[0]["files"] == prints[1]["files"]
     assert prints[0] != prints[1]
@@ -519,7 +628,9 @@ def test_the_fingerprint_tells_contents_of_one_size_apart(tmp_path):
 def test_values_that_python_cannot_hold_are_named_by_file_and_key(tmp_path):
     """Text that is not UTF-8, and dates after the year 9999, are errors of the source."""
     offsets = np.array([0, 2, 4], np.int32).tobytes()
-    text = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(b"ab\xff\xfe")])
+    text = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(b"ab\xff\xfe")]
+    )
     late = pa.StructArray.from_arrays([pa.array([0, 2**62], pa.timestamp("us"))], ["time"])
     for name, column in (("text", text), ("late", late)):
         pq.write_table(pa.table({"x": column}), tmp_path / f"{name}.parquet")

@@ -1,4 +1,6 @@
-"""Keys over parts that lie end to end: each part is read once, and the records come in the order of the keys."""
+"""Keys over parts that lie end to end: each part is read once, and the records come in the order of
+the keys.
+"""
 
 import numpy as np
 from hypothesis import given
@@ -11,7 +13,9 @@ from headrace.sources.parts import read_by_part
 @tries(400)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8).filter(any), st.data())
 def test_records_come_in_the_order_of_their_keys(lengths, data):
-    """Whatever the lengths of the parts, empty ones too, and the keys: each part touched is asked once."""
+    """Whatever the lengths of the parts, empty ones too, and the keys: each part touched is asked
+    once.
+    """
     keys = np.array(data.draw(st.lists(st.integers(0, sum(lengths) - 1), max_size=20)), np.int64)
     ends = np.cumsum(lengths)
     asked = []

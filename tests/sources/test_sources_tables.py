@@ -20,7 +20,12 @@ from headrace.sources import ParquetDataSource, as_source
 # polars opens descriptors for its threads at the first date, and keeps them.
 polars.DataFrame({"when": [datetime.datetime(2026, 1, 1)]})
 
-COLUMNS = {"x": [1, 2, 3], "weight": [0.5, 1.5, 2.5], "text": ["a", "é", ""], "flag": [True, False, True]}
+COLUMNS = {
+    "x": [1, 2, 3],
+    "weight": [0.5, 1.5, 2.5],
+    "text": ["a", "é", ""],
+    "flag": [True, False, True],
+}
 
 
 def _tables(columns):
@@ -99,7 +104,9 @@ def test_a_missing_value_is_none(kind):
 
 def test_extension_dtypes_of_pandas_become_those_of_numpy():
     """Extension dtypes of pandas become those of NumPy."""
-    frame = pandas.DataFrame({"x": pandas.array([1, 2], dtype="Int32"), "kind": pandas.Categorical(["u", "v"])})
+    frame = pandas.DataFrame(
+        {"x": pandas.array([1, 2], dtype="Int32"), "kind": pandas.Categorical(["u", "v"])}
+    )
     record = as_source(frame)[1]
     assert (type(record["x"]), record["kind"]) == (np.int32, "v")
 
@@ -107,7 +114,9 @@ def test_extension_dtypes_of_pandas_become_those_of_numpy():
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 def test_dates_are_those_of_numpy(kind):
     """Dates are those of NumPy."""
-    source = as_source(_tables({"when": [datetime.datetime(2026, 1, 2), datetime.datetime(2026, 1, 3)]})[kind])
+    source = as_source(
+        _tables({"when": [datetime.datetime(2026, 1, 2), datetime.datetime(2026, 1, 3)]})[kind]
+    )
     assert source[1]["when"] == np.datetime64("2026-01-03")
 
 
@@ -120,14 +129,18 @@ def test_times_with_a_zone_keep_it(kind, missing):
     source = as_source(_tables({"when": [*times, None] if missing else times})[kind])
     found = [source[key]["when"] for key in range(len(source))]
     assert found[:2] == times
-    assert [time.utcoffset() for time in found[:2]] == [datetime.timedelta(hours=hours) for hours in (1, 2)]
+    assert [time.utcoffset() for time in found[:2]] == [
+        datetime.timedelta(hours=hours) for hours in (1, 2)
+    ]
     assert found[2:] == [None] * missing
 
 
 def test_lists_of_one_length_are_rows_of_an_array():
     """Lists of one length are rows of an array."""
     arrow = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(range(6)), 2)
-    frame = polars.DataFrame({"x": [[0, 1], [2, 3], [4, 5]]}, schema={"x": polars.Array(polars.Int64, 2)})
+    frame = polars.DataFrame(
+        {"x": [[0, 1], [2, 3], [4, 5]]}, schema={"x": polars.Array(polars.Int64, 2)}
+    )
     for table in (pyarrow.table({"x": arrow}), frame):
         assert as_source(table).columns["x"].tolist() == [[0, 1], [2, 3], [4, 5]]
 
@@ -154,7 +167,9 @@ def test_a_column_is_a_source_of_its_values_and_part_of_a_dict(column):
 
 def test_a_table_with_a_name_twice_is_refused():
     """A table with a name twice is refused."""
-    with pytest.raises(ValueError, match=r"two columns of the table are called 'x'. Give each column its own name"):
+    with pytest.raises(
+        ValueError, match=r"two columns of the table are called 'x'. Give each column its own name"
+    ):
         as_source(pandas.DataFrame([[1, 2]], columns=["x", "x"]))
 
 
@@ -162,7 +177,8 @@ def test_missing_items_and_structs_in_polars_arrays_stay_what_they_are():
     """A whole number does not become a float, and a struct not a row of numbers."""
     whole = polars.Series([[2**60 + 1, None]], dtype=polars.Array(polars.Int64, 2))
     structs = polars.Series(
-        [[{"a": 1, "b": 2.5}]], dtype=polars.Array(polars.Struct({"a": polars.Int64, "b": polars.Float64}), 1)
+        [[{"a": 1, "b": 2.5}]],
+        dtype=polars.Array(polars.Struct({"a": polars.Int64, "b": polars.Float64}), 1),
     )
     assert as_source(whole)[0] == [2**60 + 1, None]
     assert as_source(structs)[0] == [{"a": 1, "b": 2.5}]
@@ -178,13 +194,21 @@ def test_subclasses_of_pandas_are_tables():
 
 
 def test_arrays_of_pandas_are_columns():
-    """The arrays behind columns, `frame["text"].values`, are read as the columns are, with None for a missing value."""
-    frame = pandas.DataFrame({"text": ["a", None], "kind": pandas.Categorical(["u", "v"]), "x": [1.5, float("nan")]})
-    source = as_source({"text": frame["text"].values, "kind": frame["kind"].values, "x": frame["x"].array})
+    """The arrays behind columns, `frame["text"].values`, are read as the columns are, with None for
+    a missing value.
+    """
+    frame = pandas.DataFrame(
+        {"text": ["a", None], "kind": pandas.Categorical(["u", "v"]), "x": [1.5, float("nan")]}
+    )
+    source = as_source(
+        {"text": frame["text"].values, "kind": frame["kind"].values, "x": frame["x"].array}
+    )
     assert source[0] == {"text": "a", "kind": "u", "x": 1.5}
     assert source[1]["text"] is None
     assert np.isnan(source[1]["x"])
-    assert as_source({"key": pandas.MultiIndex.from_tuples([("a", 1), ("b", 2)])})[1] == {"key": ("b", 2)}
+    assert as_source({"key": pandas.MultiIndex.from_tuples([("a", 1), ("b", 2)])})[1] == {
+        "key": ("b", 2)
+    }
 
 
 @pytest.mark.parametrize("dtype", [polars.Int128, polars.UInt128])
@@ -196,14 +220,30 @@ def test_integers_of_128_bits_are_integers_of_python(dtype):
 @pytest.mark.parametrize(
     ("data", "remedy"),
     [
-        ((pandas.DataFrame({"x": [1]}), pandas.Series([1])), r'Pass columns as a dict, {"x": X, "y": y}'),
-        ((polars.DataFrame({"x": [1]}), polars.Series([1])), r'Pass columns as a dict, {"x": X, "y": y}'),
-        ((pandas.DataFrame({"x": [1]}), np.array([1])), r'Pass columns as a dict, {"x": X, "y": y}'),
+        (
+            (pandas.DataFrame({"x": [1]}), pandas.Series([1])),
+            r'Pass columns as a dict, {"x": X, "y": y}',
+        ),
+        (
+            (polars.DataFrame({"x": [1]}), polars.Series([1])),
+            r'Pass columns as a dict, {"x": X, "y": y}',
+        ),
+        (
+            (pandas.DataFrame({"x": [1]}), np.array([1])),
+            r'Pass columns as a dict, {"x": X, "y": y}',
+        ),
         (pyarrow.table({"x": [1, 2]}).to_batches(), r"pyarrow.Table.from_batches\(batches\)"),
         (pyarrow.table({"x": [1, 2]}).to_reader(), r"reader.read_all\(\)"),
         (pyarrow.dataset.dataset(pyarrow.table({"x": [1, 2]})), r"dataset.to_table\(\)"),
     ],
-    ids=["tuple of pandas", "tuple of polars", "tuple with NumPy", "record batches", "reader", "dataset"],
+    ids=[
+        "tuple of pandas",
+        "tuple of polars",
+        "tuple with NumPy",
+        "record batches",
+        "reader",
+        "dataset",
+    ],
 )
 def test_what_is_nearly_a_table_is_refused_with_what_to_pass(data, remedy):
     """Their items are not rows, or cannot be read in any order."""
@@ -213,7 +253,11 @@ def test_what_is_nearly_a_table_is_refused_with_what_to_pass(data, remedy):
 
 def test_integers_of_128_bits_are_an_error_that_says_so(tmp_path):
     """Written by polars; the file is neither cut off nor damaged."""
-    polars.DataFrame({"x": polars.Series([2**100], dtype=polars.Int128)}).write_parquet(tmp_path / "x.parquet")
-    with pytest.raises(SourceError, match=r"x\.parquet has integers of 128 bits.*Write them as 64 bits") as caught:
+    polars.DataFrame({"x": polars.Series([2**100], dtype=polars.Int128)}).write_parquet(
+        tmp_path / "x.parquet"
+    )
+    with pytest.raises(
+        SourceError, match=r"x\.parquet has integers of 128 bits.*Write them as 64 bits"
+    ) as caught:
         ParquetDataSource(tmp_path)
     assert "damaged" not in str(caught.value)

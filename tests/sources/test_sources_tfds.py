@@ -1,4 +1,6 @@
-"""TFDS datasets, written here with a builder of our own: what `tfds.data_source` gives, and the short form."""
+"""TFDS datasets, written here with a builder of our own: what `tfds.data_source` gives, and the
+short form.
+"""
 
 import gc
 import tempfile
@@ -22,12 +24,16 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::R
 
 @pytest.fixture(autouse=True)
 def folders_of_tfds(tmp_path, monkeypatch):
-    """TFDS makes an empty temporary folder for each builder whose dataset it does not find, and leaves it."""
+    """TFDS makes an empty temporary folder for each builder whose dataset it does not find, and
+    leaves it.
+    """
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def prepare(folder, count, file_format="array_record"):
-    """Writes the dataset `tiny_digits` with `count` training examples, in the order of their keys."""
+    """Writes the dataset `tiny_digits` with `count` training examples, in the order of
+    their keys.
+    """
 
     class TinyDigits(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         VERSION = tfds.core.Version("1.0.0")
@@ -47,13 +53,18 @@ def prepare(folder, count, file_format="array_record"):
 
         def _generate_examples(self, number):
             for key in range(number):
-                yield key, {"image": np.full((2, 2), key, np.uint8), "label": key, "name": f"name {key}"}
+                yield (
+                    key,
+                    {"image": np.full((2, 2), key, np.uint8), "label": key, "name": f"name {key}"},
+                )
 
     TinyDigits(data_dir=folder, file_format=file_format).download_and_prepare()
 
 
 def test_conversion_keeps_examples_as_they_are(tmp_path):
-    """`--from tfds`: to ArrayRecord as the bytes in the files, which TFDS decodes; to Parquet as columns."""
+    """`--from tfds`: to ArrayRecord as the bytes in the files, which TFDS decodes; to Parquet as
+    columns.
+    """
     prepare(tmp_path / "data", 10)
     options = {"source_format": "tfds", "split": "train", "workers": 0, "progress": False}
     headrace.convert(tmp_path / "data" / "tiny_digits", tmp_path / "bytes", **options)
@@ -72,7 +83,8 @@ class TestShortForm(SourceConformance):
 
     def open(self, folder, count):
         source = TfdsDataSource("tiny_digits", "train", data_dir=folder)
-        gc.collect()  # TFDS leaves an exception in a reference cycle, whose traceback refers to the source
+        # TFDS leaves an exception in a reference cycle, whose traceback refers to the source
+        gc.collect()
         return source
 
     def expected_record(self, key):
@@ -100,7 +112,9 @@ def test_both_forms_give_the_same_records(prepared):
     """The short form and `tfds.data_source` agree on every split and part of one."""
     for split in ("train", "test", "train[5:12]", "train[50%:]", "train+test"):
         short = TfdsDataSource("tiny_digits", split, data_dir=str(prepared))
-        whole = as_source(tfds.data_source("tiny_digits", split=split, data_dir=prepared, download=False))
+        whole = as_source(
+            tfds.data_source("tiny_digits", split=split, data_dir=prepared, download=False)
+        )
         assert len(short) == len(whole)
         keys = np.arange(len(short))[::-1]
         assert_same(reader_of(short)(keys), reader_of(whole)(keys))
@@ -110,13 +124,17 @@ def test_decoders_are_passed_on(prepared):
     """`decoders` reach the features, as in `tfds.data_source`."""
     decoders = {"name": tfds.decode.SkipDecoding()}
     source = TfdsDataSource("tiny_digits", "train", data_dir=prepared, decoders=decoders)
-    record = tfds.data_source("tiny_digits", split="train", data_dir=prepared, download=False, decoders=decoders)
+    record = tfds.data_source(
+        "tiny_digits", split="train", data_dir=prepared, download=False, decoders=decoders
+    )
     assert_same(source[3], record[3])
 
 
 def test_splits_have_fingerprints_of_their_own(prepared):
     """The split belongs to the identity of the source, its folder does not."""
-    train, test = (TfdsDataSource("tiny_digits", split, data_dir=prepared) for split in ("train", "test"))
+    train, test = (
+        TfdsDataSource("tiny_digits", split, data_dir=prepared) for split in ("train", "test")
+    )
     assert fingerprint_of(train) == {
         "kind": "TfdsDataSource",
         "name": "tiny_digits/1.0.0",
@@ -129,8 +147,16 @@ def test_splits_have_fingerprints_of_their_own(prepared):
 @pytest.mark.parametrize(
     ("name", "split", "text"),
     [
-        ("no_such_dataset", "train", "no TFDS dataset 'no_such_dataset'. Datasets under .*: tiny_digits:1.0.0"),
-        ("tiny_digits", "valid", "split 'valid' of the TFDS dataset 'tiny_digits' .*'train', 'test'"),
+        (
+            "no_such_dataset",
+            "train",
+            "no TFDS dataset 'no_such_dataset'. Datasets under .*: tiny_digits:1.0.0",
+        ),
+        (
+            "tiny_digits",
+            "valid",
+            "split 'valid' of the TFDS dataset 'tiny_digits' .*'train', 'test'",
+        ),
         ("tiny_digits", "train[", r"split 'train\['"),
         ("tiny_digits", "train[30:40]", r"split 'train\[30:40\]'.*20 examples"),
         (
@@ -141,7 +167,9 @@ def test_splits_have_fingerprints_of_their_own(prepared):
     ],
 )
 def test_what_does_not_exist_is_named_with_what_does(prepared, name, split, text):
-    """An unknown dataset, version or split is an error that names what was given and what there is."""
+    """An unknown dataset, version or split is an error that names what was given and
+    what there is.
+    """
     with pytest.raises(SourceError, match=f"(?s){text}"):
         TfdsDataSource(name, split, data_dir=prepared)
 
@@ -159,13 +187,19 @@ def test_a_folder_without_a_dataset_is_told_as_such(tmp_path):
     (tmp_path / "tiny" / "incomplete.ABC_1.0.0").mkdir(parents=True)
     (tmp_path / "downloads").mkdir()
     with pytest.raises(
-        SourceError, match=r"no TFDS dataset 'tiny'\. Datasets under .*tiny \(a folder without a prepared dataset\)"
+        SourceError,
+        match=(
+            r"no TFDS dataset 'tiny'\. Datasets under .*tiny \(a folder without a prepared "
+            r"dataset\)"
+        ),
     ):
         TfdsDataSource("tiny", "train", data_dir=tmp_path)
 
 
 def test_a_dataset_that_is_not_prepared_is_an_error_that_says_how(prepared):
-    """Nothing is downloaded: a dataset that TFDS knows but that is not on disk is an error with the remedy."""
+    """Nothing is downloaded: a dataset that TFDS knows but that is not on disk is an error with the
+    remedy.
+    """
     with pytest.raises(SourceError, match=r"'mnist' is not prepared .*download_and_prepare\(\)"):
         TfdsDataSource("mnist", "train", data_dir=prepared)
 
@@ -176,7 +210,8 @@ def test_a_dataset_that_is_prepared_in_another_format_is_an_error_that_says_how(
     info = tmp_path / "tiny_digits" / "1.0.0" / "dataset_info.json"
     info.write_text(info.read_text().replace('"array_record"', '"tfrecord"'))
     with pytest.raises(
-        SourceError, match=r"prepared under .* as tfrecord, .* Prepare it in another folder: tfds\.builder"
+        SourceError,
+        match=r"prepared under .* as tfrecord, .* Prepare it in another folder: tfds\.builder",
     ):
         TfdsDataSource("tiny_digits:1.0.0", "train", data_dir=tmp_path)
 
@@ -202,7 +237,9 @@ def test_a_dataset_that_is_prepared_as_the_error_says_can_be_read(tmp_path):
     with pytest.raises(SourceError, match="is not prepared") as caught:
         TfdsDataSource("advised_digits", "train", data_dir=tmp_path)
     exec(str(caught.value).partition("Run ")[2].removesuffix("."), {"tfds": tfds})
-    assert [each["label"] for each in TfdsDataSource("advised_digits", "train", data_dir=tmp_path)] == [0, 1, 2]
+    assert [
+        each["label"] for each in TfdsDataSource("advised_digits", "train", data_dir=tmp_path)
+    ] == [0, 1, 2]
 
 
 def test_the_split_must_be_one_name(prepared):
@@ -213,16 +250,24 @@ def test_the_split_must_be_one_name(prepared):
 
 
 def test_a_dataset_in_a_store_is_that_of_the_folder(prepared, tmp_path):
-    """Records, fingerprint and errors; what is read is what TFDS says of it, and the files of the split."""
+    """Records, fingerprint and errors; what is read is what TFDS says of it, and the files of the
+    split.
+    """
     store = fsspec.filesystem("memory")
     store.put(str(prepared), "/tfds", recursive=True)
     options = {"cache_dir": str(tmp_path / "cache")}
     for split in ("train[5:12]+test", "train"):
         local = TfdsDataSource("tiny_digits", split, data_dir=prepared)
-        remote = TfdsDataSource("tiny_digits", split, data_dir="memory://tfds/", storage_options=options)
-        assert_same(reader_of(remote)(np.arange(len(local))), reader_of(local)(np.arange(len(local))))
+        remote = TfdsDataSource(
+            "tiny_digits", split, data_dir="memory://tfds/", storage_options=options
+        )
+        assert_same(
+            reader_of(remote)(np.arange(len(local))), reader_of(local)(np.arange(len(local)))
+        )
         assert fingerprint_of(remote) == fingerprint_of(local)
-    with pytest.raises(SourceError, match=r"no TFDS dataset 'other'\. Datasets under memory://tfds: none"):
+    with pytest.raises(
+        SourceError, match=r"no TFDS dataset 'other'\. Datasets under memory://tfds: none"
+    ):
         TfdsDataSource("other", "train", data_dir="memory://tfds", storage_options=options)
 
 
@@ -236,15 +281,20 @@ def test_examples_lie_in_files(prepared):
 
 @pytest.mark.parametrize("name", ["../../escaped.json", "1.0.0/../../../escaped.json"])
 def test_a_name_in_a_store_does_not_lead_out_of_its_folder(name, tmp_path, monkeypatch):
-    """A file that would be copied to a place outside of the temporary folder is an error, and is not written."""
+    """A file that would be copied to a place outside of the temporary folder is an error, and is
+    not written.
+    """
     store = fsspec.filesystem("memory")
     store.pipe_file("/datasets/tiny_digits/1.0.0/dataset_info.json", b"{}")
     found = f"memory://datasets/tiny_digits/{name}"
     monkeypatch.setattr(
-        "headrace.sources.tfds.file_system_of", lambda *_: type("Names", (), {"glob": lambda self, _: [found]})()
+        "headrace.sources.tfds.file_system_of",
+        lambda *_: type("Names", (), {"glob": lambda self, _: [found]})(),
     )
     try:
-        with pytest.raises(SourceError, match="name in an object store must not lead out of its folder"):
+        with pytest.raises(
+            SourceError, match="name in an object store must not lead out of its folder"
+        ):
             TfdsDataSource("tiny_digits", "train", "memory://datasets")
     finally:
         store.rm("/datasets", recursive=True)

@@ -1,4 +1,6 @@
-"""Documents of tokens, as slices of mapped files; and the writer of such files, killed wherever one can kill it."""
+"""Documents of tokens, as slices of mapped files; and the writer of such files, killed wherever one
+can kill it.
+"""
 
 import itertools
 import os
@@ -85,7 +87,9 @@ class TestRaw(SourceConformance):
 
 def ended(count):
     """Bare tokens of documents that end in 9; the last one does not."""
-    documents = [np.append(np.arange(key % 5) % 3 + 10, 9).astype(np.uint16) for key in range(count)]
+    documents = [
+        np.append(np.arange(key % 5) % 3 + 10, 9).astype(np.uint16) for key in range(count)
+    ]
     return [*documents[:-1], documents[-1][:-1]] if len(documents[-1]) > 1 else documents
 
 
@@ -112,7 +116,9 @@ class TestOffsetsInMemory(SourceConformance):
         np.arange(count * 3, dtype=np.int32).tofile(folder / "train.bin")
 
     def open(self, folder, count):
-        return TokenSource(folder / "train.bin", np.arange(count + 1, dtype=np.uint32) * 2, dtype="int32")
+        return TokenSource(
+            folder / "train.bin", np.arange(count + 1, dtype=np.uint32) * 2, dtype="int32"
+        )
 
     def expected_record(self, key):
         return {"tokens": np.arange(key * 2, key * 2 + 2, dtype=np.int32)}
@@ -122,7 +128,11 @@ class TestOffsetsInMemory(SourceConformance):
 def test_every_integer_dtype_comes_back(tmp_path, dtype):
     """Documents of any integer dtype come back as they were written, at the dtype's limits too."""
     limits = np.iinfo(dtype)
-    documents = [np.array([limits.min, limits.max], dtype), np.array([], dtype), np.array([1], dtype)]
+    documents = [
+        np.array([limits.min, limits.max], dtype),
+        np.array([], dtype),
+        np.array([1], dtype),
+    ]
     write(tmp_path / "x.npy", documents, dtype)
     source = TokenSource(tmp_path / "x.npy")
     assert_same(reader_of(source)(np.arange(3)), [{"tokens": one} for one in documents])
@@ -131,7 +141,9 @@ def test_every_integer_dtype_comes_back(tmp_path, dtype):
 @settings(max_examples=30)
 @given(st.lists(st.lists(st.integers(0, 300), max_size=20), min_size=1, max_size=20))
 def test_what_was_written_is_what_is_read(tmp_path_factory, documents):
-    """Any documents, lists or arrays, empty ones too, are read as they were written, with their lengths."""
+    """Any documents, lists or arrays, empty ones too, are read as they were written, with their
+    lengths.
+    """
     path = tmp_path_factory.mktemp("tokens") / "deep" / "x.npy"
     write(path, documents)
     source = TokenSource(path, name=None)
@@ -154,13 +166,21 @@ def test_a_document_is_a_read_only_view(tmp_path):
 
 
 def test_the_name_of_the_array_is_the_users(tmp_path):
-    """Records are a dict with the array under `name`, and so are lengths; with None they are the array. All are told apart."""
+    """Records are a dict with the array under `name`, and so are lengths; with None they are the
+    array. All are told apart.
+    """
     write(tmp_path / "x.npy", [[1, 2], [3]])
-    named, bare = TokenSource(tmp_path / "x.npy", name="code"), TokenSource(tmp_path / "x.npy", name=None)
+    named, bare = (
+        TokenSource(tmp_path / "x.npy", name="code"),
+        TokenSource(tmp_path / "x.npy", name=None),
+    )
     assert_same(named[0], {"code": np.array([1, 2], np.uint16)})
     assert_same(bare[0], np.array([1, 2], np.uint16))
     assert named.lengths["code"].tolist() == bare.lengths.tolist() == [2, 1]
-    assert len({str(source.fingerprint) for source in (named, bare, TokenSource(tmp_path / "x.npy"))}) == 3
+    assert (
+        len({str(source.fingerprint) for source in (named, bare, TokenSource(tmp_path / "x.npy"))})
+        == 3
+    )
 
 
 def test_numpy_reads_the_files(tmp_path):
@@ -187,7 +207,9 @@ def test_empty_documents_alone_are_a_source(tmp_path):
 
 
 def test_closing_leaves_documents_readable(tmp_path):
-    """A document that was read before `close` stays what it is, and the source opens its files again."""
+    """A document that was read before `close` stays what it is, and the source opens its files
+    again.
+    """
     write(tmp_path / "x.npy", [[1, 2], [3]])
     with TokenSource(tmp_path / "x.npy", name=None) as source:
         held = source[0]
@@ -195,7 +217,9 @@ def test_closing_leaves_documents_readable(tmp_path):
 
 
 def test_a_source_holds_no_descriptor_and_gives_its_memory_back(tmp_path):
-    """Thousands of sources may be open at a time; one that died, with all its documents, leaves nothing mapped."""
+    """Thousands of sources may be open at a time; one that died, with all its documents, leaves
+    nothing mapped.
+    """
     write(tmp_path / "x.npy", [[1, 2], [3]])
     source = TokenSource(tmp_path / "x.npy", name=None)
     held = source[0]
@@ -227,7 +251,9 @@ def bare(path, *tokens):
     ],
 )
 def test_a_token_ends_or_begins_documents(tmp_path, tokens, ends, begins):
-    """It stays in its document, as the last or the first one; what lies before the first and after the last is kept, too."""
+    """It stays in its document, as the last or the first one; what lies before the first and after
+    the last is kept, too.
+    """
     path = bare(tmp_path / "x.npy", *tokens)
     for arguments, expected in (({"end_of_text": 9}, ends), ({"begin_of_text": 9}, begins)):
         source = TokenSource(path, name=None, **arguments)
@@ -236,11 +262,15 @@ def test_a_token_ends_or_begins_documents(tmp_path, tokens, ends, begins):
 
 
 def test_documents_are_found_once_and_again_in_a_file_that_was_changed(tmp_path, monkeypatch):
-    """What was found is kept beside the file; another version of it is noticed, and so is what was damaged."""
+    """What was found is kept beside the file; another version of it is noticed, and so is what was
+    damaged.
+    """
     path = bare(tmp_path / "x.npy", 1, 9, 2, 9)
     read = []
     find = MarkedByToken._find
-    monkeypatch.setattr(MarkedByToken, "_find", lambda self, file: read.append(file.path) or find(self, file))
+    monkeypatch.setattr(
+        MarkedByToken, "_find", lambda self, file: read.append(file.path) or find(self, file)
+    )
     for _ in range(2):
         source = TokenSource(path, end_of_text=9, name=None)
         assert [one.tolist() for one in source] == [[1, 9], [2, 9]]
@@ -253,7 +283,10 @@ def test_documents_are_found_once_and_again_in_a_file_that_was_changed(tmp_path,
     with pytest.raises(SourceError, match="the file changed after the source was made"):
         source[0]
     for left in (3, 4):
-        assert [one.tolist() for one in TokenSource(path, end_of_text=9, name=None)] == [[1, 2, 3, 9], [5]]
+        assert [one.tolist() for one in TokenSource(path, end_of_text=9, name=None)] == [
+            [1, 2, 3, 9],
+            [5],
+        ]
         assert len(read) == left
         kept = tmp_path / "x.npy.to-9.headrace-index"
         kept.write_bytes(kept.read_bytes()[:-8] + bytes(8))
@@ -264,9 +297,15 @@ def test_a_folder_that_cannot_be_written_and_index_dir(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     path = bare(tmp_path / "x.npy", 1, 9, 2, 9)
     TokenSource(path, end_of_text=9, index_dir=tmp_path / "there")
-    (tmp_path / "x.npy.to-9.headrace-index").mkdir()  # no file can be put in its place, whoever runs this
+    (
+        tmp_path / "x.npy.to-9.headrace-index"
+    ).mkdir()  # no file can be put in its place, whoever runs this
     assert len(TokenSource(path, end_of_text=9)) == 2
-    kept = [name for folder in ("there", "home/headrace-indices") for name in os.listdir(tmp_path / folder)]
+    kept = [
+        name
+        for folder in ("there", "home/headrace-indices")
+        for name in os.listdir(tmp_path / folder)
+    ]
     assert [name.split("-", 1)[1] for name in kept] == ["x.npy.to-9.headrace-index"] * 2
 
 
@@ -281,12 +320,17 @@ def test_a_large_file_is_gone_through_in_pieces(tmp_path, monkeypatch):
 
 
 def test_a_token_that_is_nowhere_is_told(tmp_path):
-    """A file without it is one document, with a warning; a token that its dtype cannot have is an error."""
+    """A file without it is one document, with a warning; a token that its dtype cannot have is an
+    error.
+    """
     path = bare(tmp_path / "x.npy", 1, 2, 3)
-    with pytest.warns(UserWarning, match=r"x\.npy: end_of_text=9 is nowhere among its 3 tokens, .* your tokenizer"):
+    with pytest.warns(
+        UserWarning, match=r"x\.npy: end_of_text=9 is nowhere among its 3 tokens, .* your tokenizer"
+    ):
         assert len(TokenSource(path, end_of_text=9)) == 1
     with pytest.raises(
-        ValueError, match=r"begin_of_text=70000 is not a token of .*dtype uint16, so they are from 0 to"
+        ValueError,
+        match=r"begin_of_text=70000 is not a token of .*dtype uint16, so they are from 0 to",
     ):
         TokenSource(path, begin_of_text=70000)
 
@@ -311,25 +355,41 @@ def in_three(folder, count=40):
 
 
 def test_several_files_are_named_in_any_way(tmp_path, monkeypatch):
-    """A folder, a glob that finds other files of ours, a list, `~`; a list keeps its order, and may name a file twice."""
+    """A folder, a glob that finds other files of ours, a list, `~`; a list keeps its order, and may
+    name a file twice.
+    """
     in_three(tmp_path / "data")
     (tmp_path / "data" / "d.npy.00.unfinished").write_bytes(b"")
     monkeypatch.setenv("HOME", str(tmp_path))
-    for paths in ("~/data", tmp_path / "data", "~/data/*", ["~/data/a.npy", tmp_path / "data" / "[bc].npy"]):
+    for paths in (
+        "~/data",
+        tmp_path / "data",
+        "~/data/*",
+        ["~/data/a.npy", tmp_path / "data" / "[bc].npy"],
+    ):
         source = TokenSource(paths, name=None)
         assert_same(list(reader_of(source)(np.arange(40))), [document(key) for key in range(40)])
         assert source.lengths.tolist() == [key % 7 for key in range(40)]
     twice = TokenSource([tmp_path / "data" / f"{name}.npy" for name in "bab"], name=None)
-    assert [document.tolist() for document in twice] == [document(key).tolist() for key in [10, *range(10), 10]]
+    assert [document.tolist() for document in twice] == [
+        document(key).tolist() for key in [10, *range(10), 10]
+    ]
 
 
 def test_several_files_are_told_apart_by_names_and_content(tmp_path):
-    """And by their order; a folder of one file is the source that the file is, whatever its name."""
+    """And by their order; a folder of one file is the source that the file is, whatever
+    its name.
+    """
     in_three(tmp_path / "data")
     paths = [tmp_path / "data" / f"{name}.npy" for name in "abc"]
     fingerprint = TokenSource(paths).fingerprint
     assert fingerprint == TokenSource(tmp_path / "data").fingerprint
-    others = [TokenSource(paths[::-1]), TokenSource(paths[:2]), TokenSource(paths, name="code"), TokenSource(paths[:1])]
+    others = [
+        TokenSource(paths[::-1]),
+        TokenSource(paths[:2]),
+        TokenSource(paths, name="code"),
+        TokenSource(paths[:1]),
+    ]
     told = {str(one) for one in (fingerprint, *(other.fingerprint for other in others))}
     for suffix in ("", ".offsets"):
         os.rename(f"{paths[2]}{suffix}", tmp_path / "data" / f"d.npy{suffix}")
@@ -339,30 +399,48 @@ def test_several_files_are_told_apart_by_names_and_content(tmp_path):
 
 
 def test_files_of_one_source_fit_together(tmp_path):
-    """Offsets are those of one file, and all files have one dtype; the error names the file that does not fit."""
+    """Offsets are those of one file, and all files have one dtype; the error names the file that
+    does not fit.
+    """
     in_three(tmp_path)
     with pytest.raises(
-        ValueError, match=r"offsets= belongs to a single file, but there are 3 files: .*Write the offsets of each"
+        ValueError,
+        match=(
+            r"offsets= belongs to a single file, but there are 3 files: .*Write the offsets of each"
+        ),
     ):
         TokenSource(tmp_path, [0, 1])
     write(tmp_path / "d.npy", [[1]], np.int32)
-    with pytest.raises(SourceError, match=r"has values of dtype int32, but .*has uint16\. Write all files"):
+    with pytest.raises(
+        SourceError, match=r"has values of dtype int32, but .*has uint16\. Write all files"
+    ):
         TokenSource(tmp_path)
 
 
 def test_raw_files_of_documents_of_one_length(tmp_path):
-    """What remains at the end of each is left out; a file that is shorter than a document has none."""
+    """What remains at the end of each is left out; a file that is shorter than a
+    document has none.
+    """
     for name, tokens in (("a", range(7)), ("b", range(2)), ("c", range(20, 29))):
         np.array(tokens, np.uint16).tofile(tmp_path / f"{name}.bin")
     source = TokenSource(tmp_path / "*.bin", dtype=np.uint16, document_length=3, name=None)
-    assert [one.tolist() for one in source] == [[0, 1, 2], [3, 4, 5], [20, 21, 22], [23, 24, 25], [26, 27, 28]]
+    assert [one.tolist() for one in source] == [
+        [0, 1, 2],
+        [3, 4, 5],
+        [20, 21, 22],
+        [23, 24, 25],
+        [26, 27, 28],
+    ]
 
 
 def test_loaders_pack_find_and_resume_over_several_files(tmp_path):
     """They give what they give of one file with the same documents."""
     write(tmp_path / "one.npy", map(document, range(40)))
     one, several = TokenSource(tmp_path / "one.npy"), TokenSource(in_three(tmp_path / "data"))
-    rows = [list(headrace.MapDataset.source(source).shuffle(seed=1).pack(16, window=10)) for source in (one, several)]
+    rows = [
+        list(headrace.MapDataset.source(source).shuffle(seed=1).pack(16, window=10))
+        for source in (one, several)
+    ]
     assert_same(*rows)
     batches = []
     for source in (one, several):
@@ -370,7 +448,9 @@ def test_loaders_pack_find_and_resume_over_several_files(tmp_path):
         loader = headrace.load(source, shuffle=True, seed=3, num_epochs=2, transformations=[batch])
         with iter(loader) as iterator:
             batches.append([next(iterator) for _ in range(7)])
-            assert batches[-1][5]["tokens"].sum() == sum(source[key]["tokens"].sum() for key in loader.records_at(5))
+            assert batches[-1][5]["tokens"].sum() == sum(
+                source[key]["tokens"].sum() for key in loader.records_at(5)
+            )
             state = iterator.get_state()
         with iter(loader) as iterator:
             iterator.set_state(state)
@@ -393,15 +473,22 @@ def small_files(folder, count):
 
 def mapped_files(folder):
     """Mappings of files under a folder that this process has."""
-    return [line for line in Path("/proc/self/maps").read_text().splitlines() if str(folder) in line]
+    return [
+        line for line in Path("/proc/self/maps").read_text().splitlines() if str(folder) in line
+    ]
 
 
 @pytest.mark.slow
 def test_more_files_than_may_be_mapped_are_read(tmp_path, monkeypatch):
-    """Of very many files in one source few are open and none is mapped, whatever documents are held; records are the same."""
+    """Of very many files in one source few are open and none is mapped, whatever documents are
+    held; records are the same.
+    """
     folder = small_files(tmp_path / "data", 300)
     mapped = TokenSource(folder, name=None)
-    expected, keys = [document.copy() for document in mapped], np.random.default_rng(0).permutation(600)
+    expected, keys = (
+        [document.copy() for document in mapped],
+        np.random.default_rng(0).permutation(600),
+    )
     del mapped
     monkeypatch.setattr("headrace.sources.tokens.documents.MOST_MAPPED", 299)
     source = TokenSource(folder, name=None)
@@ -412,7 +499,9 @@ def test_more_files_than_may_be_mapped_are_read(tmp_path, monkeypatch):
     assert mapped_files(folder) == []
     assert (
         source.fingerprint
-        == TokenSource([folder / f"{number:04d}.npy" for number in range(300)], name=None).fingerprint
+        == TokenSource(
+            [folder / f"{number:04d}.npy" for number in range(300)], name=None
+        ).fingerprint
     )
     source.close()
     assert open_files(folder) == []
@@ -437,7 +526,9 @@ def test_of_very_many_files_some_are_looked_into(tmp_path, monkeypatch):
     monkeypatch.setattr("headrace.sources.tokens.documents._SAMPLED_FILES", 5)
     looked = []
     look = DocumentFile.sample
-    monkeypatch.setattr(DocumentFile, "sample", lambda self, pieces: looked.append(self.path) or look(self, pieces))
+    monkeypatch.setattr(
+        DocumentFile, "sample", lambda self, pieces: looked.append(self.path) or look(self, pieces)
+    )
     fingerprints = [TokenSource(folder).fingerprint for _ in range(2)]
     assert fingerprints[0] == fingerprints[1]
     assert len(looked) == 10
@@ -454,7 +545,9 @@ def kept(tmp_path, monkeypatch):
     looked = []
     look = TokenSource._counts
     monkeypatch.setattr(
-        TokenSource, "_counts", lambda self, path: looked.append(os.path.basename(path)) or look(self, path)
+        TokenSource,
+        "_counts",
+        lambda self, path: looked.append(os.path.basename(path)) or look(self, path),
     )
     return small_files(tmp_path / "data", 20), looked
 
@@ -469,7 +562,11 @@ def test_facts_about_many_files_are_found_once(kept):
     folder, looked = kept
     sources = [TokenSource(folder, name=None) for _ in range(2)]
     assert len(looked) == 20
-    assert documents_of(sources[0]) == documents_of(sources[1]) == [x for n in range(20) for x in ([n, n], [7])]
+    assert (
+        documents_of(sources[0])
+        == documents_of(sources[1])
+        == [x for n in range(20) for x in ([n, n], [7])]
+    )
     assert sources[0].fingerprint == sources[1].fingerprint
     assert sources[1].lengths.tolist() == [2, 1] * 20
     assert len(TokenSource(folder, name=None, dtype=None, document_length=3)) == 20
@@ -492,7 +589,9 @@ def test_a_file_that_was_changed_is_looked_at_again(kept, suffix):
 
 
 def test_kept_facts_that_are_damaged_or_of_missing_files_are_not_taken(kept):
-    """Those that were damaged are found anew; a file that is gone, or of another dtype, is named as ever."""
+    """Those that were damaged are found anew; a file that is gone, or of another dtype, is named as
+    ever.
+    """
     folder, looked = kept
     expected = documents_of(TokenSource(folder, name=None))
     (facts,) = folder.glob(".files.*.headrace-index")
@@ -513,7 +612,9 @@ def test_kept_facts_that_are_damaged_or_of_missing_files_are_not_taken(kept):
 
 
 def test_facts_that_cannot_be_kept_beside_the_files_are_kept_in_the_cache(kept):
-    """They are in the user's cache folder then; and where nothing can be written they are found anew."""
+    """They are in the user's cache folder then; and where nothing can be written they are found
+    anew.
+    """
     folder, looked = kept
     TokenSource(folder)
     (facts,) = folder.glob(".files.*.headrace-index")
@@ -568,7 +669,9 @@ TOKENS = np.arange(5, dtype=np.uint16)
     ],
 )  # fmt: skip
 def test_files_that_hold_something_else_are_told(tmp_path, files, arguments, text):
-    """A file that is missing, empty, cut off, or no tokens at all: the error names the file, what was found and the remedy."""
+    """A file that is missing, empty, cut off, or no tokens at all: the error names the file, what
+    was found and the remedy.
+    """
     path = spoilt(tmp_path, **files)
     with pytest.raises(SourceError, match=text) as caught:
         TokenSource(path, **arguments)
@@ -599,9 +702,17 @@ def test_a_cut_off_file_is_told(tmp_path):
         ({"offsets": [0.5, 1]}, TypeError, "offsets=.*must be integers with one axis"),
         ({"offsets": 5}, TypeError, "offsets=5 must be integers with one axis"),
         ({"offsets": [0, 5], "document_length": 5}, ValueError, "Pass only one of them"),
-        ({"end_of_text": 1, "document_length": 5}, ValueError, "document_length= and end_of_text= both say"),
+        (
+            {"end_of_text": 1, "document_length": 5},
+            ValueError,
+            "document_length= and end_of_text= both say",
+        ),
         ({"end_of_text": 1, "begin_of_text": 1}, ValueError, "Pass only one of them"),
-        ({"end_of_text": "<eos>"}, TypeError, r"end_of_text='<eos>' is a str\. Pass the ID of a token, such as .*"),
+        (
+            {"end_of_text": "<eos>"},
+            TypeError,
+            r"end_of_text='<eos>' is a str\. Pass the ID of a token, such as .*",
+        ),
         ({"document_length": 0}, ValueError, "document_length=0 must be at least 1"),
         ({"name": 3}, TypeError, r"name=3 is not a string\. Pass a string, or None"),
     ],
@@ -622,18 +733,25 @@ _LOOKS = (
 
 @pytest.mark.parametrize("name", ["x.npy", "x.npy.offsets"])
 def test_a_file_that_was_changed_is_told(tmp_path, name):
-    """Files that were cut off after the source was made are an error, and end no process, whatever looks at them."""
+    """Files that were cut off after the source was made are an error, and end no process, whatever
+    looks at them.
+    """
     write(tmp_path / "x.npy", [[1, 2, 3], [4]])
     source = TokenSource(tmp_path / "x.npy")
     unread = pickle.loads(pickle.dumps(source))
     os.truncate(tmp_path / name, 0)
     for one, look in itertools.product((source, unread), _LOOKS):
-        with pytest.raises(SourceError, match=rf"{name}: the file changed after the source was made \(\d+ → 0 bytes\)"):
+        with pytest.raises(
+            SourceError,
+            match=rf"{name}: the file changed after the source was made \(\d+ → 0 bytes\)",
+        ):
             look(one)
 
 
 def test_a_file_that_was_removed_stays_readable(tmp_path):
-    """What is mapped stays whole for its readers when its name is gone; one who opens it later is told."""
+    """What is mapped stays whole for its readers when its name is gone; one who opens it later is
+    told.
+    """
     write(tmp_path / "x.npy", [[1, 2, 3], [4]])
     source = TokenSource(tmp_path / "x.npy", name=None)
     assert source[1].tolist() == [4]
@@ -651,9 +769,17 @@ def test_a_file_that_was_removed_stays_readable(tmp_path):
 @pytest.mark.parametrize(
     ("tokens", "error", "text"),
     [
-        ([1, 65536], ValueError, "token .*does not fit uint16, which holds 0 to .*Pass a dtype= that holds it"),
+        (
+            [1, 65536],
+            ValueError,
+            "token .*does not fit uint16, which holds 0 to .*Pass a dtype= that holds it",
+        ),
         (np.array([5, -1]), ValueError, "token -1 does not fit uint16"),
-        ([0.5], TypeError, r"must be integers with one axis, of at most 64 bits, not a list \(\[0\.5\]\)"),
+        (
+            [0.5],
+            TypeError,
+            r"must be integers with one axis, of at most 64 bits, not a list \(\[0\.5\]\)",
+        ),
         ([True], TypeError, "integers with one axis"),
         ([2**70], TypeError, "integers with one axis"),
         ("text", TypeError, r"not a str \('text'\)\. Turn text into tokens first"),
@@ -664,8 +790,12 @@ def test_a_file_that_was_removed_stays_readable(tmp_path):
         (None, TypeError, "integers with one axis"),
     ],
 )
-def test_a_document_that_does_not_fit_is_refused_and_nothing_of_it_is_written(tmp_path, tokens, error, text):
-    """What are no tokens of the file's dtype is an error; the writer goes on with the next document."""
+def test_a_document_that_does_not_fit_is_refused_and_nothing_of_it_is_written(
+    tmp_path, tokens, error, text
+):
+    """What are no tokens of the file's dtype is an error; the writer goes on with the next
+    document.
+    """
     with TokenWriter(tmp_path / "x.npy", dtype=np.uint16) as writer:
         writer.append([1])
         with pytest.raises(error, match=text):
@@ -677,13 +807,19 @@ def test_a_document_that_does_not_fit_is_refused_and_nothing_of_it_is_written(tm
 
 def test_arrays_of_another_dtype_are_converted(tmp_path):
     """Tokens of any dtype whose values fit are taken, in any layout."""
-    write(tmp_path / "x.npy", [np.arange(8)[::-2], np.array([1], np.uint64), np.array([1], ">i4")], np.uint8)
+    write(
+        tmp_path / "x.npy",
+        [np.arange(8)[::-2], np.array([1], np.uint64), np.array([1], ">i4")],
+        np.uint8,
+    )
     source = TokenSource(tmp_path / "x.npy", name=None)
     assert [one.tolist() for one in source.__getitems__([0, 1, 2])] == [[7, 5, 3, 1], [1], [1]]
 
 
 def test_nothing_appears_before_the_writer_is_closed(tmp_path):
-    """Until then there is no file of that name; what is there has a name that ends in `.unfinished`."""
+    """Until then there is no file of that name; what is there has a name that ends in
+    `.unfinished`.
+    """
     writer = TokenWriter(tmp_path / "x.npy")
     writer.append([1])
     with pytest.raises(SourceNotFoundError):
@@ -698,7 +834,9 @@ def test_nothing_appears_before_the_writer_is_closed(tmp_path):
 
 @pytest.mark.parametrize("how", ["exception", "discard", "forgotten", "no document"])
 def test_a_writer_that_does_not_finish_leaves_nothing(tmp_path, how):
-    """An exception in the block, `discard`, a writer that is forgotten, or without any document: no file is left."""
+    """An exception in the block, `discard`, a writer that is forgotten, or without any document: no
+    file is left.
+    """
     if how == "exception":
         with pytest.raises(KeyError), TokenWriter(tmp_path / "x.npy") as writer:
             writer.append([1])
@@ -713,13 +851,18 @@ def test_a_writer_that_does_not_finish_leaves_nothing(tmp_path, how):
         writer.append([1])
         del writer
     else:
-        with pytest.raises(ValueError, match=r"no document was written"), TokenWriter(tmp_path / "x.npy"):
+        with (
+            pytest.raises(ValueError, match=r"no document was written"),
+            TokenWriter(tmp_path / "x.npy"),
+        ):
             pass
     assert os.listdir(tmp_path) == []
 
 
 def test_a_writer_that_cannot_make_its_second_file_leaves_none(tmp_path):
-    """The name of the file of offsets is longer, so of some names it is too long for the file system, and no file is left."""
+    """The name of the file of offsets is longer, so of some names it is too long for the file
+    system, and no file is left.
+    """
     refused = 0
     for length in range(200, 252):
         try:
@@ -732,7 +875,9 @@ def test_a_writer_that_cannot_make_its_second_file_leaves_none(tmp_path):
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_a_file_that_is_there_is_not_overwritten(tmp_path, when):
-    """A path that is taken is an error, when the writer is made and when it is closed; the file stays what it is."""
+    """A path that is taken is an error, when the writer is made and when it is closed; the file
+    stays what it is.
+    """
     if when == "before":
         write(tmp_path / "x.npy", [[1]])
         with pytest.raises(FileExistsError, match=r"already\. Remove it, or write to another path"):
@@ -783,7 +928,9 @@ def killed_after(path, lines):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
 @pytest.mark.parametrize("stride", chosen([1, 21], 21))
 def test_a_killed_writer_leaves_a_whole_file_or_none(tmp_path, stride):
-    """Killed before a line of the writer's code: the path gives all documents or says that it is not there."""
+    """Killed before a line of the writer's code: the path gives all documents or says that it is
+    not there.
+    """
     there = []
     for lines in range(0, 10_000, stride):
         path = tmp_path / f"{lines}" / "x.npy"
@@ -793,7 +940,9 @@ def test_a_killed_writer_leaves_a_whole_file_or_none(tmp_path, stride):
             with pytest.raises(SourceNotFoundError):
                 TokenSource(path)
             write(path, DOCUMENTS)  # what a killed writer left is in nobody's way
-        assert [one.tolist() for one in TokenSource(path, name=None).__getitems__(range(4))] == DOCUMENTS
+        assert [
+            one.tolist() for one in TokenSource(path, name=None).__getitems__(range(4))
+        ] == DOCUMENTS
         if not killed:
             break
     assert len(there) > 50 // stride
@@ -803,7 +952,9 @@ def test_a_killed_writer_leaves_a_whole_file_or_none(tmp_path, stride):
 
 @pytest.mark.parametrize("name", ["tokens", "code", None])
 def test_packing_is_planned_from_the_lengths_that_a_source_tells(tmp_path, name):
-    """A chain that plans its rows gives those of a `Pack` that reads what comes, whatever records are called."""
+    """A chain that plans its rows gives those of a `Pack` that reads what comes, whatever records
+    are called.
+    """
     write(tmp_path / "x.npy", map(document, range(40)))
     source = TokenSource(tmp_path / "x.npy", name=name)
     planned = headrace.MapDataset.source(source).pack(16, window=10)

@@ -20,7 +20,9 @@ COUNT = 40
 
 
 def dataset(count=COUNT):
-    """Variables along time, in two orders of dimensions; one without time, and one of a single value."""
+    """Variables along time, in two orders of dimensions; one without time, and one of a single
+    value.
+    """
     times = np.datetime64("2020-01-01", "ns") + np.arange(count) * np.timedelta64(1, "D")
     return xarray.Dataset(
         {
@@ -37,7 +39,11 @@ def dataset(count=COUNT):
 def row(key, count=COUNT):
     """The record of a key, from the arrays themselves."""
     data = dataset(count)
-    return {"field": data.field.values[key], "turned": data.turned.values[..., key], "name": f"é {key}"}
+    return {
+        "field": data.field.values[key],
+        "turned": data.turned.values[..., key],
+        "name": f"é {key}",
+    }
 
 
 def write(folder, count=COUNT):
@@ -79,7 +85,9 @@ class TestXarrayInZarr(SourceConformance):
         data.to_zarr(folder / "a.zarr", consolidated=False, encoding={"a": {"chunks": (2, 4)}})
 
     def open(self, folder, count):
-        return XarraySource(xarray.open_zarr(folder / "a.zarr", chunks=None, consolidated=False), dim="time")
+        return XarraySource(
+            xarray.open_zarr(folder / "a.zarr", chunks=None, consolidated=False), dim="time"
+        )
 
     def expected_record(self, key):
         return {"a": np.array([key, self.count + key])}
@@ -125,14 +133,20 @@ def test_a_shuffle_of_blocks_reads_each_chunk_of_a_variable_once(tmp_path, monke
     """A row of a chunk is read with the others."""
     reads = []
     read = h5py.Dataset.__getitem__
-    monkeypatch.setattr(h5py.Dataset, "__getitem__", lambda self, *at: reads.append(self.name) or read(self, *at))
+    monkeypatch.setattr(
+        h5py.Dataset, "__getitem__", lambda self, *at: reads.append(self.name) or read(self, *at)
+    )
     with xarray.open_dataset(write(tmp_path)) as opened:
         source = XarraySource(opened, ["field"])
         assert source.facts.records_together() == 10
         reads.clear()
-        sampler = IndexSampler(COUNT, shuffle=BlockShuffle(block=10, window=2), seed=0, num_epochs=1)
+        sampler = IndexSampler(
+            COUNT, shuffle=BlockShuffle(block=10, window=2), seed=0, num_epochs=1
+        )
         batches = list(DataLoader(data_source=source, sampler=sampler, operations=[Batch(10)]))
-    assert sorted(value for batch in batches for value in batch["field"][:, 0].tolist()) == list(range(0, 3 * COUNT, 3))
+    assert sorted(value for batch in batches for value in batch["field"][:, 0].tolist()) == list(
+        range(0, 3 * COUNT, 3)
+    )
     assert reads.count("/field") == 4
 
 
@@ -149,7 +163,11 @@ def test_selections_are_read_lazily_and_are_other_data(tmp_path):
 def test_selections_of_the_same_ends_and_length_are_other_data(kind):
     """All coordinates along the dimension count, of whatever kind they are."""
     data = dataset().drop_vars("turned")
-    coordinates = {"texts": data.name.values, "numbers": np.arange(COUNT) / 3, "times": data.time.values}
+    coordinates = {
+        "texts": data.name.values,
+        "numbers": np.arange(COUNT) / 3,
+        "times": data.time.values,
+    }
     data = data.assign_coords(time=("time", coordinates[kind]))
     first, second = (XarraySource(data.isel(time=[0, place, 9])) for place in (3, 4))
     assert first.fingerprint != second.fingerprint
@@ -159,7 +177,9 @@ def test_selections_of_the_same_ends_and_length_are_other_data(kind):
 def test_variables_and_coordinates_are_chosen():
     """Without names, all data variables that have the dimension."""
     data = dataset()
-    assert_same(XarraySource(data, ["time", "name"])[3], {"time": data.time.values[3], "name": "é 3"})
+    assert_same(
+        XarraySource(data, ["time", "name"])[3], {"time": data.time.values[3], "name": "é 3"}
+    )
     assert list(XarraySource(data, dim="y")[2]) == ["field", "turned", "height"]
     assert XarraySource(data, "height", dim="y")[2] == {"height": 2.0}
     assert XarraySource(data).lengths_by("field").tolist() == [3] * COUNT
@@ -193,10 +213,22 @@ def test_variables_and_coordinates_are_chosen():
             ValueError,
             r"dim='z' is not a dimension of the Dataset. Pass one of",
         ),
-        (lambda data: XarraySource(data["one"]), ValueError, r"the DataArray has no dimension to count records"),
-        (lambda data: XarraySource(data["field"], ["a"]), ValueError, r"variables=\['a'\] is for Datasets"),
+        (
+            lambda data: XarraySource(data["one"]),
+            ValueError,
+            r"the DataArray has no dimension to count records",
+        ),
+        (
+            lambda data: XarraySource(data["field"], ["a"]),
+            ValueError,
+            r"variables=\['a'\] is for Datasets",
+        ),
         (lambda data: XarraySource(data.isel(time=slice(0))), NoRecordsError, r"there are 0 rows"),
-        (lambda data: XarraySource(np.arange(3)), TypeError, r"takes an xarray Dataset or DataArray, not a ndarray"),
+        (
+            lambda data: XarraySource(np.arange(3)),
+            TypeError,
+            r"takes an xarray Dataset or DataArray, not a ndarray",
+        ),
     ],
 )
 def test_data_that_cannot_be_read_is_named(make, error, words):
@@ -214,7 +246,8 @@ def test_a_file_that_is_gone_is_an_error(tmp_path):
         source[3]
 
 
-with warnings.catch_warnings(action="ignore"):  # Zarr starts threads, which live as long as the process
+# Zarr starts threads, which live as long as the process
+with warnings.catch_warnings(action="ignore"):
     import tempfile
 
     import zarr

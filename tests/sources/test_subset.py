@@ -22,7 +22,9 @@ class TestSubsetOfList(SourceConformance):
 class TestSubsetOfColumns(SourceConformance):
     def open(self, folder, count):
         keys = (np.arange(count)[::-1] + 3).tolist()
-        return Subset({"x": np.arange(count + 5), "y": np.arange(2 * count + 10).reshape(-1, 2)}, keys)
+        return Subset(
+            {"x": np.arange(count + 5), "y": np.arange(2 * count + 10).reshape(-1, 2)}, keys
+        )
 
     def expected_record(self, key):
         other = 99 - key
@@ -41,7 +43,10 @@ SOURCES = {
 @pytest.mark.one_in(2)
 def test_batches_are_those_of_the_records(name, worker_count):
     """Also where columns are batched without a record being made; a subset of a subset, too."""
-    for subset in (Subset(SOURCES[name], KEYS), Subset(Subset(SOURCES[name], [1, 7, 8]), [1, 0, 0, 2])):
+    for subset in (
+        Subset(SOURCES[name], KEYS),
+        Subset(Subset(SOURCES[name], [1, 7, 8]), [1, 0, 0, 2]),
+    ):
         batches = list(headrace.load(subset, batch_size=3, num_epochs=1, worker_count=worker_count))
         assert [batch["x"].tolist() for batch in batches] == [[70, 10, 10], [80]]
         if name == "columns":
@@ -56,7 +61,9 @@ def test_a_subset_may_be_a_part_of_a_mix_and_a_mix_may_be_divided(name):
     assert next(iter(loader))["x"].tolist() == [70, 0, 10, 10, 10, 20]
     mixed = headrace.MixedSource(parts)
     some = Subset(mixed, [0, 3, 2])
-    loader = DataLoader(data_source=some, sampler=IndexSampler(3, num_epochs=1), operations=[Batch(3)])
+    loader = DataLoader(
+        data_source=some, sampler=IndexSampler(3, num_epochs=1), operations=[Batch(3)]
+    )
     assert next(iter(loader))["x"].tolist() == [70, 10, 10]
 
 
@@ -119,7 +126,8 @@ def test_other_keys_are_another_source():
 
 
 @pytest.mark.parametrize(
-    ("keys", "error"), [([9], RecordKeyError), ([-1], RecordKeyError), ([0.5], TypeError), ([], ValueError)]
+    ("keys", "error"),
+    [([9], RecordKeyError), ([-1], RecordKeyError), ([0.5], TypeError), ([], ValueError)],
 )
 def test_keys_that_are_none_are_refused(keys, error):
     """When the subset is made."""

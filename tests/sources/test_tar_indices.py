@@ -1,4 +1,6 @@
-"""Tar files with indices that other programs wrote: used where they fit, left alone where they do not."""
+"""Tar files with indices that other programs wrote: used where they fit, left alone where they do
+not.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ NAMES = ["a/1.jpg", "a/1.cls", "README", "a/2.jpg", "a/2.cls", "b/3.seg.png"]
 
 
 def write(path, names=NAMES, form=tarfile.GNU_FORMAT):
-    """A tar file; what each member holds is its name, some times over. Returns offset and size of members, by name."""
+    """A tar file; what each member holds is its name, some times over. Returns offset and size of
+    members, by name.
+    """
     with tarfile.open(path, "w", format=form) as file:
         for number, name in enumerate(names):
             info = tarfile.TarInfo(name)
@@ -139,7 +143,9 @@ def test_something_else_of_the_name_is_left_alone(content, tmp_path):
 
 
 def test_headers_of_members_are_looked_at(tmp_path, monkeypatch):
-    """An index whose places are those of other contents of the same file is refused, whichever member is wrong."""
+    """An index whose places are those of other contents of the same file is refused, whichever
+    member is wrong.
+    """
     monkeypatch.setattr(tar_indices, "MOST_CHECKED", 1 << 20)
     path = tmp_path / "x.tar"
     places = write(path)
@@ -157,9 +163,14 @@ def test_a_shard_list_names_files_and_their_samples(tmp_path):
     (tmp_path / "parts").mkdir()
     write(tmp_path / "parts/x.tar")
     write(tmp_path / "parts/y.tar", ["z.jpg"])
-    shards = [{"url": "parts/y.tar", "nsamples": 1, "md5sum": "…"}, {"url": "parts/x.tar", "nsamples": 3}]
+    shards = [
+        {"url": "parts/y.tar", "nsamples": 1, "md5sum": "…"},
+        {"url": "parts/x.tar", "nsamples": 3},
+    ]
     listed = tmp_path / "train.json"
-    listed.write_text(json.dumps({"__kind__": "wids-shard-index-v1", "wids_version": 1, "shardlist": shards}))
+    listed.write_text(
+        json.dumps({"__kind__": "wids-shard-index-v1", "wids_version": 1, "shardlist": shards})
+    )
     expected = records_of([tmp_path / "parts/y.tar", tmp_path / "parts/x.tar"], tmp_path / "own")
     assert records_of(listed, tmp_path / "own") == expected
     shards[1]["nsamples"] = 4

@@ -1,4 +1,6 @@
-"""Windows of time series and episodes: which frames they have, never over an end, however frames are stored."""
+"""Windows of time series and episodes: which frames they have, never over an end, however frames
+are stored.
+"""
 
 import numpy as np
 import pytest
@@ -15,7 +17,12 @@ from headrace.sources import reader_of
 
 class TestWindowsOfEpisodes(SourceConformance):
     def open(self, folder, count):
-        return Windows([{"x": np.arange(5) + 100 * key, "label": f"{key}"} for key in range(count)], 3, 3, lengths="x")
+        return Windows(
+            [{"x": np.arange(5) + 100 * key, "label": f"{key}"} for key in range(count)],
+            3,
+            3,
+            lengths="x",
+        )
 
     def expected_record(self, key):
         return {"x": np.arange(3) + 100 * key, "label": f"{key}"}
@@ -48,7 +55,12 @@ def expected_windows(lengths, length, stride):
 
 
 @tries(200)
-@given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(1, 6), st.integers(1, 7), st.data())
+@given(
+    st.lists(st.integers(1, 12), min_size=1, max_size=8),
+    st.integers(1, 6),
+    st.integers(1, 7),
+    st.data(),
+)
 def test_windows_are_those_that_fit(lengths, length, stride, data):
     """In every way of storing frames, by index and many at once."""
     expected = expected_windows(lengths, length, stride)
@@ -59,7 +71,12 @@ def test_windows_are_those_that_fit(lengths, length, stride, data):
         lambda: Windows(episodes, length, stride),
         lambda: Windows(MemorySource(episodes), length, stride, lengths=lengths),
         lambda: Windows(frames, length, stride, episodes=ids),
-        lambda: Windows([np.int64(frame) for frame in frames], length, stride, episodes=[f"e{each}" for each in ids]),
+        lambda: Windows(
+            [np.int64(frame) for frame in frames],
+            length,
+            stride,
+            episodes=[f"e{each}" for each in ids],
+        ),
     ]
     for kind in kinds:
         if not expected:
@@ -71,16 +88,23 @@ def test_windows_are_those_that_fit(lengths, length, stride, data):
         found = [episodes[episode][start : start + length].tolist() for episode, start in expected]
         assert [windows[number].tolist() for number in range(len(windows))] == found
         keys = data.draw(st.lists(st.integers(0, len(found) - 1), max_size=9))
-        assert [window.tolist() for window in windows.__getitems__(keys)] == [found[key] for key in keys]
+        assert [window.tolist() for window in windows.__getitems__(keys)] == [
+            found[key] for key in keys
+        ]
 
 
 SOURCES = {
-    "columns": lambda: Windows({"x": np.arange(60), "y": np.ones((60, 2))}, 5, 3, episodes=np.arange(60) // 20),
+    "columns": lambda: Windows(
+        {"x": np.arange(60), "y": np.ones((60, 2))}, 5, 3, episodes=np.arange(60) // 20
+    ),
     "records": lambda: Windows(
         [{"x": np.int64(x), "y": np.ones(2)} for x in range(60)], 5, 3, episodes=np.arange(60) // 20
     ),
     "episodes": lambda: Windows(
-        [{"x": np.arange(20) + 20 * each, "y": np.ones((20, 2))} for each in range(3)], 5, 3, lengths="x"
+        [{"x": np.arange(20) + 20 * each, "y": np.ones((20, 2))} for each in range(3)],
+        5,
+        3,
+        lengths="x",
     ),
 }
 
@@ -90,7 +114,9 @@ SOURCES = {
 @pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_batches_of_windows_are_the_same_however_frames_are_stored(name, worker_count):
     """Shuffled, with workers, from any step."""
-    loader = headrace.load(SOURCES[name](), shuffle=True, seed=0, num_epochs=2, batch_size=4, worker_count=worker_count)
+    loader = headrace.load(
+        SOURCES[name](), shuffle=True, seed=0, num_epochs=2, batch_size=4, worker_count=worker_count
+    )
     plain = headrace.load(SOURCES["episodes"](), shuffle=True, seed=0, num_epochs=2, batch_size=4)
     for batch, other in zip(loader, plain, strict=True):
         assert batch["x"].tolist() == other["x"].tolist()
@@ -126,15 +152,27 @@ def test_a_record_is_read_once_for_all_windows_that_are_asked_for():
 
 def test_windows_over_datasets_tokens_and_subsets(tmp_path):
     """Whatever is a source; frames are decoded before they are put together."""
-    decoded = MapDataset.source([b"1", b"2", b"3", b"4"]).map(lambda x: {"frame": np.full(2, int(x))})
-    windows = MapDataset.source(Windows(decoded, 2, 1, episodes=0)).map(lambda window: window["frame"].sum())
+    decoded = MapDataset.source([b"1", b"2", b"3", b"4"]).map(
+        lambda x: {"frame": np.full(2, int(x))}
+    )
+    windows = MapDataset.source(Windows(decoded, 2, 1, episodes=0)).map(
+        lambda window: window["frame"].sum()
+    )
     assert list(windows) == [6, 10, 14]
     with TokenWriter(tmp_path / "tokens.npy", np.uint16) as writer:
         for count in (5, 1, 4):
             writer.append(np.arange(count))
     tokens = Windows(headrace.TokenSource(tmp_path / "tokens.npy"), 3, 1)
-    assert [window["tokens"].tolist() for window in tokens] == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [0, 1, 2], [1, 2, 3]]
-    assert [window.tolist() for window in Windows(Subset([np.arange(4), np.arange(9)], [0]), 2)] == [[0, 1], [2, 3]]
+    assert [window["tokens"].tolist() for window in tokens] == [
+        [0, 1, 2],
+        [1, 2, 3],
+        [2, 3, 4],
+        [0, 1, 2],
+        [1, 2, 3],
+    ]
+    assert [
+        window.tolist() for window in Windows(Subset([np.arange(4), np.arange(9)], [0]), 2)
+    ] == [[0, 1], [2, 3]]
 
 
 def test_frames_that_are_bytes_or_text_come_as_objects():
@@ -172,7 +210,9 @@ def test_an_episode_of_another_length_than_was_said_is_named():
     """When it is read."""
     windows = Windows([np.arange(5), np.arange(7)], 4, lengths=[5, 6])
     assert windows[0].tolist() == [0, 1, 2, 3]
-    with pytest.raises(LengthsError, match=r"record 1 has arrays of \[7\] frames, but its length should be 6"):
+    with pytest.raises(
+        LengthsError, match=r"record 1 has arrays of \[7\] frames, but its length should be 6"
+    ):
         windows[1]
 
 

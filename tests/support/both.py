@@ -23,7 +23,9 @@ def told(value):
 
 
 def runs_alike(program, *arguments):
-    """Run a program with both; what it returns is the same. Programs keep what is short-lived to themselves."""
+    """Run a program with both; what it returns is the same. Programs keep what is short-lived to
+    themselves.
+    """
     with quiet():
         expected = told(program(real, *arguments))
     assert told(program(ours, *arguments)) == expected
@@ -45,7 +47,9 @@ class NeverEndsError(Exception):
 
 @contextlib.contextmanager
 def within(seconds):
-    """Break off what never returns, as `RepeatIterDataset` over no elements does in Grain; in the main thread alone."""
+    """Break off what never returns, as `RepeatIterDataset` over no elements does in Grain; in the
+    main thread alone.
+    """
 
     def broken_off(number, frame):
         raise NeverEndsError(f"nothing came within {seconds} s")

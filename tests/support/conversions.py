@@ -1,4 +1,6 @@
-"""Conversions to be tested. In: records. Out: files of them, conversions of those, and what is in folders."""
+"""Conversions to be tested. In: records. Out: files of them, conversions of those, and what is in
+folders.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ PATIENCE_SECONDS = 0.05
 
 
 class Crowd:
-    """Counts the reads that are under way in one process, of one source or several; a read waits for `count` of them."""
+    """Counts the reads that are under way in one process, of one source or several; a read waits
+    for `count` of them.
+    """
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -41,7 +43,9 @@ class Crowd:
             return {"process": os.getpid(), "most": self.most}
 
     def wait(self) -> None:
-        """Until so many are under way, or were; but not for long: a worker gets few tasks at first."""
+        """Until so many are under way, or were; but not for long: a worker gets few
+        tasks at first.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self.most >= self.count, PATIENCE_SECONDS)
         time.sleep(1e-3)  # then all of them are slow, too
@@ -55,7 +59,9 @@ class Crowd:
 
 
 class Slow:
-    """Records are read one by one: each is where it was read, and how many reads were under way there at most."""
+    """Records are read one by one: each is where it was read, and how many reads were under way
+    there at most.
+    """
 
     def __init__(self, length: int, crowd: Crowd) -> None:
         self.length, self.crowd = length, crowd
@@ -93,16 +99,22 @@ class AsyncSlow(Slow):
     async def __getitem__(self, key: int) -> Any:
         self.crowd.enter()
         try:
-            await asyncio.sleep(1e-3 if self.crowd.most >= self.crowd.count else 10 * PATIENCE_SECONDS)
+            await asyncio.sleep(
+                1e-3 if self.crowd.most >= self.crowd.count else 10 * PATIENCE_SECONDS
+            )
         finally:
             told = self.crowd.leave()
         return told
 
 
 class Counted:
-    """Notes which keys were read, in the order in which reads began; `hold` keeps reads from ending. Not for processes."""
+    """Notes which keys were read, in the order in which reads began; `hold` keeps reads from
+    ending. Not for processes.
+    """
 
-    def __init__(self, length: int, bad: tuple[int, ...] = (), error: type[BaseException] = OSError) -> None:
+    def __init__(
+        self, length: int, bad: tuple[int, ...] = (), error: type[BaseException] = OSError
+    ) -> None:
         self.length, self.bad, self.error = length, bad, error
         self.keys: list[int] = []
         self.threads: set[str] = set()

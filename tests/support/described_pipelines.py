@@ -1,4 +1,6 @@
-"""Pipelines whose sources, orders and operations are of kinds that a state describes in different ways."""
+"""Pipelines whose sources, orders and operations are of kinds that a state describes in different
+ways.
+"""
 
 import functools
 
@@ -51,7 +53,9 @@ class Order:
         return 24
 
     def __getitem__(self, index):
-        return headrace.samplers.RecordMetadata(index=index, record_key=(index * 5 + self.seed) % 24)
+        return headrace.samplers.RecordMetadata(
+            index=index, record_key=(index * 5 + self.seed) % 24
+        )
 
 
 class Squares:
@@ -77,12 +81,16 @@ def _power(element, exponent):
 
 def _loader(source, *operations, sampler=None, batch=3, **more):
     order = sampler or IndexSampler(24, shuffle=True, num_epochs=1, seed=3)
-    return DataLoader(data_source=source, sampler=order, operations=[*operations, Batch(batch)], **more)
+    return DataLoader(
+        data_source=source, sampler=order, operations=[*operations, Batch(batch)], **more
+    )
 
 
 def _grain(shard, **more):
     sampler = IndexSampler(24, shuffle=True, num_epochs=2, seed=3, algorithm="grain")
-    return DataLoader(data_source=range(24), sampler=sampler, operations=[Batch(2)], shard_options=shard, **more)
+    return DataLoader(
+        data_source=range(24), sampler=sampler, operations=[Batch(2)], shard_options=shard, **more
+    )
 
 
 WEIGHTS = np.arange(24) % 5
@@ -92,7 +100,9 @@ PARTS = {"a": range(24), "b": range(100, 110)}
 
 def _ordered(shuffle, shard=None, **more):
     sampler = IndexSampler(24, shuffle=shuffle, num_epochs=2, seed=3, **more)
-    return DataLoader(data_source=range(24), sampler=sampler, operations=[Batch(3)], shard_options=shard)
+    return DataLoader(
+        data_source=range(24), sampler=sampler, operations=[Batch(3)], shard_options=shard
+    )
 
 
 def _chain():
@@ -115,23 +125,38 @@ PIPELINES = {
     "operation": lambda: _loader(range(24), Scale(2)),
     "callable": lambda: _loader(range(24), Holder(), abs),
     "ragged": lambda: _loader(range(24), Filter(lambda x: x % 3), FlatMap(lambda x: [x] * (x % 3))),
-    "shard of Grain's order, by the loader": lambda: _grain(ShardOptions(1, 3, drop_remainder=True)),
+    "shard of Grain's order, by the loader": lambda: _grain(
+        ShardOptions(1, 3, drop_remainder=True)
+    ),
     "all of Grain's order": lambda: _grain(None),
     "blocks": lambda: _ordered(shuffle=headrace.BlockShuffle(5)),
-    "weights": lambda: _loader(range(24), sampler=headrace.WeightedSampler(WEIGHTS, num_epochs=2, seed=3)),
-    "weights, without replacement": lambda: _loader(
-        range(24), sampler=headrace.WeightedSampler(WEIGHTS, 12, replacement=False, num_epochs=2, seed=3)
+    "weights": lambda: _loader(
+        range(24), sampler=headrace.WeightedSampler(WEIGHTS, num_epochs=2, seed=3)
     ),
-    "classes": lambda: _loader(range(24), sampler=headrace.BalancedSampler(CLASSES, num_epochs=2, seed=3)),
-    "parts in turn": lambda: _loader(range(24), sampler=headrace.BpttSampler(24, 6, num_epochs=2, seed=3)),
+    "weights, without replacement": lambda: _loader(
+        range(24),
+        sampler=headrace.WeightedSampler(WEIGHTS, 12, replacement=False, num_epochs=2, seed=3),
+    ),
+    "classes": lambda: _loader(
+        range(24), sampler=headrace.BalancedSampler(CLASSES, num_epochs=2, seed=3)
+    ),
+    "parts in turn": lambda: _loader(
+        range(24), sampler=headrace.BpttSampler(24, 6, num_epochs=2, seed=3)
+    ),
     "costs": lambda: _ordered(
-        shuffle=True, balance=headrace.Balance(WEIGHTS + 1, global_batch=6), shard=ShardOptions(1, 2)
+        shuffle=True,
+        balance=headrace.Balance(WEIGHTS + 1, global_batch=6),
+        shard=ShardOptions(1, 2),
     ),
     "mix": lambda: _loader(PARTS, sampler=headrace.MixSampler(PARTS, [3, 1], shuffle=True, seed=3)),
     "chain": lambda: _chain().shuffle().repeat(2).batch(3).to_iter_dataset(),
-    "mix of chains": lambda: headrace.MapDataset.mix([_chain().shuffle(), _chain().map(abs)], [1, 2]).to_iter_dataset(),
+    "mix of chains": lambda: headrace.MapDataset.mix(
+        [_chain().shuffle(), _chain().map(abs)], [1, 2]
+    ).to_iter_dataset(),
     "mix of streams": lambda: headrace.IterDataset.mix([_stream(), _stream().map(abs)], [1, 2]),
     "window shuffle": lambda: _stream().window_shuffle(6, seed=5),
     "split": lambda: headrace.split(_chain(), [0.75, 0.25], seed=3)[0].to_iter_dataset(),
-    "fold": lambda: headrace.kfold(_chain(), 3, seed=3, stratify=CLASSES)[1].train.to_iter_dataset(),
+    "fold": lambda: headrace.kfold(_chain(), 3, seed=3, stratify=CLASSES)[
+        1
+    ].train.to_iter_dataset(),
 }

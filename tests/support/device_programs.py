@@ -1,4 +1,6 @@
-"""Runs programs of tests in interpreters of their own: with eight host devices, or as several processes of one run."""
+"""Runs programs of tests in interpreters of their own: with eight host devices, or as several
+processes of one run.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ for line in sys.stdin:
 
 
 class Interpreter:
-    """One interpreter for many programs, each with names of its own: JAX, and what it has compiled, is there already."""
+    """One interpreter for many programs, each with names of its own: JAX, and what it has compiled,
+    is there already.
+    """
 
     def __init__(self, **environment: str) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
@@ -106,7 +110,12 @@ def run_together(
     flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", join + textwrap.dedent(program), *map(str, (index, count, port, *arguments))],
+            [
+                sys.executable,
+                "-c",
+                join + textwrap.dedent(program),
+                *map(str, (index, count, port, *arguments)),
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

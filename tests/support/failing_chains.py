@@ -35,7 +35,9 @@ def failing(recipe: Recipe, shard: ShardOptions, run: dict[str, Any]) -> None:
     """Hold a broken chain to what the model says."""
     whole, _ = up_to_failure(PlainModel.of(stream_of(recipe, shard)))
     before, failure = up_to_failure(PlainModel.of(stream_of(recipe, shard, broken=True)))
-    assert before == whole[: len(before)], "what a chain gives before a failure is what it gives when it is repaired"
+    assert before == whole[: len(before)], (
+        "what a chain gives before a failure is what it gives when it is repaired"
+    )
     repaired = stream_of(recipe, shard)
     with iter(stream_of(recipe, shard, broken=True).with_options(**run)) as iterator:
         states = [iterator.get_state()]
@@ -52,7 +54,10 @@ def failing(recipe: Recipe, shard: ShardOptions, run: dict[str, Any]) -> None:
         with iter(repaired) as iterator:
             iterator.set_state(state, strict=False)  # other functions
             count = MOST_ELEMENTS if step == len(before) else 2
-            assert stream(itertools.islice(iterator, count))[: len(whole) - step] == whole[step : step + count]
+            assert (
+                stream(itertools.islice(iterator, count))[: len(whole) - step]
+                == whole[step : step + count]
+            )
 
 
 def leaving_out(recipe: Recipe, shard: ShardOptions, run: dict[str, Any]) -> None:
@@ -72,7 +77,10 @@ def leaving_out(recipe: Recipe, shard: ShardOptions, run: dict[str, Any]) -> Non
     for step, state in enumerate(states):
         with iter(dataset.with_options(worker_count=0)) as iterator:
             iterator.set_state(state)
-            assert stream(itertools.islice(iterator, 2))[: len(expected) - step] == expected[step : step + 2]
+            assert (
+                stream(itertools.islice(iterator, 2))[: len(expected) - step]
+                == expected[step : step + 2]
+            )
 
 
 def held(hold: Any, recipe: Recipe, shard: ShardOptions, run: dict[str, Any]) -> None:
@@ -82,5 +90,9 @@ def held(hold: Any, recipe: Recipe, shard: ShardOptions, run: dict[str, Any]) ->
     except NothingComesError:
         return  # of an endless stream, which may end with an error or not at all
     except EmptyStreamError:
-        broken = stream_of(recipe, shard, broken=True).with_options(on_error="skip" if hold is leaving_out else "raise")
-        assert not all(up_to_failure(PlainModel.of(each))[0] for each in (broken, stream_of(recipe, shard)))
+        broken = stream_of(recipe, shard, broken=True).with_options(
+            on_error="skip" if hold is leaving_out else "raise"
+        )
+        assert not all(
+            up_to_failure(PlainModel.of(each))[0] for each in (broken, stream_of(recipe, shard))
+        )

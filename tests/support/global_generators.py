@@ -39,15 +39,23 @@ OPERATIONS = {
     "of batches": [Batch(4), of_batch],
     "of batches of rows": [Filter(lambda record: record % 3), Batch(4), of_batch],
     "batch_fn": [Batch(4, batch_fn=lambda rows: (rows, np.random.rand()))],
-    "flat map": [FlatMap(lambda record: [random.random() for _ in range(random.randint(0, 3))]), both, Batch(4)],
+    "flat map": [
+        FlatMap(lambda record: [random.random() for _ in range(random.randint(0, 3))]),
+        both,
+        Batch(4),
+    ],
     "lazy flat map": [FlatMap(lambda record: (np.random.rand() for _ in range(record % 3))), both],
-    "random map": [RandomMapTransform(lambda record, rng: (record, np.random.rand(), rng.random()))],
+    "random map": [
+        RandomMapTransform(lambda record, rng: (record, np.random.rand(), rng.random()))
+    ],
 }
 
 
 def seeded(operations, worker_count=0, **more):
     """Sixty shuffled records, with the global generators seeded."""
-    sampler = IndexSampler(60, shuffle=True, seed=more.pop("seed", 1), num_epochs=more.pop("num_epochs", 1))
+    sampler = IndexSampler(
+        60, shuffle=True, seed=more.pop("seed", 1), num_epochs=more.pop("num_epochs", 1)
+    )
     return DataLoader(
         data_source=range(60),
         sampler=sampler,

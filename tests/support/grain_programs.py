@@ -1,6 +1,8 @@
-"""Random programs for the real Grain and for ours: datasets nested in datasets, streams of these, packings; loaders.
+"""Random programs for the real Grain and for ours: datasets nested in datasets, streams of these,
+packings; loaders.
 
-In: a number. Out: a function of a Grain that makes a stream, or a loader; the same number gives the same one.
+In: a number. Out: a function of a Grain that makes a stream, or a loader; the same number gives the
+same one.
 """
 
 import random
@@ -46,7 +48,10 @@ class Copies:
 def array_of(x):
     """A tree of arrays of any element."""
     n = number_of(x)
-    return {"n": np.arange(3, dtype=np.int16) + n, "deep": (np.float32(n) / 3, {"flag": n % 2 == 0})}
+    return {
+        "n": np.arange(3, dtype=np.int16) + n,
+        "deep": (np.float32(n) / 3, {"flag": n % 2 == 0}),
+    }
 
 
 def flat_map(g, most):
@@ -82,7 +87,9 @@ MAP_METHODS = {
     "slice": lambda g, d, r, n: d[n % 3 :: n % 2 + 1],
     "head": lambda g, d, r, n: d[: n % 9 + 1],
     "backwards": lambda g, d, r, n: d[::-1],
-    "window": lambda g, d, r, n: g.experimental.WindowShuffleMapDataset(d, window_size=n % 5 + 1, seed=n),
+    "window": lambda g, d, r, n: g.experimental.WindowShuffleMapDataset(
+        d, window_size=n % 5 + 1, seed=n
+    ),
     "zip": lambda g, d, r, n: g.experimental.ZipMapDataset([d, d.shuffle(seed=n)]),
     "flat map": lambda g, d, r, n: g.experimental.FlatMapMapDataset(d, flat_map(g, n % 3 + 1)),
     "batch": lambda g, d, r, n: d.batch(n % 3 + 1, drop_remainder=n % 2 == 0, batch_fn=list),
@@ -95,7 +102,9 @@ STREAM_METHODS = {
     "seeded random map": lambda g, d, r, n: d.seed(n).random_map(noisy),
     "map with index": lambda g, d, r, n: d.map_with_index(lambda i, x: (x, i)),
     "filter": lambda g, d, r, n: d.filter(every_so_manieth(n)),
-    "window": lambda g, d, r, n: g.experimental.WindowShuffleIterDataset(d, window_size=n % 5 + 1, seed=n),
+    "window": lambda g, d, r, n: g.experimental.WindowShuffleIterDataset(
+        d, window_size=n % 5 + 1, seed=n
+    ),
     "limit": lambda g, d, r, n: g.experimental.LimitIterDataset(d, n % 9 + 3),
     "repeat": lambda g, d, r, n: g.experimental.RepeatIterDataset(d, n % 2 + 1),
     "cache": lambda g, d, r, n: g.experimental.CacheIterDataset(d),
@@ -104,9 +113,13 @@ STREAM_METHODS = {
     "rebatch": lambda g, d, r, n: g.experimental.RebatchIterDataset(
         d.map(number_of).batch(n % 4 + 1), n % 3 + 1, drop_remainder=n % 2 == 0
     ),
-    "prefetch on a thread": lambda g, d, r, n: g.experimental.ThreadPrefetchIterDataset(d, prefetch_buffer_size=n % 4),
+    "prefetch on a thread": lambda g, d, r, n: g.experimental.ThreadPrefetchIterDataset(
+        d, prefetch_buffer_size=n % 4
+    ),
     "no workers": lambda g, d, r, n: d.mp_prefetch(g.MultiprocessingOptions(0)),
-    "options": lambda g, d, r, n: g.experimental.WithOptionsIterDataset(d, g.experimental.DatasetOptions()),
+    "options": lambda g, d, r, n: g.experimental.WithOptionsIterDataset(
+        d, g.experimental.DatasetOptions()
+    ),
 }
 
 
@@ -124,23 +137,34 @@ class More(Fewer):
     map_methods = MAP_METHODS | {
         "part of two epochs": lambda g, d, r, n: d.repeat(2)[n % 4 : len(d) + n % 5],
         "array": lambda g, d, r, n: d.map(array_of),
-        "arrays in a batch": lambda g, d, r, n: d.map(array_of).batch(n % 4 + 1, drop_remainder=n % 3 == 0),
-        "without some": lambda g, d, r, n: d.filter(lambda x: number_of(x) % 7 != n % 7).filter(every_so_manieth(n)),
+        "arrays in a batch": lambda g, d, r, n: d.map(array_of).batch(
+            n % 4 + 1, drop_remainder=n % 3 == 0
+        ),
+        "without some": lambda g, d, r, n: d.filter(lambda x: number_of(x) % 7 != n % 7).filter(
+            every_so_manieth(n)
+        ),
         "epochs of a shuffle": lambda g, d, r, n: d.shuffle(seed=n).repeat(2).shuffle(seed=n + 1),
-        "numbered epochs": lambda g, d, r, n: d.repeat(2).map_with_index(lambda i, x: (x, i)).random_map(noisy, seed=n),
+        "numbered epochs": lambda g, d, r, n: (
+            d.repeat(2).map_with_index(lambda i, x: (x, i)).random_map(noisy, seed=n)
+        ),
         "zip of a mix": lambda g, d, r, n: g.experimental.ZipMapDataset(
             [d, g.MapDataset.mix([d, d.map(lambda x: (x, "b"))], [1, n % 3 + 1])]
         ),
     }
     stream_methods = STREAM_METHODS | {
         "array": lambda g, d, r, n: d.map(array_of),
-        "arrays in a batch": lambda g, d, r, n: d.map(array_of).batch(n % 4 + 1, drop_remainder=n % 3 == 0),
+        "arrays in a batch": lambda g, d, r, n: d.map(array_of).batch(
+            n % 4 + 1, drop_remainder=n % 3 == 0
+        ),
         "padded batch": lambda g, d, r, n: d.map(array_of).batch(
-            n % 4 + 1, batch_fn=lambda rows: g.experimental.batch_and_pad(rows, batch_size=n % 4 + 1)
+            n % 4 + 1,
+            batch_fn=lambda rows: g.experimental.batch_and_pad(rows, batch_size=n % 4 + 1),
         ),
         "packed": lambda g, d, r, n: packed(g, r, d),
         "windows in windows": lambda g, d, r, n: g.experimental.WindowShuffleIterDataset(
-            g.experimental.WindowShuffleIterDataset(d, window_size=n % 3 + 1, seed=n), window_size=4, seed=n
+            g.experimental.WindowShuffleIterDataset(d, window_size=n % 3 + 1, seed=n),
+            window_size=4,
+            seed=n,
         ),
         "interleave with buffers": lambda g, d, r, n: g.experimental.InterleaveIterDataset(
             [d, d.map(lambda x: (x, "b")), d],
@@ -149,7 +173,9 @@ class More(Fewer):
             make_iter_buffer_size=n % 3 + 1,
             iter_buffer_size=n % 2 + 1,
         ),
-        "zip with itself": lambda g, d, r, n: g.experimental.ZipIterDataset([d, d.random_map(noisy, seed=n)]),
+        "zip with itself": lambda g, d, r, n: g.experimental.ZipIterDataset(
+            [d, d.random_map(noisy, seed=n)]
+        ),
         "mix with a part": lambda g, d, r, n: g.IterDataset.mix(
             {"b": d, "a": g.experimental.LimitIterDataset(d, n % 5 + 1)}, {"a": 1, "b": n % 3 + 0.5}
         ),
@@ -168,7 +194,9 @@ def indexed(g, r, depth):
     else:
         parts = several(indexed, g, r, depth)
         weights = [r.choice([1, 0.3, 2.5, 7]) for _ in parts]
-        dataset = g.MapDataset.mix(parts, weights) if kind < 0.8 else g.MapDataset.concatenate(parts)
+        dataset = (
+            g.MapDataset.mix(parts, weights) if kind < 0.8 else g.MapDataset.concatenate(parts)
+        )
     for _ in range(r.randint(0, 3)):
         dataset = r.map_methods[r.choice([*r.map_methods])](g, dataset, r, r.randrange(21))
     return dataset
@@ -231,12 +259,23 @@ def packed(g, r, dataset):
 def concatenated(g, r, documents, lengths, meta):
     """Rows without padding."""
     kept = documents.map(lambda element: {name: element[name] for name in lengths})
-    handling, others = g.experimental.BOSHandling, [name for name in lengths if name not in meta and name != "e"]
+    handling, others = (
+        g.experimental.BOSHandling,
+        [name for name in lengths if name not in meta and name != "e"],
+    )
     bos = {}
     if r.random() < 0.3 and others:
-        bos = {"bos_handling": handling.REPLACE_FIRST_TOKEN_WITH_BOS, "bos_features": others, "bos_token_id": 77}
+        bos = {
+            "bos_handling": handling.REPLACE_FIRST_TOKEN_WITH_BOS,
+            "bos_features": others,
+            "bos_token_id": 77,
+        }
     return g.experimental.ConcatThenSplitIterDataset(
-        kept, length_struct=lengths, meta_features=meta, split_full_length_features=r.random() < 0.5, **bos
+        kept,
+        length_struct=lengths,
+        meta_features=meta,
+        split_full_length_features=r.random() < 0.5,
+        **bos,
     )
 
 
@@ -273,7 +312,9 @@ def loader_program(number):
         epochs = r.randint(1, 3)
         sampler = r.choice(
             [
-                lambda: g.samplers.IndexSampler(records, shard, shuffle=True, num_epochs=epochs, seed=records),
+                lambda: g.samplers.IndexSampler(
+                    records, shard, shuffle=True, num_epochs=epochs, seed=records
+                ),
                 lambda: g.samplers.IndexSampler(records, shard, num_epochs=epochs, seed=3),
                 lambda: g.samplers.SequentialSampler(records, shard, seed=5),
             ]
@@ -281,7 +322,12 @@ def loader_program(number):
         names = r.choices([*LOADER_OPERATIONS], k=r.randint(0, 5))
         operations = [LOADER_OPERATIONS[name](g, r.randrange(21)) for name in names]
         if r.random() < 0.3:
-            operations += [transform(g, "Map", lambda self, x: array_of(x)), g.transforms.Batch(r.randint(1, 4))]
-        return g.DataLoader(data_source=range(100, 100 + records), sampler=sampler, operations=operations)
+            operations += [
+                transform(g, "Map", lambda self, x: array_of(x)),
+                g.transforms.Batch(r.randint(1, 4)),
+            ]
+        return g.DataLoader(
+            data_source=range(100, 100 + records), sampler=sampler, operations=operations
+        )
 
     return made

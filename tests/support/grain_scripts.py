@@ -1,6 +1,8 @@
-"""Random scripts for the real Grain and for ours: elements of any kind, datasets and sources of one's own, several iterators.
+"""Random scripts for the real Grain and for ours: elements of any kind, datasets and sources of
+one's own, several iterators.
 
-In: a number. Out: what each step of the script gave with a Grain; the same number makes the same steps.
+In: a number. Out: what each step of the script gave with a Grain; the same number makes the same
+steps.
 """
 
 import collections
@@ -49,7 +51,9 @@ ELEMENTS = {
 
 
 class Source:
-    """A source of one's own, of which a record may fail; with `many`, records are read in one call, too."""
+    """A source of one's own, of which a record may fail; with `many`, records are read in one call,
+    too.
+    """
 
     def __init__(self, count, element, bad, many):
         self.count, self.element, self.bad = count, element, bad
@@ -145,7 +149,9 @@ def transformation(g, n):
     """One of Grain's transformations."""
     return [
         lambda: transform(g, "Map", lambda self, x: [x, n]),
-        lambda: transform(g, "RandomMap", lambda self, x, rng: (x, None if rng is None else rng.random())),
+        lambda: transform(
+            g, "RandomMap", lambda self, x, rng: (x, None if rng is None else rng.random())
+        ),
         lambda: transform(g, "Filter", lambda self, x: some_of(n)(x)),
         lambda: g.transforms.Batch(n % 3 + 1, drop_remainder=n % 2 == 0),
     ][n % 4]()
@@ -156,7 +162,9 @@ BY_INDEX = (
     lambda g, d, n: d.batch(n % 3 + 1, batch_fn=tuple),
     lambda g, d, n: d.shuffle(seed=[0, 1, 2**31, 2**32 - 1][n % 4]),
     lambda g, d, n: d.repeat(2, reseed_each_epoch=n % 2 == 0),
-    lambda g, d, n: d[[None, 1, -3, 2][n % 4] : [None, 5, -1, 30, -2][n % 5] : [None, 2, -1][n % 3]],
+    lambda g, d, n: d[
+        [None, 1, -3, 2][n % 4] : [None, 5, -1, 30, -2][n % 5] : [None, 2, -1][n % 3]
+    ],
     lambda g, d, n: d.map_with_index(lambda i, x: {"i": i, "x": x}),
     lambda g, d, n: d.filter(some_of(n)),
     lambda g, d, n: d.seed(n).random_map(draws),
@@ -170,7 +178,9 @@ BY_INDEX = (
 )
 IN_ORDER = (
     lambda g, d, n: d.batch(n % 4 + 1, drop_remainder=n % 2 == 0),
-    lambda g, d, n: d.batch(n % 3 + 1, batch_fn=lambda v: g.experimental.batch_and_pad(v, batch_size=n % 3 + 1)),
+    lambda g, d, n: d.batch(
+        n % 3 + 1, batch_fn=lambda v: g.experimental.batch_and_pad(v, batch_size=n % 3 + 1)
+    ),
     lambda g, d, n: d.seed(n).random_map(draws),
     lambda g, d, n: d.filter(some_of(n)),
     lambda g, d, n: g.experimental.LimitIterDataset(d, n % 7 + 1),
@@ -190,10 +200,16 @@ def by_index(g, r):
     element, count = ELEMENTS[r.choice([*ELEMENTS])], r.choice([1, 2, 3, 5, 8, 13])
     kinds = [
         lambda: root(g, count, element),
-        lambda: g.MapDataset.source(Source(count, element, r.choice([None, None, None, count - 1]), r.random() < 0.3)),
-        lambda: g.MapDataset.source(SourceOfMany(count, element, r.choice([None, None, None, count - 1]), False)),
+        lambda: g.MapDataset.source(
+            Source(count, element, r.choice([None, None, None, count - 1]), r.random() < 0.3)
+        ),
+        lambda: g.MapDataset.source(
+            SourceOfMany(count, element, r.choice([None, None, None, count - 1]), False)
+        ),
         lambda: g.MapDataset.source([element(number) for number in range(count)]),
-        lambda: g.MapDataset.range(r.randrange(-5, 5), r.randrange(6, 20), r.choice([1, 2, 3])).map(element),
+        lambda: g.MapDataset.range(r.randrange(-5, 5), r.randrange(6, 20), r.choice([1, 2, 3])).map(
+            element
+        ),
     ]
     dataset = r.choice(kinds)()
     for _ in range(r.randint(0, 3)):
@@ -203,7 +219,11 @@ def by_index(g, r):
 
 def in_order(g, r):
     """An IterDataset."""
-    options = {"read_options": g.ReadOptions(r.choice([0, 1, 16]), r.choice([16, 500]))} if r.random() < 0.3 else {}
+    options = (
+        {"read_options": g.ReadOptions(r.choice([0, 1, 16]), r.choice([16, 500]))}
+        if r.random() < 0.3
+        else {}
+    )
     dataset = by_index(g, r).to_iter_dataset(**options)
     for _ in range(r.randint(0, 2)):
         dataset = r.choice(IN_ORDER)(g, dataset, r.randrange(20))
@@ -214,8 +234,14 @@ def loader(g, r):
     """A loader, or what `load` gives."""
     count, records = r.choice([1, 2, 5, 9, 14]), r.randrange(30)
     kind = r.choice([Source, SourceOfMany])
-    data = kind(count, ELEMENTS[r.choice([*ELEMENTS])], None, many=kind is Source and r.random() < 0.3)
-    shard = g.sharding.ShardOptions(records % 2, 2, records % 3 == 0) if count > 1 else g.sharding.NoSharding()
+    data = kind(
+        count, ELEMENTS[r.choice([*ELEMENTS])], None, many=kind is Source and r.random() < 0.3
+    )
+    shard = (
+        g.sharding.ShardOptions(records % 2, 2, records % 3 == 0)
+        if count > 1
+        else g.sharding.NoSharding()
+    )
     operations = [transformation(g, r.randrange(8)) for _ in range(r.randint(0, 3))]
     if r.random() < 0.3:
         batches = r.choice([{}, {"batch_size": 2}, {"batch_size": 3, "drop_remainder": True}])
@@ -257,7 +283,9 @@ def looked_up(dataset, r):
 
 
 def iterated(dataset, r):
-    """Several iterators, by turns; each may go to any state that another had, also after its end."""
+    """Several iterators, by turns; each may go to any state that another had, also
+    after its end.
+    """
     iterators, states = [iter(dataset)], []
     for _ in range(25):
         kind, iterator, number = r.random(), r.choice(iterators), r.randrange(100)
@@ -274,9 +302,13 @@ def iterated(dataset, r):
 
 
 def beginning(g, number):
-    """The dataset or loader of a script, or the error that making it gave; the kind of its steps; where its choices go on."""
+    """The dataset or loader of a script, or the error that making it gave; the kind of its steps;
+    where its choices go on.
+    """
     r = random.Random(number)
-    make, steps = r.choice([(by_index, looked_up), (in_order, iterated), (in_order, iterated), (loader, iterated)])
+    make, steps = r.choice(
+        [(by_index, looked_up), (in_order, iterated), (in_order, iterated), (loader, iterated)]
+    )
     try:
         return make(g, r), steps, r
     except Exception as error:

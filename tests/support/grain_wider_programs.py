@@ -1,6 +1,8 @@
-"""Wider random programs for the real Grain and for ours: packings of trees, lazy interleaves; packings; loaders.
+"""Wider random programs for the real Grain and for ours: packings of trees, lazy interleaves;
+packings; loaders.
 
-In: a number. Out: a function of a Grain that makes a stream, or a loader; the same number gives the same one.
+In: a number. Out: a function of a Grain that makes a stream, or a loader; the same number gives the
+same one.
 """
 
 import random
@@ -34,7 +36,10 @@ def nested(x):
 def packed_trees(g, r, dataset):
     """Rows of documents that are trees: a length, a filling and an alignment for each leaf."""
     features = r.sample(["tree", "y"], r.randint(1, 2))
-    lengths = {"tree": {"x": r.choice([10, 12]), "deep": [r.choice([6, 9]), 5]}, "y": r.choice([6, 20])}
+    lengths = {
+        "tree": {"x": r.choice([10, 12]), "deep": [r.choice([6, 9]), 5]},
+        "y": r.choice([6, 20]),
+    }
     paddings = {"tree": {"x": -1, "deep": [r.choice([0, 7]), -2]}, "y": 3}
     alignments = {"tree": {"x": 4, "deep": [1, r.choice([1, 2])]}, "y": 2}
     kind = r.choice([g.experimental.FirstFitPackIterDataset, g.experimental.BestFitPackIterDataset])
@@ -57,7 +62,9 @@ def lazily_interleaved(g, r, dataset, n):
     is_stream = r.random() < 0.5
 
     def made(number):
-        one = g.MapDataset.range(number * 10, number * 10 + number % 4 + n % 3).map(lambda x: (x, number))
+        one = g.MapDataset.range(number * 10, number * 10 + number % 4 + n % 3).map(
+            lambda x: (x, number)
+        )
         one = one.shuffle(seed=number) if n % 2 and len(one) else one
         return one.to_iter_dataset() if is_stream else one
 
@@ -81,7 +88,9 @@ class Selection:
 def selected(g, d, n):
     """Elements of a dataset and of another one, by a map."""
     kind = type("Selected", (Selection, g.transforms.DatasetSelectionMap), {})
-    return g.MapDataset.select_from_datasets([d, g.MapDataset.range(50, 55)], kind(n % 9 + 1, n % 3 + 1))
+    return g.MapDataset.select_from_datasets(
+        [d, g.MapDataset.range(50, 55)], kind(n % 9 + 1, n % 3 + 1)
+    )
 
 
 def random_transform(g, n):
@@ -90,22 +99,33 @@ def random_transform(g, n):
 
 
 class Widest(More):
-    """With packings of trees, interleaves of what a map makes, selections, transforms of classes."""
+    """With packings of trees, interleaves of what a map makes, selections, transforms
+    of classes.
+    """
 
     map_methods = More.map_methods | {
         "selection": lambda g, d, r, n: selected(g, d, n) if len(d) else d,
         "transforms": lambda g, d, r, n: d.apply(
-            [transform(g, "Map", lambda self, x: (x, n)), transform(g, "Filter", lambda self, x: number_of(x) % 5 > 0)]
+            [
+                transform(g, "Map", lambda self, x: (x, n)),
+                transform(g, "Filter", lambda self, x: number_of(x) % 5 > 0),
+            ]
         ),
         "random transform": lambda g, d, r, n: d.seed(n).random_map(random_transform(g, n)),
         "concatenation": lambda g, d, r, n: g.MapDataset.concatenate([d, d.shuffle(seed=n)]),
         "every other one": lambda g, d, r, n: d.repeat(3)[n % 2 :: 2],
-        "batch of batches": lambda g, d, r, n: d.batch(2, batch_fn=list).batch(n % 3 + 1, batch_fn=list),
-        "batches of arrays": lambda g, d, r, n: d.map(number_of).batch(n % 3 + 1).batch(2, drop_remainder=True),
-        "seeds above one another": lambda g, d, r, n: d.seed(n).random_map(noisy).seed(n + 1).random_map(noisy),
-        "flat map and shuffle": lambda g, d, r, n: g.experimental.FlatMapMapDataset(d, flat_map(g, n % 3 + 1)).shuffle(
-            seed=n
+        "batch of batches": lambda g, d, r, n: d.batch(2, batch_fn=list).batch(
+            n % 3 + 1, batch_fn=list
         ),
+        "batches of arrays": lambda g, d, r, n: (
+            d.map(number_of).batch(n % 3 + 1).batch(2, drop_remainder=True)
+        ),
+        "seeds above one another": lambda g, d, r, n: (
+            d.seed(n).random_map(noisy).seed(n + 1).random_map(noisy)
+        ),
+        "flat map and shuffle": lambda g, d, r, n: g.experimental.FlatMapMapDataset(
+            d, flat_map(g, n % 3 + 1)
+        ).shuffle(seed=n),
         "zip of a mix": lambda g, d, r, n: g.experimental.ZipMapDataset(
             [d, g.MapDataset.mix([d, d.map(lambda x: (x, "b"))], [1, n % 3 + 1])[: len(d)]]
         ),
@@ -115,36 +135,58 @@ class Widest(More):
     }
     stream_methods = More.stream_methods | {
         "packed trees": lambda g, d, r, n: packed_trees(g, r, d),
-        "lazy interleave": lambda g, d, r, n: g.IterDataset.mix([d, lazily_interleaved(g, r, d, n)], [1, n % 3 + 1]),
+        "lazy interleave": lambda g, d, r, n: g.IterDataset.mix(
+            [d, lazily_interleaved(g, r, d, n)], [1, n % 3 + 1]
+        ),
         "transforms": lambda g, d, r, n: d.apply(
-            [transform(g, "Map", lambda self, x: (x, n)), transform(g, "Filter", lambda self, x: number_of(x) % 5 > 0)]
+            [
+                transform(g, "Map", lambda self, x: (x, n)),
+                transform(g, "Filter", lambda self, x: number_of(x) % 5 > 0),
+            ]
         ),
         "random transform": lambda g, d, r, n: d.seed(n).random_map(random_transform(g, n)),
-        "seeds above one another": lambda g, d, r, n: d.seed(n).random_map(noisy).seed(n + 1).random_map(noisy),
-        "window of draws": lambda g, d, r, n: g.experimental.WindowShuffleIterDataset(
-            d.random_map(noisy, seed=n).map_with_index(lambda i, x: (i, x)), window_size=n % 4 + 1, seed=n
+        "seeds above one another": lambda g, d, r, n: (
+            d.seed(n).random_map(noisy).seed(n + 1).random_map(noisy)
         ),
-        "batch of batches": lambda g, d, r, n: d.batch(2, batch_fn=list).batch(n % 3 + 1, batch_fn=list),
-        "draws of batches": lambda g, d, r, n: d.batch(n % 4 + 1, batch_fn=list).random_map(noisy, seed=n),
+        "window of draws": lambda g, d, r, n: g.experimental.WindowShuffleIterDataset(
+            d.random_map(noisy, seed=n).map_with_index(lambda i, x: (i, x)),
+            window_size=n % 4 + 1,
+            seed=n,
+        ),
+        "batch of batches": lambda g, d, r, n: d.batch(2, batch_fn=list).batch(
+            n % 3 + 1, batch_fn=list
+        ),
+        "draws of batches": lambda g, d, r, n: d.batch(n % 4 + 1, batch_fn=list).random_map(
+            noisy, seed=n
+        ),
         "rebatched twice": lambda g, d, r, n: g.experimental.RebatchIterDataset(
-            g.experimental.RebatchIterDataset(d.map(number_of).batch(n % 4 + 1), n % 3 + 1), n % 5 + 1
+            g.experimental.RebatchIterDataset(d.map(number_of).batch(n % 4 + 1), n % 3 + 1),
+            n % 5 + 1,
         ),
         "rebatched trees": lambda g, d, r, n: g.experimental.RebatchIterDataset(
-            d.map(lambda x: {"a": np.int64(number_of(x)), "b": (np.float32(1), number_of(x) % 2)}).batch(n % 4 + 1),
+            d.map(
+                lambda x: {"a": np.int64(number_of(x)), "b": (np.float32(1), number_of(x) % 2)}
+            ).batch(n % 4 + 1),
             n % 3 + 1,
             drop_remainder=n % 2 == 0,
         ),
         "zip of a cache": lambda g, d, r, n: g.experimental.ZipIterDataset(
-            [g.experimental.CacheIterDataset(d), d.filter(lambda x: number_of(x) % 3 > 0)], strict=False
+            [g.experimental.CacheIterDataset(d), d.filter(lambda x: number_of(x) % 3 > 0)],
+            strict=False,
         ),
         "mix of dicts in a zip": lambda g, d, r, n: g.experimental.ZipIterDataset(
-            [g.IterDataset.mix({"b": d, "a": d.map(lambda x: (x, "a"))}, {"a": 1, "b": 2}), d], strict=False
+            [g.IterDataset.mix({"b": d, "a": d.map(lambda x: (x, "a"))}, {"a": 1, "b": 2}), d],
+            strict=False,
         ),
         "endless in a mix": lambda g, d, r, n: g.experimental.LimitIterDataset(
             g.IterDataset.mix([g.experimental.RepeatIterDataset(d), d], [1, n % 4 + 1]), n % 9 + 5
         ),
-        "repeated packing": lambda g, d, r, n: g.experimental.RepeatIterDataset(packed_trees(g, r, d), 2),
-        "threads": lambda g, d, r, n: g.experimental.multithread_prefetch(d, num_threads=0, buffer_size=1),
+        "repeated packing": lambda g, d, r, n: g.experimental.RepeatIterDataset(
+            packed_trees(g, r, d), 2
+        ),
+        "threads": lambda g, d, r, n: g.experimental.multithread_prefetch(
+            d, num_threads=0, buffer_size=1
+        ),
     }
     packs = 0.3
     sizes = (5, 13, 21, 34, 55)
@@ -183,12 +225,18 @@ def packing_program(number):
         r = random.Random(number)
         dataset = g.MapDataset.source(records(r))
         dataset = dataset.shuffle(seed=3) if r.random() < 0.3 else dataset
-        stream = (dataset.filter(lambda x: x["id"] != 2) if r.random() < 0.2 else dataset).to_iter_dataset()
+        stream = (
+            dataset.filter(lambda x: x["id"] != 2) if r.random() < 0.2 else dataset
+        ).to_iter_dataset()
         if r.random() < 0.2:
             stream = g.experimental.WindowShuffleIterDataset(stream, window_size=4, seed=2)
         lengths = {name: r.choice(LENGTHS[name]) for name in r.sample([*LENGTHS], r.randint(1, 4))}
         meta = set(r.sample(["id", "n", "x", "s", "y"], r.randint(0, 3)))
-        rows = in_bins(g, r, stream, lengths, meta) if r.random() < 0.7 else end_to_end(g, r, stream, lengths, meta)
+        rows = (
+            in_bins(g, r, stream, lengths, meta)
+            if r.random() < 0.7
+            else end_to_end(g, r, stream, lengths, meta)
+        )
         rows = g.experimental.RepeatIterDataset(rows, 2) if r.random() < 0.3 else rows
         return rows.batch(2) if r.random() < 0.2 else rows
 
@@ -206,7 +254,9 @@ def in_bins(g, r, stream, lengths, meta):
         num_packing_bins=r.choice([1, 1, 2, 3, 8]),
         seed=r.randrange(3),
         shuffle_bins=r.random() < 0.6,
-        shuffle_bins_group_by_feature=r.choice([None, None, None, *sorted({*meta, *lengths} - {"z", "s"})]),
+        shuffle_bins_group_by_feature=r.choice(
+            [None, None, None, *sorted({*meta, *lengths} - {"z", "s"})]
+        ),
         meta_features=sorted(meta),
         max_sequences_per_bin=r.choice([None, None, 1, 2, 3]),
         padding_struct=r.choice([None, {name: PADDINGS[name] for name in lengths}]),
@@ -241,7 +291,11 @@ class Sampler:
     def __getitem__(self, index):
         if index >= self.records:
             raise IndexError(index)
-        generator = None if self.seed is None else np.random.Generator(np.random.Philox(key=self.seed + index))
+        generator = (
+            None
+            if self.seed is None
+            else np.random.Generator(np.random.Philox(key=self.seed + index))
+        )
         return self.made(index=index, record_key=index * 7 % self.records, rng=generator)
 
 
@@ -282,7 +336,9 @@ def wider_loader_program(number):
         shard = g.sharding.ShardOptions(r.randrange(count), count, r.random() < 0.5)
         sampler = r.choice(
             [
-                lambda: g.samplers.IndexSampler(records, shard, shuffle=True, num_epochs=2, seed=records),
+                lambda: g.samplers.IndexSampler(
+                    records, shard, shuffle=True, num_epochs=2, seed=records
+                ),
                 lambda: g.samplers.IndexSampler(records, shard, num_epochs=1, seed=None),
                 lambda: Sampler(g, records, r.choice([None, 4])),
                 lambda: SamplerOfLength(g, records, r.choice([None, 4])),
@@ -294,7 +350,10 @@ def wider_loader_program(number):
             last = r.choice([g.transforms.Batch, g.python.BatchOperation])(r.randint(1, 4))
             operations += [transform(g, "Map", lambda self, x: array_of(x)), last]
         return g.DataLoader(
-            data_source=range(100, 100 + records), sampler=sampler, operations=operations, shard_options=shard
+            data_source=range(100, 100 + records),
+            sampler=sampler,
+            operations=operations,
+            shard_options=shard,
         )
 
     return made

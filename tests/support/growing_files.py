@@ -1,4 +1,6 @@
-"""Formats whose files may become more: how to write a file of some numbers, open a source, and tell a record's number."""
+"""Formats whose files may become more: how to write a file of some numbers, open a source, and tell
+a record's number.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace import ArrayRecordDataSource, JsonLinesDataSource, ParquetDataSource, TokenSource, TokenWriter
+from headrace import (
+    ArrayRecordDataSource,
+    JsonLinesDataSource,
+    ParquetDataSource,
+    TokenSource,
+    TokenWriter,
+)
 
 
 class GrowingFormat(NamedTuple):
@@ -55,8 +63,14 @@ def write_parquet(path, *numbers):
 
 
 FORMATS = {
-    "tokens": GrowingFormat("npy", write_tokens, TokenSource, lambda record: int(record["tokens"][0])),
+    "tokens": GrowingFormat(
+        "npy", write_tokens, TokenSource, lambda record: int(record["tokens"][0])
+    ),
     "json_lines": GrowingFormat("jsonl", write_json_lines, JsonLinesDataSource, int),
-    "array_record": GrowingFormat("array_record", write_array_record, ArrayRecordDataSource, json.loads),
-    "parquet": GrowingFormat("parquet", write_parquet, ParquetDataSource, lambda record: int(record["number"])),
+    "array_record": GrowingFormat(
+        "array_record", write_array_record, ArrayRecordDataSource, json.loads
+    ),
+    "parquet": GrowingFormat(
+        "parquet", write_parquet, ParquetDataSource, lambda record: int(record["number"])
+    ),
 }

@@ -1,4 +1,6 @@
-"""A source that grows: its records are their keys, and a file tells how many there are in each generation."""
+"""A source that grows: its records are their keys, and a file tells how many there are in each
+generation.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from headrace.errors import SourceError
 
 
 class GrowingKeys:
-    """Generations are the numbers in a JSON file; a number below zero at the end says that a writer is still at work.
+    """Generations are the numbers in a JSON file; a number below zero at the end says that a writer
+    is still at work.
 
     Its records are their keys, and `first` more.
     """

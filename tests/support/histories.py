@@ -1,12 +1,15 @@
-"""Histories of runs: a program is stopped, changed and resumed several times. A plain account says what must come.
+"""Histories of runs: a program is stopped, changed and resumed several times. A plain account says
+what must come.
 
-`drawn(seed)` makes a `History` of plain values, `played(history)` runs it, without workers, and `smallest(history)` reduces
-one that fails. A history changes weights, parts, omitted records, the number of records, batch sizes, skipped steps and
-the number of shards. It resumes by `set_state`, by `set_states`, and by `set_states` with equal steps, also after a kill.
+`drawn(seed)` makes a `History` of plain values, `played(history)` runs it, without workers, and
+`smallest(history)` reduces one that fails. A history changes weights, parts, omitted records, the
+number of records, batch sizes, skipped steps and the number of shards. It resumes by `set_state`,
+by `set_states`, and by `set_states` with equal steps, also after a kill.
 
-The account counts records: each record must come once in each epoch, and never after it was omitted; or `CheckpointError`
-refuses the change before the next element is read. A token tells the record, and, where an order counts positions for
-all shards, the position. So the account also sees which weights were used at a position.
+The account counts records: each record must come once in each epoch, and never after it was
+omitted; or `CheckpointError` refuses the change before the next element is read. A token tells the
+record, and, where an order counts positions for all shards, the position. So the account also sees
+which weights were used at a position.
 """
 
 from __future__ import annotations
@@ -22,7 +25,16 @@ import numpy as np
 from headrace import ShardOptions
 from headrace.errors import CheckpointError
 from support.history_account import Account
-from support.history_programs import KINDS, LAST, NAMES, TAILS, Program, World, mix_weights, record_weights
+from support.history_programs import (
+    KINDS,
+    LAST,
+    NAMES,
+    TAILS,
+    Program,
+    World,
+    mix_weights,
+    record_weights,
+)
 from support.remedies import REMEDY
 
 STEPS = (0, 1, 2, 3, 4, 9)
@@ -35,10 +47,11 @@ class Run(NamedTuple):
     """One run, and how the next one resumes.
 
     Attributes:
-        steps: of each shard until its state is saved; a shard takes the next entry, and the first one after the last.
+        steps: of each shard until its state is saved; a shard takes the next entry, and the first
+            one after the last.
         then: the next program.
-        way: "own" state, "all" states, "one" state for all shards, or "live": the run goes on with `change`. Other ways than
-            "all" are taken only if they are possible.
+        way: "own" state, "all" states, "one" state for all shards, or "live": the run goes on with
+            `change`. Other ways than "all" are taken only if they are possible.
         lost: steps after the state was saved, before the run is killed; none if it goes on.
         appended: part and number of records that are appended before the steps.
     """
@@ -81,7 +94,11 @@ def _add(program: Program, draw: random.Random) -> Program:
 def _remove(program: Program, draw: random.Random) -> Program:
     gone = draw.choice([*program.records])
     weights = {name: weight for name, weight in program.weights.items() if name != gone}
-    if gone in KINDS[program.kind].fixed or not any(weights.values()) or gone == max(program.records):
+    if (
+        gone in KINDS[program.kind].fixed
+        or not any(weights.values())
+        or gone == max(program.records)
+    ):
         return program  # the last name is kept, so that no name comes back
     records = {name: count for name, count in program.records.items() if name != gone}
     return program._replace(records=records, weights=weights, omitted={**program.omitted, gone: ()})
@@ -99,7 +116,9 @@ def _omit(program: Program, draw: random.Random) -> Program:
 
 def _append(program: Program, draw: random.Random) -> Program:
     name = draw.choice([*program.records])
-    return program._replace(records={**program.records, name: program.records[name] + draw.randint(1, 4)})
+    return program._replace(
+        records={**program.records, name: program.records[name] + draw.randint(1, 4)}
+    )
 
 
 def _batch(program: Program, draw: random.Random) -> Program:
@@ -127,7 +146,8 @@ STREAMS_THAT_GROW = ("growing streams epoch", "growing streams now")
 
 
 def drawn(
-    seed: int, kinds: tuple[str, ...] = tuple(kind for kind in KINDS if kind not in STREAMS_THAT_GROW)
+    seed: int,
+    kinds: tuple[str, ...] = tuple(kind for kind in KINDS if kind not in STREAMS_THAT_GROW),
 ) -> History:
     """A history of at least two changes, by a seed."""
     draw = random.Random(f"history {seed}")
@@ -139,9 +159,15 @@ def drawn(
             then = CHANGES[draw.choice(_possible(then))](then, draw)
         then = then if draw.random() < 0.4 else then._replace(shards=draw.randint(1, 3))
         equal = draw.random() < 0.4
-        steps = (draw.choice(STEPS),) if equal else tuple(draw.choice(STEPS) for _ in range(last.shards))
+        steps = (
+            (draw.choice(STEPS),)
+            if equal
+            else tuple(draw.choice(STEPS) for _ in range(last.shards))
+        )
         way = draw.choice(["own", "all", "all", "one", "one", "live", "live"])
-        appended = tuple((draw.choice([*last.records]), draw.randint(1, 3)) for _ in range(draw.randint(0, 2)))
+        appended = tuple(
+            (draw.choice([*last.records]), draw.randint(1, 3)) for _ in range(draw.randint(0, 2))
+        )
         lost = draw.choice([0, 0, 1, 2])
         runs.append(Run(steps, then, way, lost, appended if kind.grows else ()))
         last = then
@@ -163,7 +189,9 @@ def _first(draw: random.Random, kind: str) -> Program:
     tail: list[tuple[str, int]] = []
     if draw.random() < 0.6 and not KINDS[kind].endless:
         choices = [name for name in TAILS if name != "budget"]
-        tail = [(name, draw.randint(2, 4)) for name in draw.sample(choices, draw.choice([1, 1, 2, 3]))]
+        tail = [
+            (name, draw.randint(2, 4)) for name in draw.sample(choices, draw.choice([1, 1, 2, 3]))
+        ]
         tail.sort(key=lambda one: one[0] in LAST)
         if kind in ("index", "block shuffle") and draw.random() < 0.2:
             tail = [("budget", draw.randint(2, 4))]
@@ -180,7 +208,9 @@ def _first(draw: random.Random, kind: str) -> Program:
 
 
 REASONS = {
-    "steps of several sizes": "equal_steps=True needs a pipeline in which each step has the same number of records",
+    "steps of several sizes": (
+        "equal_steps=True needs a pipeline in which each step has the same number of records"
+    ),
     "the end of a shard": "equal_steps=True cannot be used at the end of a shard",
     "shorter": "fewer than the shards of that run have read",
     "one shard": "shards do not say at which steps the other shards were",
@@ -198,14 +228,18 @@ REASONS = {
     "skipped steps of two sizes": "so a step contains other records in each shard",
     "planned batches and skipped steps": "planned batches cannot change their number of shards",
     "shorter epochs by weight": "in all, but shard ",
-    "datasets and omitted records": "datasets were added to a mix or removed from it, and other records are omitted",
+    "datasets and omitted records": (
+        "datasets were added to a mix or removed from it, and other records are omitted"
+    ),
     "rows after a mix": "restore a checkpoint of another step",
     "a growing stream that ended": "this growing stream has ended in the mix on a shard",
     "a growing mix inside a window": "weights or parts of a mix of growing sources changed",
     "live, and not aligned": "in which each step has the same number of records",
     "live, and grows": "does not work for a mix whose parts grow during the run",
     "live, and joined or planned": "does not work for",
-    "live, and left by other shards": "its records are the rest of a run on another number of shards",
+    "live, and left by other shards": (
+        "its records are the rest of a run on another number of shards"
+    ),
     "live, after the end": "is after the end of the stream",
 }
 """What may be refused, and words of the message."""
@@ -219,24 +253,35 @@ class Outcome(NamedTuple):
 
 
 class MixInForce:
-    """The weights with which a mix draws: those of its program, unless a call of `change` gave it others.
+    """The weights with which a mix draws: those of its program, unless a call of `change` gave it
+    others.
 
-    After a call, a program with the weights of before the call may restore the run too: the weights of the call stay.
+    After a call, a program with the weights of before the call may restore the run too: the weights
+    of the call stay.
 
     Attributes:
         described: the program that the states describe.
-        weights: the weights in force; they are those of the program, where these were never changed by a call.
+        weights: the weights in force; they are those of the program, where these were never changed
+            by a call.
     """
 
     def __init__(self, program: Program) -> None:
         self.described, self.weights = program, program.weights
 
     def change(self, former: Program, then: Program, live: bool) -> None:
-        """A program takes over, or, if `live`, a call of `change` makes the run as this program describes it."""
+        """A program takes over, or, if `live`, a call of `change` makes the run as this program
+        describes it.
+        """
         if live and "weighted" not in then.kind:
             self.weights = then.weights if then.weights != former.weights else self.weights
-        elif (then.weights, then.records.keys()) != (self.described.weights, self.described.records.keys()):
-            was_called = then.records.keys() == self.described.records.keys() and then.weights == self.weights
+        elif (then.weights, then.records.keys()) != (
+            self.described.weights,
+            self.described.records.keys(),
+        ):
+            was_called = (
+                then.records.keys() == self.described.records.keys()
+                and then.weights == self.weights
+            )
             self.described, self.weights = self.described if was_called else then, then.weights
 
     def of(self, program: Program) -> Program:
@@ -245,7 +290,9 @@ class MixInForce:
 
 
 class Shard:
-    """An iterator of one shard, which may have elements to repeat that were lost when the run was killed."""
+    """An iterator of one shard, which may have elements to repeat that were lost when the run was
+    killed.
+    """
 
     def __init__(self, program: Program, iterator: Any) -> None:
         self.program, self.iterator, self.ended = program, iterator, False
@@ -270,7 +317,10 @@ def opened(program: Program, world: World) -> list[Shard]:
     world.take(program.records)
     if KINDS[program.kind].grows:
         program = program._replace(records={name: world.newest()[name] for name in program.records})
-    make, shards = KINDS[program.kind].make, [ShardOptions(shard, program.shards) for shard in range(program.shards)]
+    make, shards = (
+        KINDS[program.kind].make,
+        [ShardOptions(shard, program.shards) for shard in range(program.shards)],
+    )
     return [Shard(program, iter(make(program, shard, world))) for shard in shards]
 
 
@@ -292,7 +342,13 @@ def _played(history: History, world: World) -> Outcome:
             if name in program.records:
                 world.sizes[name].append(world.sizes[name][-1] + more)
                 lead = max(run.steps) * program.shards * (program.batch or 1)
-                account.grow(name, world.sizes[name][-1], joins=program.kind.endswith("now"), looks=True, lead=lead)
+                account.grow(
+                    name,
+                    world.sizes[name][-1],
+                    joins=program.kind.endswith("now"),
+                    looks=True,
+                    lead=lead,
+                )
         for number, shard in enumerate(shards):
             for element in shard.take(run.steps[number % len(run.steps)]):
                 account.take(element)
@@ -305,7 +361,9 @@ def _played(history: History, world: World) -> Outcome:
         lost = [[*shard.take(0 if live else run.lost)] for shard in shards]
         account.looked_ahead |= any(lost)
         found = (
-            _changed(shards, wanted, then) if live else _resumed(states, opened(then, world), run.way, program, equal)
+            _changed(shards, wanted, then)
+            if live
+            else _resumed(states, opened(then, world), run.way, program, equal)
         )
         if isinstance(found, str):
             refused.append(Refusal(reason_of(found), found))
@@ -327,7 +385,9 @@ def _played(history: History, world: World) -> Outcome:
 
 
 def one_change(former: Program, then: Program) -> dict[str, Any]:
-    """The arguments of `change` that make one program of another; {} if there are none, or it takes several calls."""
+    """The arguments of `change` that make one program of another; {} if there are none, or it takes
+    several calls.
+    """
     wanted: dict[str, Any] = {}
     kind = KINDS[then.kind]
     if then.weights != former.weights and then.weights.keys() == former.weights.keys():
@@ -363,7 +423,9 @@ def _reason(change: Callable[[], None]) -> str:
     return ""
 
 
-def _resumed(states: list[bytes], shards: list[Shard], way: str, former: Program, equal: bool) -> list[Shard] | str:
+def _resumed(
+    states: list[bytes], shards: list[Shard], way: str, former: Program, equal: bool
+) -> list[Shard] | str:
     """Shards that were restored; or why that was refused."""
     program = shards[0].program
     strict = (program.weights, program.records.keys()) == (former.weights, former.records.keys())
@@ -381,15 +443,21 @@ def _resumed(states: list[bytes], shards: list[Shard], way: str, former: Program
 
 
 def reason_of(text: str) -> str:
-    """The key of `REASONS` that a refusal belongs to. Raises AssertionError: none, or the text has no remedy."""
+    """The key of `REASONS` that a refusal belongs to. Raises AssertionError: none, or the text has
+    no remedy.
+    """
     assert REMEDY.search(text), f"no remedy: {text}"
     found = [name for name, words in REASONS.items() if words in text]
     assert found, f"refused for a reason that is not expected: {text}"
     return found[0]
 
 
-def _finish(program: Program, shards: list[Shard], world: World, account: Account, mix: MixInForce) -> None:
-    """Read to the end. Without an end, one shard takes over, so that nothing before its place is left."""
+def _finish(
+    program: Program, shards: list[Shard], world: World, account: Account, mix: MixInForce
+) -> None:
+    """Read to the end. Without an end, one shard takes over, so that nothing before its place is
+    left.
+    """
     steps, endless = MOST_STEPS, KINDS[program.kind].endless
     if endless:
         states, one = [shard.iterator.get_state() for shard in shards], program._replace(shards=1)
@@ -410,7 +478,9 @@ def _finish(program: Program, shards: list[Shard], world: World, account: Accoun
 def smallest(history: History, fails: Callable[[History], bool]) -> History:
     """A history that still fails, from which nothing can be left out."""
     while True:
-        smaller = next((each for each in _smaller(history) if each != history and fails(each)), None)
+        smaller = next(
+            (each for each in _smaller(history) if each != history and fails(each)), None
+        )
         if smaller is None:
             return history
         history = smaller
@@ -421,12 +491,17 @@ def _smaller(history: History) -> Iterator[History]:
     for number in range(len(runs)):
         yield History(program, (*runs[:number], *runs[number + 1 :]))
     for number, run in enumerate(runs):
-        others = lambda new, number=number: History(program, (*runs[:number], new, *runs[number + 1 :]))  # noqa: E731
+
+        def others(new, number=number):
+            return History(program, (*runs[:number], new, *runs[number + 1 :]))
+
         yield from (others(run._replace(lost=0)), others(run._replace(appended=run.appended[1:])))
         yield from (others(run._replace(way="all")), others(run._replace(steps=(max(run.steps),))))
         for place, steps in enumerate(run.steps):
             if steps:
-                yield others(run._replace(steps=(*run.steps[:place], steps - 1, *run.steps[place + 1 :])))
+                yield others(
+                    run._replace(steps=(*run.steps[:place], steps - 1, *run.steps[place + 1 :]))
+                )
         before = program if not number else runs[number - 1].then
         for field in Program._fields:
             if getattr(run.then, field) != getattr(before, field):
@@ -464,7 +539,8 @@ def _counts(history: History, records: dict[str, int]) -> History:
                     **{
                         name: max(count, 1)
                         for name, count in records.items()
-                        if name in run.then.records and run.then.records[name] == history.program.records[name]
+                        if name in run.then.records
+                        and run.then.records[name] == history.program.records[name]
                     },
                 }
             )
@@ -478,10 +554,17 @@ def told(history: History) -> str:
     """A history as short text: what each program changes."""
     lines, last = [f"{_fields(history.program, Program())}"], history.program
     for run in history.runs:
-        lines.append(f"steps {run.steps} lost {run.lost} appended {run.appended}; {run.way}: {_fields(run.then, last)}")
+        lines.append(
+            f"steps {run.steps} lost {run.lost} appended {run.appended}; {run.way}: "
+            f"{_fields(run.then, last)}"
+        )
         last = run.then
     return "\n".join(lines)
 
 
 def _fields(program: Program, last: Program) -> dict[str, Any]:
-    return {name: value for name, value in program._asdict().items() if value != getattr(last, name) or name == "kind"}
+    return {
+        name: value
+        for name, value in program._asdict().items()
+        if value != getattr(last, name) or name == "kind"
+    }

@@ -1,4 +1,6 @@
-"""The account of a random history: what came, and what must come. It knows nothing about orders and states."""
+"""The account of a random history: what came, and what must come. It knows nothing about orders and
+states.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,13 @@ class Account:
     Attributes:
         came: counts by number of a record and of its copy.
         at: number of the record at each position.
-        stages: a program, and two positions: its weights are in force from a position between these two on.
+        stages: a program, and two positions: its weights are in force from a position between these
+            two on.
         least: how often each record must come at least, if it is not omitted.
         most: how often at most.
         groups: numbers of records that were added together.
-        looked_ahead: a run that was killed may have looked for records where no other run will look again.
+        looked_ahead: a run that was killed may have looked for records where no other run will look
+            again.
     """
 
     def __init__(self, program: Program) -> None:
@@ -84,15 +88,21 @@ class Account:
     def _check_weight(self, position: int, number: int) -> None:
         """The record may be drawn by the weights that are in force at a position."""
         stops = [*(stop for _, stop, _ in self.stages[1:]), NEVER]
-        allowed = [program for (low, _, program), stop in zip(self.stages, stops) if low <= position < stop]
+        allowed = [
+            program for (low, _, program), stop in zip(self.stages, stops) if low <= position < stop
+        ]
         drawn = any(_may_be_drawn(program, number) for program in allowed)
         assert drawn, f"record {_told(number)} comes at position {position}, where its weight is 0"
 
-    def grow(self, name: str, stop: int, joins: bool = False, looks: bool = False, lead: int = 0) -> None:
-        """A part has so many records now: they come in epochs that begin later, and, if they join, in the present one.
+    def grow(
+        self, name: str, stop: int, joins: bool = False, looks: bool = False, lead: int = 0
+    ) -> None:
+        """A part has so many records now: they come in epochs that begin later, and, if they join,
+        in the present one.
 
-        `looks`: the run looks for records, so that it may find them later than they are there. `lead`: positions that the
-        fastest shard passes before the next restart. If it stands in the next epoch then, this epoch has begun.
+        `looks`: the run looks for records, so that it may find them later than they are there.
+        `lead`: positions that the fastest shard passes before the next restart. If it stands in the
+        next epoch then, this epoch has begun.
         """
         old = [number for number in self.least if number // APART == NAMES.index(name)]
         if stop <= len(old):
@@ -104,21 +114,27 @@ class Account:
         most = self._epochs if not begun and not looks else max(self._epochs - begun + joins, 0)
         sure = (begun > 0 and rest > slack) or not (self._moved or looks)
         least = most if sure else max(0, most - 1 - slack // max(1, len(living)))
-        epoch = len(self.groups[0]) - len(
-            self._omitted
-        )  # at least; a fast shard may be in a later one than the counts say
+        # at least; a fast shard may be in a later one than the counts say
+        epoch = len(self.groups[0]) - len(self._omitted)
         ahead = self._kind.several_epochs and max(self.at, default=-1) + 1 + slack > begun * epoch
         least = 0 if (looks and self.looked_ahead) or (ahead and self._moved) else least
-        if self._kind.several_epochs and max(self.at, default=-1) + 1 + slack + lead > max(begun, 1) * epoch:
+        if (
+            self._kind.several_epochs
+            and max(self.at, default=-1) + 1 + slack + lead > max(begun, 1) * epoch
+        ):
             least = max(least - 1, 0)
         self._add(name, len(old), stop, (least, min(most, self._epochs)))
 
     def _slack(self) -> int:
-        """How many positions may have been begun and not seen: of a step of all shards, of windows, of skipped steps."""
+        """How many positions may have been begun and not seen: of a step of all shards, of windows,
+        of skipped steps.
+        """
         window = 1
         for name, n in self.program.tail:
             window *= {"filter": 2, "pack": 2 * n, "packed": 2 * n, "budget": 2 * n}.get(name, n)
-        steps = sum(stop - start for start, stop in self.program.skipped) * (self.program.batch or 1)
+        steps = sum(stop - start for start, stop in self.program.skipped) * (
+            self.program.batch or 1
+        )
         return 3 * (window + steps)
 
     def change(self, program: Program) -> None:
@@ -181,23 +197,36 @@ class Account:
         return max(self.at, default=-1) + 1 - len(self.at)
 
     def _check_without_end(self) -> None:
-        """No position is passed over; parts come as their weights say, each record as often as the others of its part."""
+        """No position is passed over; parts come as their weights say, each record as often as the
+        others of its part.
+        """
         dense = next(position for position in range(NEVER) if position not in self.at)
-        assert not self.passed or self.program.skipped, f"{self.passed} positions from {dense} on do not come"
+        assert not self.passed or self.program.skipped, (
+            f"{self.passed} positions from {dense} on do not come"
+        )
         if self.program.kind != "endless mix":
             return
         stops = [*(low for low, _, _ in self.stages[1:]), dense]
         for (_, begin, program), stop in zip(self.stages, stops):
-            drawn = [NAMES[self.at[position] // APART] for position in range(begin, min(stop, dense))]
+            drawn = [
+                NAMES[self.at[position] // APART] for position in range(begin, min(stop, dense))
+            ]
             for name, weight in program.weights.items():
-                share, count = len(drawn) * weight / sum(program.weights.values()), drawn.count(name)
-                assert abs(count - share) <= TOLERANCE, f"part {name} comes {count} times, and its share is {share}"
+                share, count = (
+                    len(drawn) * weight / sum(program.weights.values()),
+                    drawn.count(name),
+                )
+                assert abs(count - share) <= TOLERANCE, (
+                    f"part {name} comes {count} times, and its share is {share}"
+                )
         for group in self.groups:
             counts = dict.fromkeys(set(group) - self._omitted, 0)
             for position in range(dense):
                 if self.at[position] in counts:
                     counts[self.at[position]] += 1
-                    assert max(counts.values()) - min(counts.values()) <= 1, f"records come {counts} times"
+                    assert max(counts.values()) - min(counts.values()) <= 1, (
+                        f"records come {counts} times"
+                    )
 
 
 def _told(number: int) -> str:

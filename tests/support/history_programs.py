@@ -1,4 +1,6 @@
-"""Programs of the random histories: what a user may write, as plain values, and the loader or stream of one shard."""
+"""Programs of the random histories: what a user may write, as plain values, and the loader or
+stream of one shard.
+"""
 
 from __future__ import annotations
 
@@ -179,7 +181,11 @@ def _planned(program: Program, n: int) -> list[Any]:
 
 
 def _packed(program: Program, n: int) -> list[Any]:
-    return [MapTransform(np.atleast_1d), Pack(1 + n, "first_fit", window=2 * n), MapTransform(_tokens_of)]
+    return [
+        MapTransform(np.atleast_1d),
+        Pack(1 + n, "first_fit", window=2 * n),
+        MapTransform(_tokens_of),
+    ]
 
 
 TAILS: dict[str, Callable[[Program, int], list[Any]]] = {
@@ -210,7 +216,9 @@ ALONE: dict[str, Any] = {"observe": False, "hang_seconds": None}
 """Without threads."""
 
 
-def _loader(program: Program, shard: ShardOptions, source: Any, sampler: Any, **options: Any) -> Any:
+def _loader(
+    program: Program, shard: ShardOptions, source: Any, sampler: Any, **options: Any
+) -> Any:
     tags = [MapWithIndexTransform(_tag)] if is_tagged(program) else []
     omitted = {name: list(keys) for name, keys in program.omitted.items() if keys}
     if omitted:
@@ -230,7 +238,10 @@ def _loader(program: Program, shard: ShardOptions, source: Any, sampler: Any, **
 def _index(program: Program, shard: ShardOptions, world: World, shuffle: Any = True) -> Any:
     source = Records(world, "a", program.records["a"], False)
     return _loader(
-        program, shard, source, IndexSampler(len(source), num_epochs=program.epochs, shuffle=shuffle, seed=3)
+        program,
+        shard,
+        source,
+        IndexSampler(len(source), num_epochs=program.epochs, shuffle=shuffle, seed=3),
     )
 
 
@@ -251,7 +262,10 @@ def record_weights(program: Program) -> list[int]:
 def _weighted(program: Program, shard: ShardOptions, world: World, replacement: bool = True) -> Any:
     source = Records(world, "a", program.records["a"], False)
     sampler = WeightedSampler(
-        record_weights(program), replacement=replacement, num_epochs=None if replacement else program.epochs, seed=3
+        record_weights(program),
+        replacement=replacement,
+        num_epochs=None if replacement else program.epochs,
+        seed=3,
     )
     return _loader(program, shard, source, sampler)
 
@@ -268,11 +282,20 @@ def _schedule(program: Program) -> Any:
     return [(0, program.weights), (4, other), (9, program.weights)]
 
 
-def _mix(program: Program, shard: ShardOptions, world: World, ends: Any = "all", **options: Any) -> Any:
+def _mix(
+    program: Program, shard: ShardOptions, world: World, ends: Any = "all", **options: Any
+) -> Any:
     growing = "growth" in options
-    sources = {name: Records(world, name, count, growing) for name, count in program.records.items()}
+    sources = {
+        name: Records(world, name, count, growing) for name, count in program.records.items()
+    }
     sampler = MixSampler(
-        sources, _schedule(program), when_exhausted=ends, shuffle=True, seed=3, ramp=program.kind == "ramp"
+        sources,
+        _schedule(program),
+        when_exhausted=ends,
+        shuffle=True,
+        seed=3,
+        ramp=program.kind == "ramp",
     )
     return _loader(program, shard, sources, sampler, **options)
 
@@ -308,7 +331,9 @@ def _with_tail(program: Program, stream: Any) -> Any:
 
 def _chain(program: Program, shard: ShardOptions, world: World) -> Any:
     mix = MapDataset.mix(
-        {name: _dataset(program, name) for name in program.records}, program.weights, when_exhausted="all"
+        {name: _dataset(program, name) for name in program.records},
+        program.weights,
+        when_exhausted="all",
     )
     stream = mix.to_iter_dataset(QUIET, shard_options=shard).then(MapWithIndexTransform(_tag))
     stream = _with_tail(program, stream)
@@ -324,7 +349,10 @@ def _nested(program: Program, mix: Any, parts: dict[str, Any]) -> dict[str, Any]
 
 
 def _outer(program: Program) -> dict[str, int]:
-    return {"m": 2, **{name: weight for name, weight in program.weights.items() if name not in "ab"}}
+    return {
+        "m": 2,
+        **{name: weight for name, weight in program.weights.items() if name not in "ab"},
+    }
 
 
 def mix_weights(program: Program) -> dict[str, int] | None:
@@ -335,9 +363,13 @@ def mix_weights(program: Program) -> dict[str, int] | None:
 
 
 def _mix_of_mixes(program: Program, shard: ShardOptions, world: World) -> Any:
-    parts = _nested(program, MapDataset.mix, {name: _dataset(program, name) for name in program.records})
+    parts = _nested(
+        program, MapDataset.mix, {name: _dataset(program, name) for name in program.records}
+    )
     mix = MapDataset.mix(parts, _outer(program), when_exhausted="all")
-    return _with_tail(program, mix.to_iter_dataset(QUIET, shard_options=shard).then(MapWithIndexTransform(_tag)))
+    return _with_tail(
+        program, mix.to_iter_dataset(QUIET, shard_options=shard).then(MapWithIndexTransform(_tag))
+    )
 
 
 def _stream(program: Program, name: str, shard: ShardOptions) -> Any:
@@ -356,18 +388,26 @@ def _growing_streams(program: Program, shard: ShardOptions, world: World) -> Any
     for name, count in program.records.items():
         part = MapDataset.source(Records(world, name, count, True)).shuffle(seed=3)
         part = part.omit(list(keys)) if (keys := program.omitted.get(name, ())) else part
-        parts[name] = part.to_iter_dataset(QUIET, shard_options=shard, growth=_growth(program, world))
+        parts[name] = part.to_iter_dataset(
+            QUIET, shard_options=shard, growth=_growth(program, world)
+        )
     return _with_tail(program, IterDataset.mix(parts, _schedule(program), when_exhausted="all"))
 
 
 def _streams_of_streams(program: Program, shard: ShardOptions, world: World) -> Any:
-    parts = _nested(program, IterDataset.mix, {name: _stream(program, name, shard) for name in program.records})
+    parts = _nested(
+        program, IterDataset.mix, {name: _stream(program, name, shard) for name in program.records}
+    )
     return _with_tail(program, IterDataset.mix(parts, _outer(program), when_exhausted="all"))
 
 
 def _streams_of_mixes(program: Program, shard: ShardOptions, world: World) -> Any:
-    parts = _nested(program, MapDataset.mix, {name: _dataset(program, name) for name in program.records})
-    streams = {name: part.to_iter_dataset(QUIET, shard_options=shard) for name, part in parts.items()}
+    parts = _nested(
+        program, MapDataset.mix, {name: _dataset(program, name) for name in program.records}
+    )
+    streams = {
+        name: part.to_iter_dataset(QUIET, shard_options=shard) for name, part in parts.items()
+    }
     return _with_tail(program, IterDataset.mix(streams, _outer(program), when_exhausted="all"))
 
 
@@ -403,7 +443,9 @@ KINDS = {
     "index": Kind(_index, RECORDS, (1, 1), several_epochs=True),
     "block shuffle": Kind(_block, RECORDS, (1, 1), several_epochs=True),
     "weighted": Kind(_weighted, ("weights", "batch", "skip"), (1, 1), endless=True),
-    "weighted once": Kind(_once_by_weight, ("weights", "batch"), (1, 1), repeats=True, several_epochs=True),
+    "weighted once": Kind(
+        _once_by_weight, ("weights", "batch"), (1, 1), repeats=True, several_epochs=True
+    ),
     "mix": Kind(_mix, (*PARTS, *RECORDS)),
     "mix by schedule": Kind(_mix, (*PARTS, *RECORDS)),
     "ramp": Kind(_mix, (*PARTS, *RECORDS), (2, 3)),
@@ -412,12 +454,20 @@ KINDS = {
     "mix of mixes": Kind(_mix_of_mixes, (*PARTS, "batch"), (3, 3), fixed="ab"),
     "mix of streams": Kind(_streams, (*PARTS, "omit", "batch"), streams=True),
     "streams by schedule": Kind(_streams, (*PARTS, "omit", "batch"), streams=True),
-    "streams of streams": Kind(_streams_of_streams, (*PARTS, "batch"), (3, 3), streams=True, fixed="ab"),
-    "streams of mixes": Kind(_streams_of_mixes, (*PARTS, "batch"), (3, 3), streams=True, fixed="ab"),
+    "streams of streams": Kind(
+        _streams_of_streams, (*PARTS, "batch"), (3, 3), streams=True, fixed="ab"
+    ),
+    "streams of mixes": Kind(
+        _streams_of_mixes, (*PARTS, "batch"), (3, 3), streams=True, fixed="ab"
+    ),
     "growing epoch": Kind(_growing, ("omit",), (1, 1), grows=True, several_epochs=True),
     "growing now": Kind(_growing, ("omit",), (1, 1), grows=True, several_epochs=True),
     "growing mix epoch": Kind(_growing_mix, ("weights", "omit"), (2, 2), grows=True),
     "growing mix now": Kind(_growing_mix, ("weights", "omit"), (2, 2), grows=True),
-    "growing streams epoch": Kind(_growing_streams, ("weights", "omit"), (2, 2), streams=True, grows=True),
-    "growing streams now": Kind(_growing_streams, ("weights", "omit"), (2, 2), streams=True, grows=True),
+    "growing streams epoch": Kind(
+        _growing_streams, ("weights", "omit"), (2, 2), streams=True, grows=True
+    ),
+    "growing streams now": Kind(
+        _growing_streams, ("weights", "omit"), (2, 2), streams=True, grows=True
+    ),
 }

@@ -26,12 +26,16 @@ def tfrecords(keys):
 
 def examples(keys):
     """Bytes of a TFRecord file of examples."""
-    return b"".join(framed(headrace.encode_example({"image": content(key), "label": key})) for key in keys)
+    return b"".join(
+        framed(headrace.encode_example({"image": content(key), "label": key})) for key in keys
+    )
 
 
 def json_lines(keys):
     """Bytes of a file of JSON lines, some of them blank."""
-    return b"".join(json.dumps({"key": key, "text": "é" * key}).encode() + b"\n" * (1 + key % 2) for key in keys)
+    return b"".join(
+        json.dumps({"key": key, "text": "é" * key}).encode() + b"\n" * (1 + key % 2) for key in keys
+    )
 
 
 def tar(keys):

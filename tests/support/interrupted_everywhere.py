@@ -1,9 +1,11 @@
-"""Opens or closes a pipeline with a worker, with one interrupt at each place where Python may run a signal's handler.
+"""Opens or closes a pipeline with a worker, with one interrupt at each place where Python may run a
+signal's handler.
 
     python interrupted_everywhere.py opening|closing FIRST EVERY
 
-Those places are the beginnings of functions, what follows a call, and the ends of loops. Each is tried in a forked child with a
-time limit, from the one numbered FIRST on, each EVERY-th. Prints how many there are, and those that left something behind.
+Those places are the beginnings of functions, what follows a call, and the ends of loops. Each is
+tried in a forked child with a time limit, from the one numbered FIRST on, each EVERY-th. Prints how
+many there are, and those that left something behind.
 """
 
 from __future__ import annotations
@@ -30,13 +32,16 @@ LOADER = headrace.load(range(12), batch_size=4, num_epochs=1, worker_count=1)
 def places_of(code):
     """Offsets of the instructions before which a handler may run.
 
-    What it raises after a call is caught where the call's own exceptions are. Where the next instruction stands outside of
-    that, to raise there would be what never happens: the end of a `with` would not be run.
+    What it raises after a call is caught where the call's own exceptions are. Where the next
+    instruction stands outside of that, to raise there would be what never happens: the end of a
+    `with` would not be run.
     """
     entries = dis.Bytecode(code).exception_entries
     found, call = set(), None
     for instruction in dis.get_instructions(code):
-        after_call = call is not None and _catches(entries, call) == _catches(entries, instruction.offset)
+        after_call = call is not None and _catches(entries, call) == _catches(
+            entries, instruction.offset
+        )
         if after_call or instruction.opname in ("RESUME", "JUMP_BACKWARD"):
             found.add(instruction.offset)
         call = instruction.offset if instruction.opname.startswith("CALL") else None

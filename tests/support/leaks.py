@@ -1,4 +1,6 @@
-"""What a test may leave behind. In: what there was before it. Out: what there is more of now, named and cleared away."""
+"""What a test may leave behind. In: what there was before it. Out: what there is more of now, named
+and cleared away.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ def more_than(before: Things, temporary: Path) -> Things:
 def clear(left: Things) -> None:
     """Ends processes and removes temporary files.
 
-    A descriptor may have an owner, who would later close another of its number, and shared memory may be somebody else's.
+    A descriptor may have an owner, who would later close another of its number, and shared memory
+    may be somebody else's.
     """
     for key in left.get("process", {}):
         _end(int(key.partition(" ")[0]))
@@ -86,13 +89,16 @@ def _end(pid: int) -> None:
 
 
 def descriptors() -> dict[str, str]:
-    """By number and what it stands for, but for those that Ray opens when it likes, and those of fonts."""
+    """By number and what it stands for, but for those that Ray opens when it likes, and those of
+    fonts.
+    """
     in_ray = _in_ray()
     found = left_over.descriptors().items()
     return {
         key: text
         for key, text in found
-        if OF_MATPLOTLIB not in text and not (in_ray and " → socket:" in text)  # Ray connects to its processes
+        if OF_MATPLOTLIB not in text
+        and not (in_ray and " → socket:" in text)  # Ray connects to its processes
     }
 
 
@@ -102,4 +108,6 @@ def _in_ray() -> bool:
 
 
 def _files(folder: Path) -> dict[str, str]:
-    return {name: str(folder / name) for name in (sorted(os.listdir(folder)) if folder.is_dir() else ())}
+    return {
+        name: str(folder / name) for name in (sorted(os.listdir(folder)) if folder.is_dir() else ())
+    }

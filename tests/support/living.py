@@ -1,7 +1,8 @@
-"""Runs whose data live, played by a seed, and an account of what must come, which knows no orders or states of headrace.
+"""Runs whose data live, played by a seed, and an account of what must come, which knows no orders
+or states of headrace.
 
-In: a seed. Out: elements of a run that is killed and begun again, on other shards, while records are appended and left out,
-and the weights of a mix change; held against the account as they come.
+In: a seed. Out: elements of a run that is killed and begun again, on other shards, while records
+are appended and left out, and the weights of a mix change; held against the account as they come.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ import copy
 import json
 import random
 
-from headrace import Batch, DataLoader, GrowthOptions, IndexSampler, MixSampler, ReadOptions, ShardOptions
+from headrace import (
+    Batch,
+    DataLoader,
+    GrowthOptions,
+    IndexSampler,
+    MixSampler,
+    ReadOptions,
+    ShardOptions,
+)
 from support.growing_source import GrowingKeys, append
 
 APART = 100_000
@@ -29,7 +38,9 @@ class PartAccount:
         self.left, self.began = set(), False
 
     def look(self, records, joins):
-        """The run has looked, and there are so many; those that are new come in the epoch under way, or in the next one."""
+        """The run has looked, and there are so many; those that are new come in the epoch under
+        way, or in the next one.
+        """
         if joins and self.began:
             self.left |= set(range(self.known, records))
         self.known = max(records, self.known) if self.began else records
@@ -55,13 +66,16 @@ class Account:
     def see(self, name, key, there, omitted, looks):
         """A record of a part comes, and there are so many of each part when it does.
 
-        `looks` holds what was found at places, also by runs that were killed: who comes there again finds the same.
+        `looks` holds what was found at places, also by runs that were killed: who comes there again
+        finds the same.
         """
         position, part = len(self.came), self.parts[name]
         due = set(self.parts) if self.at == "now" and position % self.every == 0 else set()
         due |= set() if part.left - omitted[name] else {name}
         if due and self.at != "hand":
-            found = looks.setdefault((json.dumps(self.weights), position), {each: there[each] for each in due})
+            found = looks.setdefault(
+                (json.dumps(self.weights), position), {each: there[each] for each in due}
+            )
             for each, records in found.items():
                 self.parts[each].look(records, self.at == "now")
         part.see(key, omitted[name])
@@ -72,11 +86,14 @@ class Account:
         """A part has come as often as its weight says."""
         since, weights = self.weights[-1]
         share = (len(self.came) - since) * weights[name] / sum(weights.values())
-        assert abs(self.came[since:].count(name) - share) <= 3, f"part {name} does not come as its weight says"
+        assert abs(self.came[since:].count(name) - share) <= 3, (
+            f"part {name} does not come as its weight says"
+        )
 
 
 class History:
-    """A run of one stream on some shards, killed and begun again on others, while its records and weights change.
+    """A run of one stream on some shards, killed and begun again on others, while its records and
+    weights change.
 
     Args:
         seed: of all that happens.
@@ -118,11 +135,17 @@ class History:
         common = {"shuffle": self.shuffle, "seed": self.seed}
         if len(sources) == 1:
             (source,) = sources.values()
-            kind = {"data_source": source, "sampler": IndexSampler(len(source), **common), "omit": self.omitted["a"]}
+            kind = {
+                "data_source": source,
+                "sampler": IndexSampler(len(source), **common),
+                "omit": self.omitted["a"],
+            }
         else:
             mix = MixSampler(sources, self.weights, when_exhausted="repeat", **common)
             kind = {"data_source": sources, "sampler": mix, "omit": self.omitted}
-        growth = "hand" if self.at == "hand" else GrowthOptions(self.at, self.every, self.folder / "log")
+        growth = (
+            "hand" if self.at == "hand" else GrowthOptions(self.at, self.every, self.folder / "log")
+        )
         return DataLoader(
             **kind,
             operations=[Batch(batch)],
@@ -147,7 +170,8 @@ class History:
         came, keeps = [], self.draw.random() < 0.5
         self._begin(made)
         for _ in range(self.draw.randint(0, 10)):
-            if keeps or self.draw.random() < 0.7:  # else what comes now is lost when the run is killed
+            # else what comes now is lost when the run is killed
+            if keeps or self.draw.random() < 0.7:
                 self._save(iterators)
             rows = [next(iterator).tolist() for iterator in iterators]
             came.append(rows)
@@ -180,7 +204,10 @@ class History:
         self.account.see(self.names[number], key, there, self.omitted, self.looks)
 
     def _save(self, iterators):
-        self.states, self.saved = [iterator.get_state() for iterator in iterators], copy.deepcopy(self.account)
+        self.states, self.saved = (
+            [iterator.get_state() for iterator in iterators],
+            copy.deepcopy(self.account),
+        )
 
     def _restore(self):
         self.account = copy.deepcopy(self.saved)

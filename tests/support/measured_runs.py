@@ -7,7 +7,9 @@ from pathlib import Path
 
 from headrace.tools.diagnosis.measured import Feeding, Measured, Rare, SourceInUse, WorkPart
 
-STORE = SourceInUse("Store", 100_000, reads=16, threads=16, buffer=500, singly=True, random=20e-3, at_work=0.01)
+STORE = SourceInUse(
+    "Store", 100_000, reads=16, threads=16, buffer=500, singly=True, random=20e-3, at_work=0.01
+)
 
 
 def measured_store(records=32, workers=0, source=STORE, elapsed=None, **more):
@@ -15,9 +17,24 @@ def measured_store(records=32, workers=0, source=STORE, elapsed=None, **more):
     places = max(workers, 1)
     read_seconds = records * source.random
     elapsed = elapsed or read_seconds / source.reads / places
-    parts = (WorkPart("reading", "reading", places * elapsed, 1), WorkPart("Batch", "stacking", 50e-6))
-    numbers = {"waited": elapsed, "unready": elapsed, "records": records, "nbytes": 8 * records, "parts": parts}
-    numbers |= {"workers": workers, "source": source, "cores": 2, "step_known": False, "read_seconds": read_seconds}
+    parts = (
+        WorkPart("reading", "reading", places * elapsed, 1),
+        WorkPart("Batch", "stacking", 50e-6),
+    )
+    numbers = {
+        "waited": elapsed,
+        "unready": elapsed,
+        "records": records,
+        "nbytes": 8 * records,
+        "parts": parts,
+    }
+    numbers |= {
+        "workers": workers,
+        "source": source,
+        "cores": 2,
+        "step_known": False,
+        "read_seconds": read_seconds,
+    }
     return Measured(30, elapsed, **{**numbers, **more})
 
 
@@ -27,7 +44,9 @@ RECORDED = json.loads((Path(__file__).parent.parent / "planted.json").read_text(
 def recorded_run(name):
     """What was measured of a planted pipeline."""
     plain = dict(RECORDED[name]["measured"])
-    parts, rare, source, feeding = (plain.pop(part) for part in ("parts", "rare", "source", "feeding"))
+    parts, rare, source, feeding = (
+        plain.pop(part) for part in ("parts", "rare", "source", "feeding")
+    )
     return Measured(
         **plain,
         parts=tuple(WorkPart(**part) for part in parts),
@@ -37,4 +56,14 @@ def recorded_run(name):
     )
 
 
-LOOP = Measured(100, 0.030, 0.020, 0.020, 16, 4096, (WorkPart("decode", "record", 0.040, 16),), at_work=0.0, workers=2)
+LOOP = Measured(
+    100,
+    0.030,
+    0.020,
+    0.020,
+    16,
+    4096,
+    (WorkPart("decode", "record", 0.040, 16),),
+    at_work=0.0,
+    workers=2,
+)

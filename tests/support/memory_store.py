@@ -8,7 +8,9 @@ import fsspec
 
 
 def uploaded(path: Path) -> str:
-    """The URL of a copy of a file, or of a folder with all files in it, which replaces an earlier copy."""
+    """The URL of a copy of a file, or of a folder with all files in it, which replaces an earlier
+    copy.
+    """
     memory = fsspec.filesystem("memory")
     if memory.exists(str(path)):
         memory.rm(str(path), recursive=True)

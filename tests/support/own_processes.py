@@ -1,4 +1,6 @@
-"""The processes that headrace started in the process of a test; not those of Ray or of other libraries."""
+"""The processes that headrace started in the process of a test; not those of Ray or of other
+libraries.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ def workers() -> list[psutil.Process]:
 
 def everything() -> list[psutil.Process]:
     """This process, those that make workers, and workers."""
-    return [psutil.Process(), *zygotes(), *(worker for one in zygotes() for worker in one.children())]
+    return [
+        psutil.Process(),
+        *zygotes(),
+        *(worker for one in zygotes() for worker in one.children()),
+    ]
 
 
 def _command(process: psutil.Process) -> list[str]:

@@ -1,8 +1,9 @@
-"""The path of one batch, found by profiling: the files that run for it, and the moves from one file to another.
+"""The path of one batch, found by profiling: the files that run for it, and the moves from one file
+to another.
 
-The pipeline is `[map, Batch(128)]`, after its start, with two workers and with none. Counted are the
-package's files that run between two batches, in the user's process (all its threads) and in a worker,
-and how often control moves from one of them to another. Calls and returns both count.
+The pipeline is `[map, Batch(128)]`, after its start, with two workers and with none. Counted are
+the package's files that run between two batches, in the user's process (all its threads) and in a
+worker, and how often control moves from one of them to another. Calls and returns both count.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Watch:
 
     def _note(self, frame: FrameType | None) -> None:
         file = "" if frame is None else frame.f_code.co_filename
-        if not file.startswith(PACKAGE) or file[len(PACKAGE) + 1 :].startswith((".venv/", "bench/", "tests/")):
+        if not file.startswith(PACKAGE) or file[len(PACKAGE) + 1 :].startswith(
+            (".venv/", "bench/", "tests/")
+        ):
             return
         thread = threading.get_ident()
         if self._last.get(thread) != file:
@@ -59,7 +62,8 @@ class Watch:
 
 
 class PlainMap:
-    """A user's function for one record, which notes in a worker what ran since the same record of the last batch.
+    """A user's function for one record, which notes in a worker what ran since the same record of
+    the last batch.
 
     With `seconds`, the first record of a batch takes as long, so that a task is one batch.
     """
@@ -88,7 +92,9 @@ class PlainMap:
 
 
 def of_users_process(loader: Any) -> list[dict[str, int]]:
-    """For each of some `next`s the files that run in it, and in threads of ours, with how often control came to each."""
+    """For each of some `next`s the files that run in it, and in threads of ours, with how often
+    control came to each.
+    """
     watch, found = Watch(), []
     threading.setprofile(watch)
     try:
@@ -114,13 +120,19 @@ def of_workers(seconds: float = 0.0) -> list[dict[str, int]]:
         with iter(mapped(PlainMap(folder, seconds), 2)) as iterator:
             for _ in range(WARM_UP + STEPS):
                 next(iterator)
-        return [json.loads(line) for file in Path(folder).iterdir() for line in file.read_text().splitlines()[40:]]
+        return [
+            json.loads(line)
+            for file in Path(folder).iterdir()
+            for line in file.read_text().splitlines()[40:]
+        ]
 
 
 def mapped(map_function: Any, worker_count: int, **options: Any) -> Any:
     """A loader of `[map, Batch(128)]`."""
     source, sizes = range(BATCH * STEPS * 20), {"batch_size": BATCH, "num_epochs": 1}
-    return headrace.load(source, transformations=[map_function], worker_count=worker_count, **sizes, **options)
+    return headrace.load(
+        source, transformations=[map_function], worker_count=worker_count, **sizes, **options
+    )
 
 
 def columns(records: int = RECORDS) -> Any:

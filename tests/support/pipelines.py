@@ -12,7 +12,16 @@ import pytest
 from hypothesis import settings
 
 import headrace
-from headrace import Batch, BudgetBatch, Filter, FlatMap, MapTransform, MapWithIndexTransform, Pack, RandomMapTransform
+from headrace import (
+    Batch,
+    BudgetBatch,
+    Filter,
+    FlatMap,
+    MapTransform,
+    MapWithIndexTransform,
+    Pack,
+    RandomMapTransform,
+)
 
 
 class Pair(NamedTuple):
@@ -79,7 +88,10 @@ PIPELINES: dict[str, list[Any]] = {
     "indexed": [MapWithIndexTransform(lambda i, x: {"i": i, "x": x}), Batch(6)],
     "filter": [Filter(lambda x: x % 3 != 0)],
     "filter, batch": [Filter(lambda x: x % 3 != 0), Batch(4)],
-    "filter, batch without remainder": [Filter(lambda x: x % 3 != 0), Batch(4, drop_remainder=True)],
+    "filter, batch without remainder": [
+        Filter(lambda x: x % 3 != 0),
+        Batch(4, drop_remainder=True),
+    ],
     "batch, filter": [Batch(3), Filter(lambda b: b.sum() % 2 == 0)],
     "flat map": [FlatMap(_copies)],
     "flat map, batch": [FlatMap(_copies), Batch(5)],
@@ -92,12 +104,23 @@ PIPELINES: dict[str, list[Any]] = {
         Batch(3),
     ],
     "batch, flat map back, batch": [Batch(4), FlatMap(list), Batch(3)],
-    "custom batch_fn": [Batch(4, batch_fn=lambda elements: {"sum": sum(elements), "list": list(elements)})],
-    "padded": [lambda x: np.arange(x % 5), Batch(4, batch_fn=headrace.pad_batch(length=5, value=-1))],
+    "custom batch_fn": [
+        Batch(4, batch_fn=lambda elements: {"sum": sum(elements), "list": list(elements)})
+    ],
+    "padded": [
+        lambda x: np.arange(x % 5),
+        Batch(4, batch_fn=headrace.pad_batch(length=5, value=-1)),
+    ],
     "strings": [lambda x: {"text": "é" * (x % 4), "bytes": b"\0" * (x % 3), "x": x}, Batch(4)],
     "objects": [lambda x: {"set": frozenset([x]), "x": float(x)}, Batch(4)],
-    "trees": [lambda x: Pair(x, {"a": [np.full((2, 3), x), (x, x / 2)], "p": Point(x, np.float32(x))}), Batch(4)],
-    "nothing in it": [lambda x: {"empty": np.zeros((0, 3)), "none": None, "x": np.bool_(x % 2)}, Batch(4)],
+    "trees": [
+        lambda x: Pair(x, {"a": [np.full((2, 3), x), (x, x / 2)], "p": Point(x, np.float32(x))}),
+        Batch(4),
+    ],
+    "nothing in it": [
+        lambda x: {"empty": np.zeros((0, 3)), "none": None, "x": np.bool_(x % 2)},
+        Batch(4),
+    ],
     "strange arrays": [
         lambda x: {
             "big endian": np.arange(x, x + 3).astype(">i4"),
@@ -110,10 +133,18 @@ PIPELINES: dict[str, list[Any]] = {
     ],
     "large arrays of all dtypes": [_large],
     "batches of all dtypes": [_large, Batch(4)],
-    "filter, batches of all dtypes": [_large, Filter(lambda row: int(row["big endian"][0]) % 3), Batch(4)],
+    "filter, batches of all dtypes": [
+        _large,
+        Filter(lambda row: int(row["big endian"][0]) % 3),
+        Batch(4),
+    ],
     "mixed dtypes": [lambda x: x if x % 2 else x / 2, Batch(4)],
     "pack": [_document, Pack(8, window=11)],
-    "map, batch, pack": [lambda x: np.arange(x, x + 5), Batch(2), Pack(6, "first_fit", window=3, too_long="cut")],
+    "map, batch, pack": [
+        lambda x: np.arange(x, x + 5),
+        Batch(2),
+        Pack(6, "first_fit", window=3, too_long="cut"),
+    ],
     "pack in order, batch, flat map": [
         _document,
         Pack(8, "next_fit", window=9),
@@ -124,7 +155,14 @@ PIPELINES: dict[str, list[Any]] = {
     "filter, pack, batch, flat map": [
         lambda x: {"inputs": _document(x), "targets": _document(x + 3), "id": x},
         Filter(lambda element: element["id"] % 5 != 0),
-        Pack({"inputs": 9, "targets": 12}, "first_fit", 6, max_segments=3, pad_value=-1, meta_features=["id"]),
+        Pack(
+            {"inputs": 9, "targets": 12},
+            "first_fit",
+            6,
+            max_segments=3,
+            pad_value=-1,
+            meta_features=["id"],
+        ),
         Batch(2),
         FlatMap(lambda batch: [batch] * (int(batch["id"][0, 0]) % 3)),
     ],
@@ -133,17 +171,29 @@ PIPELINES: dict[str, list[Any]] = {
         BudgetBatch(48, pad_to=(4, 8, 12), lengths=lambda x: x % 12, window=25),
         _noisy,
     ],
-    "filter, budget, random": [_document, Filter(len), BudgetBatch(36, pad_to=(4, 12), window=11), _noisy],
+    "filter, budget, random": [
+        _document,
+        Filter(len),
+        BudgetBatch(36, pad_to=(4, 12), window=11),
+        _noisy,
+    ],
 }
 
 
 def loader(
-    name: str, records: int = 40, shuffle: bool = True, num_epochs: int | None = 2, data_source: Any = None, **more: Any
+    name: str,
+    records: int = 40,
+    shuffle: bool = True,
+    num_epochs: int | None = 2,
+    data_source: Any = None,
+    **more: Any,
 ):
     """The loader of a pipeline over the numbers below `records`."""
     sampler = headrace.IndexSampler(records, shuffle=shuffle, seed=3, num_epochs=num_epochs)
     source = list(range(records)) if data_source is None else data_source
-    return headrace.DataLoader(data_source=source, sampler=sampler, operations=PIPELINES[name], **more)
+    return headrace.DataLoader(
+        data_source=source, sampler=sampler, operations=PIPELINES[name], **more
+    )
 
 
 def chosen(values: Any, *always: Any) -> list[Any]:
@@ -156,7 +206,9 @@ def _long(value: Any) -> Any:
 
 
 def tries(count: int) -> Any:
-    """How many examples a property test tries: a twentieth of `count`, and all with the option --long, as a long test."""
+    """How many examples a property test tries: a twentieth of `count`, and all with the option
+    --long, as a long test.
+    """
     if "HEADRACE_LONG_TESTS" not in os.environ:
         return settings(max_examples=max(count // 20, 5), deadline=None)
     return lambda test: pytest.mark.long(settings(max_examples=count, deadline=None)(test))
@@ -165,7 +217,11 @@ def tries(count: int) -> Any:
 def plain(element: Any) -> Any:
     """An element as something that `==` compares completely: dtypes, shapes and bytes."""
     if isinstance(element, np.ndarray):
-        content = [plain(item) for item in element.tolist()] if element.dtype.hasobject else element.tobytes()
+        content = (
+            [plain(item) for item in element.tolist()]
+            if element.dtype.hasobject
+            else element.tobytes()
+        )
         return ("array", str(element.dtype), element.shape, content)
     if dataclasses.is_dataclass(element):
         return type(element).__name__, plain(vars(element))

@@ -72,7 +72,10 @@ def _handler(server: PlainServer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             if self.command == "HEAD":
                 return
-            is_cut, server.cut = server.cut > 0 and not self.headers.get("Range"), max(server.cut - 1, 0)
+            is_cut, server.cut = (
+                server.cut > 0 and not self.headers.get("Range"),
+                max(server.cut - 1, 0),
+            )
             with suppress(OSError):  # who wanted a range goes away
                 self.wfile.write(content[: len(content) // 2] if is_cut else content)
 

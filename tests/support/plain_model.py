@@ -1,8 +1,9 @@
 """A plain model of a stream: the tree that a chain describes, interpreted element by element.
 
-In: a tree of nodes, as of an `IterDataset`. Out: its elements in order, up to the first failure or without what fails, and
-how much failed. It knows no task, stage, worker or cursor; what one operation does to its inputs, and whose row comes next in a
-join, it asks of these. Of the common operations it also knows itself what they mean, and holds them to it.
+In: a tree of nodes, as of an `IterDataset`. Out: its elements in order, up to the first failure or
+without what fails, and how much failed. It knows no task, stage, worker or cursor; what one
+operation does to its inputs, and whose row comes next in a join, it asks of these. Of the common
+operations it also knows itself what they mean, and holds them to it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from headrace.operations.protocol import Context, Operation
 from support.pipelines import plain
 
 MOST_READS = 3000
-"""Records of one stream that are read; more are those of an endless stream of which nothing is left."""
+"""Records of one stream that are read; more are those of an endless stream of which nothing is
+left.
+"""
 
 
 class NothingComesError(Exception):
-    """So many records were read that the stream is taken for one without an end and without elements."""
+    """So many records were read that the stream is taken for one without an end and without
+    elements.
+    """
 
 
 class Row(NamedTuple):
@@ -135,8 +140,12 @@ class PlainModel:
 
         return rows_once if rule.keeps else rows
 
-    def _through(self, rows: Iterator[Row], operations: Sequence[tuple[Operation, int]]) -> Iterator[Row]:
-        """What operations make: of each row, or of so many at a time, and from there on of each that comes out."""
+    def _through(
+        self, rows: Iterator[Row], operations: Sequence[tuple[Operation, int]]
+    ) -> Iterator[Row]:
+        """What operations make: of each row, or of so many at a time, and from there on of each
+        that comes out.
+        """
         single = list(itertools.takewhile(lambda one: one[0].takes is None, operations))
         rows = (made for row in rows for made in self._kept(self._all_through([row], single)))
         rest = operations[len(single) :]
@@ -172,7 +181,9 @@ class PlainModel:
 def _made(rows: list[Row], operation: Operation, number: int, seed: int) -> Iterator[Row]:
     """What an operation makes of rows; after that, what it fails with."""
     context, made = Context(seed), list[Row]()
-    step = operation.connect(lambda element: made.append(Row(context.position, context.row, element)), context, number)
+    step = operation.connect(
+        lambda element: made.append(Row(context.position, context.row, element)), context, number
+    )
     at_end, failure = context.take_hooks().at_end, None
     try:
         for context.position, context.row, element in rows:
@@ -215,7 +226,9 @@ def _meaning(operation: Operation, elements: list[Any]) -> list[Any] | None:
 
 
 def fitted(documents: list[np.ndarray], length: int, tried_from: int) -> list[np.ndarray]:
-    """Rows of documents, each piece put into the first row from a place of the list on that has room for it."""
+    """Rows of documents, each piece put into the first row from a place of the list on that has
+    room for it.
+    """
     rows: list[list[Any]] = []
     for document in documents:
         for start in range(0, len(document), length):

@@ -93,16 +93,22 @@ class Slow:
 
 
 def _load(source, *operations, batch=16, **options):
-    return headrace.load(source, transformations=operations, shuffle=True, seed=0, batch_size=batch, **options)
+    return headrace.load(
+        source, transformations=operations, shuffle=True, seed=0, batch_size=batch, **options
+    )
 
 
 def _row_groups(folder):
     import pyarrow
     import pyarrow.parquet
 
-    table = pyarrow.table({"x": np.arange(2_000_000), "noise": np.random.default_rng(0).random(2_000_000)})
+    table = pyarrow.table(
+        {"x": np.arange(2_000_000), "noise": np.random.default_rng(0).random(2_000_000)}
+    )
     pyarrow.parquet.write_table(table, folder / "rows.parquet", row_group_size=1_000_000)
-    return Plant(_load(ParquetDataSource(folder / "rows.parquet", cache_bytes=0)), "groups", "reading")
+    return Plant(
+        _load(ParquetDataSource(folder / "rows.parquet", cache_bytes=0)), "groups", "reading"
+    )
 
 
 def _group_size(folder):
@@ -113,14 +119,21 @@ def _group_size(folder):
     for _ in range(16 * 512):
         writer.write(noise.bytes(8192))
     writer.close()
-    return Plant(_load(ArrayRecordDataSource(str(folder / "groups.array_record"))), "groups", "reading")
+    return Plant(
+        _load(ArrayRecordDataSource(str(folder / "groups.array_record"))), "groups", "reading"
+    )
 
 
 def _small_files(folder):
     (folder / "images/cat").mkdir(parents=True)
     for number in range(1000):
         (folder / f"images/cat/{number}.png").write_bytes(bytes(100_000))
-    return Plant(_load(ImageFolderDataSource(folder / "images"), label, batch=64), "small files", "reading", steps=20)
+    return Plant(
+        _load(ImageFolderDataSource(folder / "images"), label, batch=64),
+        "small files",
+        "reading",
+        steps=20,
+    )
 
 
 def _on_device():
@@ -154,16 +167,25 @@ PLANTED = {
         "operation",
         "normalize",
     ),
-    "small calls": lambda _: Plant(_load(np.arange(10_000), shift, shift, shift, batch=1024), "small calls", "shift"),
+    "small calls": lambda _: Plant(
+        _load(np.arange(10_000), shift, shift, shift, batch=1024), "small calls", "shift"
+    ),
     "large row groups": _row_groups,
     "large groups": _group_size,
     "a slow store": lambda _: Plant(_load(Slow()), "waiting source", "reading"),
     "small files": _small_files,
     "objects to hand over": lambda _: Plant(
-        _load(range(10_000), ragged, batch=None, worker_count=2), "hand-over", "hand-over", steps=200
+        _load(range(10_000), ragged, batch=None, worker_count=2),
+        "hand-over",
+        "hand-over",
+        steps=200,
     ),
-    "one slow record in a thousand": lambda _: Plant(_load(range(2_000), rarely), "slow record", "rarely", steps=180),
-    "the user's own step": lambda _: Plant(_load(range(10_000), shift, worker_count=1), "step", "your step", 20e-3),
+    "one slow record in a thousand": lambda _: Plant(
+        _load(range(2_000), rarely), "slow record", "rarely", steps=180
+    ),
+    "the user's own step": lambda _: Plant(
+        _load(range(10_000), shift, worker_count=1), "step", "your step", 20e-3
+    ),
     "tiny batches": lambda _: Plant(
         _load(np.arange(10_000), batch=2, worker_count=2), "small batches", "hand-over", steps=2000
     ),

@@ -1,11 +1,13 @@
-"""A plugin of pytest that tries mutants in forks of one process, in which all modules and tests are loaded before.
+"""A plugin of pytest that tries mutants in forks of one process, in which all modules and tests are
+loaded before.
 
-In: the file `$MUTANTS`, a line of JSON for each mutant and the names of its tests. Out: a line of JSON for each mutant in
-the file `$FOUND`. `tests/mutate.py` writes the one and reads the other.
+In: the file `$MUTANTS`, a line of JSON for each mutant and the names of its tests. Out: a line of
+JSON for each mutant in the file `$FOUND`. `tests/mutate.py` writes the one and reads the other.
 
-A fork gives the functions of the module the code of the mutant. The file on disk is changed, too, for the processes
-that tests start. A mutant that is in no function is tried by a new process, which imports the changed file. So are tests
-of files that were not loaded: those that use a device when they are imported, because JAX's threads are not in a fork.
+A fork gives the functions of the module the code of the mutant. The file on disk is changed, too,
+for the processes that tests start. A mutant that is in no function is tried by a new process, which
+imports the changed file. So are tests of files that were not loaded: those that use a device when
+they are imported, because JAX's threads are not in a fork.
 """
 
 from __future__ import annotations
@@ -48,7 +50,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         start = time.monotonic()
         found = trials.find(mutant)
         names, _ = mutant.pop("names"), mutant.pop("apart")
-        result = mutant | {"found": found, "tests": len(names), "seconds": round(time.monotonic() - start, 1)}
+        result = mutant | {
+            "found": found,
+            "tests": len(names),
+            "seconds": round(time.monotonic() - start, 1),
+        }
         with Path(os.environ["FOUND"]).open("a") as file:
             file.write(json.dumps(result) + "\n")
     return True
@@ -69,20 +75,33 @@ class Trials:
         self._functions: dict[str, list[types.FunctionType]] = {}
         for each in gc.get_objects():
             if isinstance(each, types.FunctionType):
-                self._functions.setdefault(os.path.realpath(each.__code__.co_filename), []).append(each)
+                self._functions.setdefault(os.path.realpath(each.__code__.co_filename), []).append(
+                    each
+                )
         gc.freeze()
 
     def find(self, mutant: dict[str, Any]) -> str:
-        """Plant a mutant, run its tests until one fails, and take it out again. Return the name of the test, or ""."""
+        """Plant a mutant, run its tests until one fails, and take it out again. Return the name of
+        the test, or "".
+        """
         file = Path(mutant["file"]).resolve()
         data, stat = file.read_bytes(), file.stat()
         changed = data[: mutant["start"]] + mutant["now"].encode() + data[mutant["stop"] :]
-        names = [(name, seconds) for name, seconds in mutant["names"] if name in self._items and not mutant["apart"]]
-        apart = [(name, seconds) for name, seconds in mutant["names"] if name not in self._items or mutant["apart"]]
+        names = [
+            (name, seconds)
+            for name, seconds in mutant["names"]
+            if name in self._items and not mutant["apart"]
+        ]
+        apart = [
+            (name, seconds)
+            for name, seconds in mutant["names"]
+            if name not in self._items or mutant["apart"]
+        ]
         while True:
             self._turn += 1
             file.write_bytes(changed)
-            os.utime(file, (self._turn, self._turn))  # so that no bytecode of another mutant is taken for it
+            # so that no bytecode of another mutant is taken for it
+            os.utime(file, (self._turn, self._turn))
             try:
                 found, reason = self._fork(names, file, data, changed) if names else ("", "")
                 if not found and apart:
@@ -93,20 +112,33 @@ class Trials:
             if not found:
                 return ""
             if found not in self._fails:
-                self._fails[found] = bool(self._fork([each for each in names if each[0] == found], file, data, data)[0])
+                self._fails[found] = bool(
+                    self._fork([each for each in names if each[0] == found], file, data, data)[0]
+                )
             if not self._fails[found]:
                 return f"{found} {reason}"
             names = [each for each in names if not self._fails.get(each[0])]
 
-    def _fork(self, names: list[tuple[str, float]], file: Path, before: bytes, after: bytes) -> tuple[str, str]:
-        """Run tests in a fork. Return the name of the first that fails, and whether it hung, or two empty strings."""
+    def _fork(
+        self, names: list[tuple[str, float]], file: Path, before: bytes, after: bytes
+    ) -> tuple[str, str]:
+        """Run tests in a fork. Return the name of the first that fails, and whether it hung, or two
+        empty strings.
+        """
         receive, send = os.pipe()
         with warnings.catch_warnings(action="ignore"):  # of JAX, which has no threads yet
             pid = os.fork()
         if pid == 0:
             os.setsid()
             resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-            _run(self._items, [name for name, _ in names], self._functions.get(str(file), []), before, after, send)
+            _run(
+                self._items,
+                [name for name, _ in names],
+                self._functions.get(str(file), []),
+                before,
+                after,
+                send,
+            )
         os.close(send)
         at, answer = -1, b""
         while True:
@@ -127,13 +159,23 @@ class Trials:
             return _in_new_process(names)
         if answer == b"!":
             return "", ""
-        return (names[max(at, 0)][0], "" if answer == b"F" else "hang" if answer else "end of the process")
+        return (
+            names[max(at, 0)][0],
+            "" if answer == b"F" else "hang" if answer else "end of the process",
+        )
 
 
 def _run(
-    items: dict[str, pytest.Item], names: list[str], functions: Any, before: bytes, after: bytes, send: int
+    items: dict[str, pytest.Item],
+    names: list[str],
+    functions: Any,
+    before: bytes,
+    after: bytes,
+    send: int,
 ) -> None:
-    """In the fork: give functions their code, run tests, and end. A letter for each step goes to the pipe."""
+    """In the fork: give functions their code, run tests, and end. A letter for each step goes to
+    the pipe.
+    """
     try:
         if functions and not _swapped(functions, before, after):
             os.write(send, b"s")
@@ -152,13 +194,19 @@ def _run(
 
 
 def _swapped(functions: list[types.FunctionType], before: bytes, after: bytes) -> bool:
-    """Give functions the code of the source `after`. Return False if only an import would do that."""
+    """Give functions the code of the source `after`. Return False if only an import
+    would do that.
+    """
     name = functions[0].__code__.co_filename
-    olds, news = ([*_codes(compile(each, name, "exec", dont_inherit=True))] for each in (before, after))
+    olds, news = (
+        [*_codes(compile(each, name, "exec", dont_inherit=True))] for each in (before, after)
+    )
     if len(olds) != len(news):
         return False
     changed = [(old, new) for old, new in zip(olds, news) if old != new]
-    if any(_own(old) != _own(new) for old, new in changed if not old.co_flags & inspect.CO_OPTIMIZED):
+    if any(
+        _own(old) != _own(new) for old, new in changed if not old.co_flags & inspect.CO_OPTIMIZED
+    ):
         return False  # of the module or of a class
     keys = Counter(map(_key, olds))
     of = {_key(old): new for old, new in changed}
@@ -181,8 +229,14 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _own(code: types.CodeType) -> Any:
-    """Return all of a code but the codes in it, which a change of a function's body does not touch."""
-    return code.co_code, [repr(each) for each in code.co_consts if not isinstance(each, types.CodeType)], code.co_names
+    """Return all of a code but the codes in it, which a change of a function's body
+    does not touch.
+    """
+    return (
+        code.co_code,
+        [repr(each) for each in code.co_consts if not isinstance(each, types.CodeType)],
+        code.co_names,
+    )
 
 
 def _key(code: types.CodeType) -> Any:
@@ -192,7 +246,18 @@ def _key(code: types.CodeType) -> Any:
 def _in_new_process(names: list[tuple[str, float]]) -> tuple[str, str]:
     listed = Path(os.environ["FOUND"] + ".names")
     listed.write_text("\n".join(name for name, _ in names))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", f"@{listed}"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        f"@{listed}",
+    ]
     env = {name: value for name, value in os.environ.items() if name != "MUTANTS"}
     seconds = 2 * SECONDS + 10 * sum(seconds for _, seconds in names)
     with subprocess.Popen(
@@ -206,6 +271,10 @@ def _in_new_process(names: list[tuple[str, float]]) -> tuple[str, str]:
     if run.returncode in (0, 5):
         return "", ""
     failed = [
-        line.split()[1] for line in output.decode(errors="replace").splitlines() if line.startswith(("FAILED", "ERROR"))
+        line.split()[1]
+        for line in output.decode(errors="replace").splitlines()
+        if line.startswith(("FAILED", "ERROR"))
     ]
-    return next((name for name, _ in names if name in failed), names[0][0]), "" if failed else "end of the process"
+    return next(
+        (name for name, _ in names if name in failed), names[0][0]
+    ), "" if failed else "end of the process"

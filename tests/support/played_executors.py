@@ -14,7 +14,9 @@ SIGKILL = 9
 
 
 def _pipeline(*operations):
-    return iter(DataLoader(data_source=range(1000), sampler=IndexSampler(1000), operations=operations))._pipeline
+    return iter(
+        DataLoader(data_source=range(1000), sampler=IndexSampler(1000), operations=operations)
+    )._pipeline
 
 
 SPANS = _pipeline(Batch(4))
@@ -27,7 +29,9 @@ class Played:
         self.zygote = FakeSpawner()
         self.observer = Observer()
         options = ExecutionOptions(workers, worker_buffer_size=2, timeout=timeout)
-        self.transport = ProcessTransport(pipeline, options, self.observer.slabs.add, spawner=self.zygote)
+        self.transport = ProcessTransport(
+            pipeline, options, self.observer.slabs.add, spawner=self.zygote
+        )
         self.executor = PooledExecutor(pipeline, options, self.observer, self.transport)
         for worker in self.zygote.workers.values():
             worker.begin()
@@ -44,7 +48,9 @@ class Played:
 
     def submit(self, count, length=4):
         """Spans, one after the other from position 0."""
-        return [self.executor.submit(SpanTask(0, length * n, length * (n + 1))) for n in range(count)]
+        return [
+            self.executor.submit(SpanTask(0, length * n, length * (n + 1))) for n in range(count)
+        ]
 
     def hear(self):
         """Have the executor handle all that has come."""

@@ -1,4 +1,6 @@
-"""Workers and a zygote that are played in this process, to test the executor: each does what, and when, it is told to."""
+"""Workers and a zygote that are played in this process, to test the executor: each does what, and
+when, it is told to.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class FakeChannel(Channel):
 
     @staticmethod
     def pair_of_fakes() -> tuple[FakeChannel, FakeChannel]:
-        """Our end, and the other one. The socket between them carries one byte for each message, for selectors to see."""
+        """Our end, and the other one. The socket between them carries one byte for each message,
+        for selectors to see.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         to_us: deque[Any] = deque()
         to_them: deque[Any] = deque()
@@ -167,7 +171,16 @@ def _asked(message: RunTasks) -> list[tuple[list[Any], RowOrigins]]:
             asked.append((list(range(task.start, task.stop)), tags))
         else:
             asked.append(
-                ([list(chain.from_iterable(blocks[block][start:stop] for block, start, stop in task.rows))], tags)
+                (
+                    [
+                        list(
+                            chain.from_iterable(
+                                blocks[block][start:stop] for block, start, stop in task.rows
+                            )
+                        )
+                    ],
+                    tags,
+                )
             )
     return asked
 

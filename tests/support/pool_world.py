@@ -1,4 +1,6 @@
-"""Plays workers that do what a pool decides, in any order that can happen, and sees that it makes sense. No process."""
+"""Plays workers that do what a pool decides, in any order that can happen, and sees that it makes
+sense. No process.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ class PoolWorld:
         gone: workers that the pool let go. What they say, and that they end, may still be heard.
     """
 
-    def __init__(self, chance: random.Random, workers: int, depth: int | None, timeout: float | None) -> None:
+    def __init__(
+        self, chance: random.Random, workers: int, depth: int | None, timeout: float | None
+    ) -> None:
         self.chance = chance
         self.most = self.wanted = workers
         self.depth, self.timeout = depth, timeout
@@ -35,7 +39,9 @@ class PoolWorld:
         for action in actions:
             match action:
                 case Spawn(worker):
-                    assert worker not in self.held | dict.fromkeys(self.gone), "a number that was used before"
+                    assert worker not in self.held | dict.fromkeys(self.gone), (
+                        "a number that was used before"
+                    )
                     self.held[worker] = []
                 case Give(worker, jobs):
                     self.give(worker, list(jobs))
@@ -56,7 +62,9 @@ class PoolWorld:
 
     def give(self, worker: int, jobs: list[Job]) -> None:
         """A worker gets a message."""
-        assert not any(job in self.settled or self.holder(job) is not None for job in jobs), "done twice"
+        assert not any(job in self.settled or self.holder(job) is not None for job in jobs), (
+            "done twice"
+        )
         self.held[worker].append(jobs)
         if self.depth is not None:
             assert worker in self.ready, "it has not begun"
@@ -64,7 +72,9 @@ class PoolWorld:
 
     def holder(self, job: Job) -> int | None:
         """The worker that has a job."""
-        return next((worker for worker, all_ in self.held.items() for jobs in all_ if job in jobs), None)
+        return next(
+            (worker for worker, all_ in self.held.items() for jobs in all_ if job in jobs), None
+        )
 
     def settle(self, jobs: list[Job]) -> None:
         """Jobs are done, divided or given up."""
@@ -83,7 +93,9 @@ class PoolWorld:
         alone = self.chance.random() < 0.6
         for _ in range(count := 1 if alone or series is not None else self.chance.randint(2, 3)):
             number = len(self.jobs)
-            self.jobs.append(Job(number, self.chance.random() < 0.2, self.chance.random() + 0.1, series))
+            self.jobs.append(
+                Job(number, self.chance.random() < 0.2, self.chance.random() + 0.1, series)
+            )
         self.act(self.pool.assign(self.jobs[-count:], self.now))
 
     def begin(self) -> None:
@@ -97,7 +109,9 @@ class PoolWorld:
 
     def answer(self) -> None:
         """A worker that has begun answers a message."""
-        ready = [worker for worker, messages in self.held.items() if messages and worker in self.ready]
+        ready = [
+            worker for worker, messages in self.held.items() if messages and worker in self.ready
+        ]
         if ready:
             worker = self.chance.choice(ready)
             message = self.held[worker].pop(0)
@@ -159,10 +173,14 @@ class PoolWorld:
     def happen(self) -> None:
         """One of these."""
         most_often = [self.submit] * 4 + [self.begin] * 3 + [self.answer] * 4
-        self.chance.choice([*most_often, self.end, self.lose, self.all_end, self.resize, self.take_back, self.look])()
+        self.chance.choice(
+            [*most_often, self.end, self.lose, self.all_end, self.resize, self.take_back, self.look]
+        )()
 
     def finish(self) -> None:
-        """Nothing bad happens any more: all that was asked for is done, with as many workers as were wanted."""
+        """Nothing bad happens any more: all that was asked for is done, with as many workers as
+        were wanted.
+        """
         if self.chance.random() < 0.5:
             self.submit()
             assert len(self.held) >= self.wanted, "too few workers"

@@ -1,4 +1,6 @@
-"""Plays a training on two hosts that get SIGTERM at random moments, until all its records have come."""
+"""Plays a training on two hosts that get SIGTERM at random moments, until all its records have
+come.
+"""
 
 from __future__ import annotations
 
@@ -81,13 +83,15 @@ class LostRecordError(AssertionError):
 
 
 def play(folder: Path, signals: int, seed: int, by: str, workers: int = 0) -> Counter[str]:
-    """How attempts ended, by a word, with the sum of all steps; begins anew when all records have come.
+    """How attempts ended, by a word, with the sum of all steps; begins anew when all records have
+    come.
 
     Args:
         folder: an empty folder.
         signals: number of attempts at which SIGTERM is sent.
         seed: of the moments, and of the hosts that get it.
-        by: "jax": hosts are connected, and make the same steps; "folder": likewise, without jax; "alone": each ends for itself.
+        by: "jax": hosts are connected, and make the same steps; "folder": likewise, without jax;
+            "alone": each ends for itself.
         workers: worker processes of each host.
     """
     chance, found, sent, run = random.Random(seed), Counter(), 0, 0
@@ -104,15 +108,20 @@ def play(folder: Path, signals: int, seed: int, by: str, workers: int = 0) -> Co
         expected = Counter(x for x in range(RECORDS) if x % 2 == 0 or x < 22500)
         if seen != expected:
             raise LostRecordError(
-                f"run {run}: {len(expected - seen)} lost, {len(seen - expected)} too often, after {attempt} attempts"
+                f"run {run}: {len(expected - seen)} lost, {len(seen - expected)} too often, after "
+                f"{attempt} attempts"
             )
         found["runs to the end"] += 1
         run += 1
     return found
 
 
-def _attempt(folder: Path, attempt: int, chance: random.Random | None, by: str, workers: int) -> tuple[str, bool]:
-    """How one start of both hosts ended, and whether the training is over. Without `chance`, no signal is sent."""
+def _attempt(
+    folder: Path, attempt: int, chance: random.Random | None, by: str, workers: int
+) -> tuple[str, bool]:
+    """How one start of both hosts ended, and whether the training is over. Without `chance`, no
+    signal is sent.
+    """
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -142,7 +151,9 @@ def _attempt(folder: Path, attempt: int, chance: random.Random | None, by: str, 
             output.close()
     if None in codes:
         raise LostRecordError(f"attempt {attempt}: a host hung: {said}")
-    if os.environ.get("PREEMPTIONS_SHOW") and (shown := [text for text in said if "Traceback" in text]):
+    if os.environ.get("PREEMPTIONS_SHOW") and (
+        shown := [text for text in said if "Traceback" in text]
+    ):
         print(f"attempt {attempt}:", *shown, sep="\n", flush=True)
     whole = all((folder / f"{attempt}-{index}.json").exists() for index in range(2))
     if not whole:
@@ -160,7 +171,9 @@ def _attempt(folder: Path, attempt: int, chance: random.Random | None, by: str, 
 
 
 def _send(hosts: list[subprocess.Popen], outputs: list, chance: random.Random) -> None:
-    """Sends SIGTERM to one host or both, once or twice, at a moment from the start or from the beginning of the loop."""
+    """Sends SIGTERM to one host or both, once or twice, at a moment from the start or from the
+    beginning of the loop.
+    """
     if chance.random() < 0.8:
         until = time.monotonic() + SECONDS
         while not all("ready" in _read(output) for output in outputs) and time.monotonic() < until:
@@ -177,7 +190,9 @@ def _send(hosts: list[subprocess.Popen], outputs: list, chance: random.Random) -
 
 
 def _ended(hosts: list[subprocess.Popen]) -> list[int | None]:
-    """Return codes, None of a host that hung. Once one has ended by an error, the other is killed soon."""
+    """Return codes, None of a host that hung. Once one has ended by an error, the other is killed
+    soon.
+    """
     until = time.monotonic() + SECONDS
     shortened = False
     while any(host.poll() is None for host in hosts) and time.monotonic() < until:

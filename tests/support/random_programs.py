@@ -1,10 +1,12 @@
-"""Random programs: recipes drawn from one generator, and the chains and loaders that are made of them.
+"""Random programs: recipes drawn from one generator, and the chains and loaders that are made of
+them.
 
-`drawn` takes its choices from a `random.Random`: from a seed, or from hypothesis, which makes failures small. `plain_model`
-says what a program gives.
+`drawn` takes its choices from a `random.Random`: from a seed, or from hypothesis, which makes
+failures small. `plain_model` says what a program gives.
 
-Elements are tokens, numbers of which no two records have one in common, or arrays of these. What a chain adds to a token is
-below one; so the tokens that came out of it can be compared, however they were grouped, with those that should have.
+Elements are tokens, numbers of which no two records have one in common, or arrays of these. What a
+chain adds to a token is below one; so the tokens that came out of it can be compared, however they
+were grouped, with those that should have.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ class Step(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """A chain: a source of so many records, the methods before `to_iter_dataset`, and those after it."""
+    """A chain: a source of so many records, the methods before `to_iter_dataset`, and those after
+    it.
+    """
 
     count: int
     before: tuple[Step, ...]
@@ -141,7 +145,9 @@ def _copies(x):
 
 
 def _gathered(elements):
-    return np.concatenate([np.zeros(0), *(np.ravel(element) for element in elements if element is not None)])
+    return np.concatenate(
+        [np.zeros(0), *(np.ravel(element) for element in elements if element is not None)]
+    )
 
 
 def _document(x):
@@ -191,7 +197,9 @@ BEFORE: dict[str, Callable[[Any, int], Any]] = {
     "backwards": lambda d, n: d[::-1],
     "repeat": lambda d, n: d.repeat(1 + n // 3, reseed_each_epoch=bool(n % 2)),
     "batch": lambda d, n: d.batch(n, batch_fn=_gathered),
-    "drop": lambda d, n: d.batch(min(n, len(d)), drop_remainder=True, batch_fn=_gathered) if len(d) else d,
+    "drop": lambda d, n: (
+        d.batch(min(n, len(d)), drop_remainder=True, batch_fn=_gathered) if len(d) else d
+    ),
     "own": lambda d, n: Backwards(d),
 }
 AFTER: dict[str, Callable[[Any, int], Any]] = {
@@ -214,7 +222,9 @@ SUMMED: dict[str, Callable[[Any, int], Any]] = {
     "stack": lambda d, n: d.map(total).batch(n),
     "keep few": lambda d, n: d.filter(_keeps_some),
 }
-"""Methods of streams whose results depend on how elements are grouped, so that tokens cannot be counted."""
+"""Methods of streams whose results depend on how elements are grouped, so that tokens cannot be
+counted.
+"""
 
 
 class Broken(Exception):  # noqa: N818
@@ -298,14 +308,22 @@ JOINED_BEFORE: dict[str, Callable[[list[Any], int], Any]] = {
     "select": lambda ds, n: _selected(ds),
     "zip": lambda ds, n: _zipped(ds),
     "mix": lambda ds, n: MapDataset.mix(ds, _weights(ds, n)),
-    "mix all": lambda ds, n: MapDataset.mix(ds, _schedule(ds, n), when_exhausted="all", ramp=n % 2 > 0),
-    "mix repeat": lambda ds, n: MapDataset.mix(ds, _weights(ds, n), when_exhausted="repeat")[: 5 * n],
+    "mix all": lambda ds, n: MapDataset.mix(
+        ds, _schedule(ds, n), when_exhausted="all", ramp=n % 2 > 0
+    ),
+    "mix repeat": lambda ds, n: MapDataset.mix(ds, _weights(ds, n), when_exhausted="repeat")[
+        : 5 * n
+    ],
 }
 JOINED: dict[str, Callable[[list[Any], int], Any]] = {
     "mix": lambda ds, n: IterDataset.mix(ds, _weights(ds, n)),
     "mix all": lambda ds, n: IterDataset.mix(ds, _weights(ds, n), when_exhausted="all"),
-    "mix schedule": lambda ds, n: IterDataset.mix(ds, _schedule(ds, n), when_exhausted="all", ramp=n % 2 > 0),
-    "mix repeat": lambda ds, n: IterDataset.mix(ds, _weights(ds, n), when_exhausted="repeat").limit(5 * n),
+    "mix schedule": lambda ds, n: IterDataset.mix(
+        ds, _schedule(ds, n), when_exhausted="all", ramp=n % 2 > 0
+    ),
+    "mix repeat": lambda ds, n: IterDataset.mix(ds, _weights(ds, n), when_exhausted="repeat").limit(
+        5 * n
+    ),
     "zip": lambda ds, n: IterDataset.zip(ds, strict=False).map(_gathered),
     "interleave": lambda ds, n: IterDataset.interleave(ds, cycle_length=1 + n % 3),
 }
@@ -324,7 +342,13 @@ def _schedule(datasets, n):
     return [(0, [1] * len(datasets)), (n, _weights(datasets, n)), (3 * n, [2] * len(datasets))]
 
 
-def _steps(chance: random.Random, names: list[str], joins: list[str], inputs: Callable[[], Recipe], most: int) -> Any:
+def _steps(
+    chance: random.Random,
+    names: list[str],
+    joins: list[str],
+    inputs: Callable[[], Recipe],
+    most: int,
+) -> Any:
     steps = []
     for _ in range(chance.randint(0, most)):
         if joins and chance.randint(0, 2) == 2:
@@ -336,7 +360,10 @@ def _steps(chance: random.Random, names: list[str], joins: list[str], inputs: Ca
 
 
 def drawn(
-    chance: random.Random, before: Iterable[str] = BEFORE, after: Iterable[str] = AFTER, most_records: int = 25
+    chance: random.Random,
+    before: Iterable[str] = BEFORE,
+    after: Iterable[str] = AFTER,
+    most_records: int = 25,
 ) -> Recipe:
     """A chain of at most eight nodes, of some methods with random access and some of streams."""
     names, streams = sorted(before), sorted(after)
@@ -349,11 +376,17 @@ def drawn(
 
     first = _steps(chance, names, sorted(JOINED_BEFORE), plain, 3)
     if streams:
-        recipe = Recipe(chance.randint(1, most_records), first, _steps(chance, streams, sorted(JOINED), small, 4))
+        recipe = Recipe(
+            chance.randint(1, most_records),
+            first,
+            _steps(chance, streams, sorted(JOINED), small, 4),
+        )
     else:
         recipe = Recipe(chance.randint(1, most_records), first, ())
     while _nodes(recipe) > MOST_NODES:
-        recipe = recipe._replace(**({"after": recipe.after[1:]} if recipe.after else {"before": recipe.before[1:]}))
+        recipe = recipe._replace(
+            **({"after": recipe.after[1:]} if recipe.after else {"before": recipe.before[1:]})
+        )
     return recipe
 
 
@@ -392,7 +425,9 @@ def sampler_of(recipe: Recipe, shard: ShardOptions = ONE, num_epochs: int = 1) -
 def loader_of(recipe: Recipe, sampler: IndexSampler, **options: Any) -> DataLoader:
     """The loader of a recipe over tokens."""
     source = np.arange(recipe.count, dtype=np.float64)
-    return DataLoader(data_source=source, sampler=sampler, operations=operations_of(recipe), **options)
+    return DataLoader(
+        data_source=source, sampler=sampler, operations=operations_of(recipe), **options
+    )
 
 
 def _nodes(recipe: Recipe) -> int:
@@ -410,7 +445,9 @@ def before(recipe: Recipe, firsts: Iterator[int] | None = None) -> MapDataset:
     """The dataset with random access of a recipe."""
     firsts = itertools.count(0, 100) if firsts is None else firsts
     first = next(firsts)
-    dataset = MapDataset.source(np.arange(first, first + recipe.count, dtype=np.float64)).seed(first)
+    dataset = MapDataset.source(np.arange(first, first + recipe.count, dtype=np.float64)).seed(
+        first
+    )
     for step in recipe.before:
         others = [other for other in (before(other, firsts) for other in step.others) if len(other)]
         if not len(dataset):
@@ -437,7 +474,11 @@ def _stream(recipe: Recipe, firsts: Iterator[int], broken: bool) -> IterDataset:
             stream = FAILING[step.name](stream, step.n, broken)
         else:
             methods = AFTER | SUMMED
-            stream = JOINED[step.name]([stream, *others], step.n) if others else methods[step.name](stream, step.n)
+            stream = (
+                JOINED[step.name]([stream, *others], step.n)
+                if others
+                else methods[step.name](stream, step.n)
+            )
     return stream
 
 
@@ -446,4 +487,6 @@ def lossless(recipe: Recipe) -> Recipe:
     steps = [step for step in recipe.after if step.name not in ("filter", "limit")]
     others = [tuple(map(lossless, step.others)) for step in steps]
     names = [LOSSLESS.get(step.name, step.name) for step in steps]
-    return recipe._replace(after=tuple(Step(name, step.n, below) for name, step, below in zip(names, steps, others)))
+    return recipe._replace(
+        after=tuple(Step(name, step.n, below) for name, step, below in zip(names, steps, others))
+    )

@@ -1,4 +1,6 @@
-"""What dies in a Ray cluster of three nodes on this machine while a loader works there: a program that prints what came."""
+"""What dies in a Ray cluster of three nodes on this machine while a loader works there: a program
+that prints what came.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from headrace import Batch, DataLoader, Filter, IndexSampler, IterDataset, MapDa
 from headrace.errors import ClusterLostError
 from headrace.loader.executors.ray.cluster import start
 
-SETTINGS = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
+SETTINGS = {
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 300,
+    "health_check_failure_threshold": 3,
+}
 STORE = 150 << 20
 HEAVY_STORE = 90 << 20
 
@@ -57,7 +63,10 @@ def _slow(batch: Any) -> Any:
 def _loader(*operations: Any, **more: Any) -> DataLoader:
     sampler = IndexSampler(300, shuffle=True, seed=1, num_epochs=1)
     return DataLoader(
-        data_source=range(300), sampler=sampler, operations=[_row, Filter(_kept), Batch(4), *operations], **more
+        data_source=range(300),
+        sampler=sampler,
+        operations=[_row, Filter(_kept), Batch(4), *operations],
+        **more,
     )
 
 
@@ -84,8 +93,12 @@ def _workers(iterator: Any) -> int:
     return len({task.times.worker for task in iterator.stats().tasks})
 
 
-def during(what: Callable[[], None], until: Callable[[int], bool] | None = None, **more: Any) -> Iterator[Any]:
-    """The batches of a loader, in the middle of which something happens; and last, how many workers made them."""
+def during(
+    what: Callable[[], None], until: Callable[[int], bool] | None = None, **more: Any
+) -> Iterator[Any]:
+    """The batches of a loader, in the middle of which something happens; and last, how many workers
+    made them.
+    """
     with iter(_loader(_slow, worker_kind="ray", **more)) as iterator:
         for number, batch in enumerate(iterator):
             if number == 10:
@@ -107,32 +120,55 @@ def heavy() -> None:
         return np.full(2_500_000, x)
 
     def half(start: int) -> IterDataset:
-        return MapDataset.range(start, 40, 2).map(row).to_iter_dataset().filter(lambda row: row[0] < 100)
+        return (
+            MapDataset.range(start, 40, 2)
+            .map(row)
+            .to_iter_dataset()
+            .filter(lambda row: row[0] < 100)
+        )
 
     mixed = IterDataset.mix([half(0), half(1)]).map(lambda row: row + 0)
-    for what, chain in [("alone", MapDataset.range(40).map(row).to_iter_dataset()), ("mixed", mixed)]:
+    for what, chain in [
+        ("alone", MapDataset.range(40).map(row).to_iter_dataset()),
+        ("mixed", mixed),
+    ]:
         began = time.monotonic()
-        rows = [(int(row[0]), int(row[-1])) for row in chain.with_options(worker_kind="ray", worker_count=3)]
+        rows = [
+            (int(row[0]), int(row[-1]))
+            for row in chain.with_options(worker_kind="ray", worker_count=3)
+        ]
         same = rows == [(x, x) for x in range(40)]
-        print(json.dumps({"what": what, "same": same, "seconds": time.monotonic() - began}), flush=True)
+        print(
+            json.dumps({"what": what, "same": same, "seconds": time.monotonic() - began}),
+            flush=True,
+        )
     ray.shutdown()
     cluster.shutdown()
 
 
 def before() -> None:
-    """The head, before a loop begins, and after another one: Ray's own threads ask the head something when they begin."""
+    """The head, before a loop begins, and after another one: Ray's own threads ask the head
+    something when they begin.
+    """
     start(num_cpus=1, object_store_memory=STORE)
     with iter(_loader(worker_kind="ray", worker_count=1)) as iterator:
         next(iterator)
     time.sleep(1)
-    head = next(one for one in psutil.Process().children(recursive=True) if one.name() == "gcs_server")
+    head = next(
+        one for one in psutil.Process().children(recursive=True) if one.name() == "gcs_server"
+    )
     head.kill()
     head.wait()
     began = time.monotonic()
     try:
         next(iter(_loader(worker_kind="ray", worker_count=1)))
     except ClusterLostError as error:
-        print(json.dumps({"what": "before", "seconds": time.monotonic() - began, "error": str(error)}), flush=True)
+        print(
+            json.dumps(
+                {"what": "before", "seconds": time.monotonic() - began, "error": str(error)}
+            ),
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -141,7 +177,10 @@ def main() -> None:
         before() if "before" in sys.argv else heavy()
         return
     settings = {} if "stop" in sys.argv else SETTINGS  # Ray's own, which take a minute
-    cluster = Cluster(True, head_node_args={"num_cpus": 0, "object_store_memory": STORE, "_system_config": settings})
+    cluster = Cluster(
+        True,
+        head_node_args={"num_cpus": 0, "object_store_memory": STORE, "_system_config": settings},
+    )
     for _ in range(2):
         cluster.add_node(num_cpus=2, object_store_memory=STORE)
     ray.init(cluster.address, logging_level="ERROR", log_to_driver=False)
@@ -180,14 +219,20 @@ def main() -> None:
         try:
             for batch in iterator:
                 got.append(batch[:, 0].tolist())
-                time.sleep(0.2 if "head" in which else 0.8)  # so that the loop does not end before anybody notices
+                # so that the loop does not end before anybody notices
+                time.sleep(0.2 if "head" in which else 0.8)
         except ClusterLostError as error:
             seconds = time.monotonic() - began
             state = iterator.get_state()
             with iter(_loader(lambda batch: batch)) as rest:
                 rest.set_state(state, strict=False)  # which was taken with another function
                 got += [batch[:, 0].tolist() for batch in rest]
-            tell("head" if "head" in which else "hang", same=got == WHOLE, seconds=seconds, error=str(error))
+            tell(
+                "head" if "head" in which else "hang",
+                same=got == WHOLE,
+                seconds=seconds,
+                error=str(error),
+            )
         if "hang" in which:
             head.resume()
     ray.shutdown()

@@ -28,7 +28,9 @@ def told(element):
 
 
 def most_under_way(elements, least, workers=1):
-    """The most reads under way in each process, once these are `least` everywhere; as they are after a long time."""
+    """The most reads under way in each process, once these are `least` everywhere; as they are
+    after a long time.
+    """
     most, until = {}, time.monotonic() + LIMIT_SECONDS
     with iter(elements) as iterator:
         for element in iterator:
@@ -41,7 +43,9 @@ def most_under_way(elements, least, workers=1):
 
 def endless(source, operations, **more):
     """A loader of an endless stream."""
-    return DataLoader(data_source=source, sampler=IndexSampler(len(source)), operations=operations, **more)
+    return DataLoader(
+        data_source=source, sampler=IndexSampler(len(source)), operations=operations, **more
+    )
 
 
 BAD = 37

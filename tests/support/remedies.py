@@ -12,7 +12,10 @@ VERBS = (
 )
 
 REMEDY = re.compile(
-    rf"(^|[.?:,;] |… |\b(or|and|please|otherwise) )({VERBS})\b|\bmust\b|should be marked|pip install|…\.?$|\. …",
+    rf"(^|[.?:,;] |… |\b(or|and|please|otherwise) )({VERBS})\b|\bmust\b|should be marked|pip "
+    rf"install|…\.?$|\. …",
     re.IGNORECASE,
 )
-"""A clause that begins with such a verb; what the user's function must do; or a value, which says it."""
+"""A clause that begins with such a verb; what the user's function must do; or a value, which says
+it.
+"""

@@ -1,4 +1,6 @@
-"""A store on the loopback: moto's server of S3, and before it a proxy of ours that counts requests and spoils some of them."""
+"""A store on the loopback: moto's server of S3, and before it a proxy of ours that counts requests
+and spoils some of them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ class Proxy:
     def bytes_asked(self) -> int:
         """How many bytes they were for."""
         edges = [
-            asked.removeprefix("bytes=").split("-") for method, _, asked in self.asked if method == "GET" and asked
+            asked.removeprefix("bytes=").split("-")
+            for method, _, asked in self.asked
+            if method == "GET" and asked
         ]
         return sum(int(last) + 1 - int(first) for first, last in edges)
 
@@ -100,14 +104,18 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
                 connection.request(self.command, self.path, body, dict(self.headers))
                 answer = connection.getresponse()
                 kept = ("etag", "content-range", "last-modified", "content-type")
-                headers = {name: value for name, value in answer.getheaders() if name.lower() in kept}
+                headers = {
+                    name: value for name, value in answer.getheaders() if name.lower() in kept
+                }
                 if self.command == "HEAD":
                     headers["Content-Length"] = answer.getheader("Content-Length", "0")
                 return answer.status, headers, answer.read()
             finally:
                 connection.close()
 
-        def _answer(self, status: int, headers: dict[str, str], body: bytes, sent: int | None = None) -> None:
+        def _answer(
+            self, status: int, headers: dict[str, str], body: bytes, sent: int | None = None
+        ) -> None:
             self.send_response(status)
             for name, value in {"Content-Length": str(len(body)), **headers}.items():
                 self.send_header(name, value)
@@ -135,7 +143,8 @@ class _Server(ThreadingHTTPServer):
 @contextmanager
 def moto_server() -> Iterator[tuple[str, int]]:
     """Moto's S3, in a thread."""
-    os.environ["MOTO_S3_DEFAULT_KEY_BUFFER_SIZE"] = str(1 << 30)  # it keeps files in memory, not in temporary files
+    # it keeps files in memory, not in temporary files
+    os.environ["MOTO_S3_DEFAULT_KEY_BUFFER_SIZE"] = str(1 << 30)
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -143,7 +152,8 @@ def moto_server() -> Iterator[tuple[str, int]]:
     server.start()
     try:
         address = server.get_host_and_port()
-        _ask(address, "POST", "/moto-api/reset", b"")  # all of its servers in a process share one store
+        # all of its servers in a process share one store
+        _ask(address, "POST", "/moto-api/reset", b"")
         yield address
     finally:
         server.stop()
@@ -177,7 +187,9 @@ def _ask(upstream: tuple[str, int], method: str, path: str, content: bytes) -> N
     signed = "AWS4-HMAC-SHA256 Credential=a/1/us-east-1/s3/aws4_request"
     connection = http.client.HTTPConnection(*upstream)
     try:
-        connection.request(method, path, content, {"Authorization": signed, "x-amz-acl": "public-read"})
+        connection.request(
+            method, path, content, {"Authorization": signed, "x-amz-acl": "public-read"}
+        )
         assert connection.getresponse().status == 200
     finally:
         connection.close()

@@ -1,4 +1,5 @@
-"""A simulation of workers and of a loop that takes their batches, event by event, to hold plans against.
+"""A simulation of workers and of a loop that takes their batches, event by event, to hold plans
+against.
 
 In: what a batch takes, and machines. Out: the mean length of a step.
 """
@@ -13,10 +14,11 @@ BUFFER = 1
 
 
 def simulated_step(needs, machines, workers, nodes, steps=2000, spread=0.5, seed=0):
-    """Seconds of a step, on average: tasks vary by `spread` of their length, come in order, and cross one network.
+    """Seconds of a step, on average: tasks vary by `spread` of their length, come in order, and
+    cross one network.
 
-    A task runs on any free worker; its part that is no waiting is stretched where there are more workers than cores. Tasks
-    are given out as far ahead of the loop as the engine does.
+    A task runs on any free worker; its part that is no waiting is stretched where there are more
+    workers than cores. Tasks are given out as far ahead of the loop as the engine does.
     """
     chance = random.Random(seed)
     cores = machines.cores_per_node * nodes or machines.cores

@@ -1,7 +1,7 @@
 """The tests of `headrace.testing.SourceConformance`, and the promises of headrace's own sources.
 
-A new source's test subclasses `SourceConformance` and gives `write`, `open` and `expected_record`; `on_files = True`
-adds the promises of sources that read files.
+A new source's test subclasses `SourceConformance` and gives `write`, `open` and `expected_record`;
+`on_files = True` adds the promises of sources that read files.
 """
 
 import copy
@@ -31,18 +31,24 @@ class SourceConformance(OfAnySource):
     """It is one of ours; foreign ones check no keys and have no fingerprint of their own."""
 
     def test_lists_and_arrays_of_any_number_of_keys_are_read(self, source, expected):
-        """`__getitems__` takes a list of integers, and our own sources any integer array; no keys give no records."""
+        """`__getitems__` takes a list of integers, and our own sources any integer array; no keys
+        give no records.
+        """
         assert len(source) == self.count
         assert as_source(source) is source
         if hasattr(source, "__getitems__"):
-            given = [[3, 1], [np.int64(3), 1]] + ([(3, 1), np.array([3, 1], np.uint16)] if self.own else [])
+            given = [[3, 1], [np.int64(3), 1]] + (
+                [(3, 1), np.array([3, 1], np.uint16)] if self.own else []
+            )
             for keys in given:
                 assert_same(list(source.__getitems__(keys)), [expected[3], expected[1]])
         assert list(reader_of(source)(np.empty(0, np.int64))) == []
         assert list(source.__getitems__([])) == []
 
     def test_what_is_no_key_is_an_error_that_names_it(self, source):
-        """A key outside is a `RecordKeyError` with key, length and source; what is no integer a `TypeError`."""
+        """A key outside is a `RecordKeyError` with key, length and source; what is no integer a
+        `TypeError`.
+        """
         if not self.own:
             pytest.skip("a foreign source")
         for key in (-1, self.count, 2**70, np.int64(-1), np.uint64(2**63)):
@@ -58,7 +64,9 @@ class SourceConformance(OfAnySource):
                 source.__getitems__([key, key])
 
     def test_generation_and_fingerprint(self, source):
-        """A source that does not grow has one generation; its fingerprint is small JSON; facts do not keep it alive."""
+        """A source that does not grow has one generation; its fingerprint is small JSON; facts do
+        not keep it alive.
+        """
         facts = facts_of(source)
         assert not facts.growing
         if facts.generations is not None:

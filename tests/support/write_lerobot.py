@@ -28,7 +28,9 @@ FEATURES = {
 
 
 def picture(episode: int, number: int) -> np.ndarray[Any, Any]:
-    """Return an image: the grey of its left half tells the frame, the grey of its right half tells the episode."""
+    """Return an image: the grey of its left half tells the frame, the grey of its right half tells
+    the episode.
+    """
     shown = np.full((64, 64, 3), 40 + 50 * episode, np.uint8)
     shown[:, :32] = 20 + 16 * number
     return shown
@@ -55,7 +57,9 @@ def main() -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
     for name, megabytes in {"one_file": 100, "several_files": 1e-4}.items():
         dataset = LeRobotDataset.create("toy", FPS, FEATURES, root=FOLDER / name)
-        dataset.meta.info.update(data_files_size_in_mb=megabytes, video_files_size_in_mb=megabytes, chunks_size=2)
+        dataset.meta.info.update(
+            data_files_size_in_mb=megabytes, video_files_size_in_mb=megabytes, chunks_size=2
+        )
         for episode, length in enumerate(LENGTHS):
             for number in range(length):
                 dataset.add_frame(frame(episode, number))

@@ -43,8 +43,18 @@ def mixed(key: int) -> dict[str, Any]:
         "jpeg": JPEG,
         "image": JPEG,
         "list": [key] * (key % 4),
-        "boxes": [{"x": number, "name": "b" * key, "y": None, "z": 0.5, "ok": True} for number in range(key % 3)],
-        "deep": [{"a": [1.5] * (key % 2), "b": [True, False], "c": ["x", "yz"], "d": {"e": [{"f": [key]}]}}],
+        "boxes": [
+            {"x": number, "name": "b" * key, "y": None, "z": 0.5, "ok": True}
+            for number in range(key % 3)
+        ],
+        "deep": [
+            {
+                "a": [1.5] * (key % 2),
+                "b": [True, False],
+                "c": ["x", "yz"],
+                "d": {"e": [{"f": [key]}]},
+            }
+        ],
         "inner": {"pair": (key, "p"), "more": [key / 2]},
     }
 
@@ -70,7 +80,12 @@ def _as_written(key: int) -> dict[str, Any]:
 
 def plain(key: int) -> dict[str, Any]:
     """A sample of plain values, which LitData stores in tables of Arrow."""
-    return {"text": f"text {key}", "label": key % 4, "score": None if key < 2 else key / 8, "ids": list(range(key % 3))}
+    return {
+        "text": f"text {key}",
+        "label": key % 4,
+        "score": None if key < 2 else key / 8,
+        "ids": list(range(key % 3)),
+    }
 
 
 def nested(key: int) -> Any:
@@ -115,7 +130,10 @@ def main() -> None:
         if kind == "tokens":
             options = {"chunk_bytes": 500, "item_loader": TokensLoader(block_size=4)}
         if how:
-            options |= {"compression": "zstd", "compression_level": "chunk" if how == "zstd" else how}
+            options |= {
+                "compression": "zstd",
+                "compression_level": "chunk" if how == "zstd" else how,
+            }
         if how == "batch":
             options["compression_batch_size"] = 4
         writer = BinaryWriter(str(FOLDER / name), **options)

@@ -64,7 +64,9 @@ def main() -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
     for compression in (None, "zstd:3", "gz", "bz2", "br", "snappy"):
         out = FOLDER / (compression or "none").partition(":")[0]
-        with MDSWriter(out=str(out), columns=COLUMNS, compression=compression, size_limit=6_000) as writer:
+        with MDSWriter(
+            out=str(out), columns=COLUMNS, compression=compression, size_limit=6_000
+        ) as writer:
             for key in range(COUNT):
                 writer.write({**row(key), "pil": Image.fromarray(row(key)["pil"])})
 

@@ -1,4 +1,6 @@
-"""Writes an RLDS dataset of a few episodes, with the serialization of TFDS; TensorFlow is not needed."""
+"""Writes an RLDS dataset of a few episodes, with the serialization of TFDS; TensorFlow is not
+needed.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def features() -> Any:
         "is_terminal": np.bool_,
         "language_instruction": kinds.Text(),
     }
-    return kinds.FeaturesDict({"steps": kinds.Dataset(step), "episode_metadata": {"file_path": kinds.Text()}})
+    return kinds.FeaturesDict(
+        {"steps": kinds.Dataset(step), "episode_metadata": {"file_path": kinds.Text()}}
+    )
 
 
 def episode(number: int) -> dict[str, Any]:
@@ -69,7 +73,8 @@ def write(folder: Path) -> None:
     made = features()
     for part in range(2):
         records = [
-            made.serialize_example(made.encode_example(episode(number))) for number in range(2 * part, 2 * part + 2)
+            made.serialize_example(made.encode_example(episode(number)))
+            for number in range(2 * part, 2 * part + 2)
         ]
         name = f"kitchen-train.tfrecord-{part:05d}-of-00002"
         (folder / name).write_bytes(b"".join(map(framed, records)))
@@ -92,5 +97,8 @@ def prepare(folder: Path) -> None:
         def _generate_examples(self) -> Any:
             raise NotImplementedError
 
-    with warnings.catch_warnings(action="ignore"), mock.patch.object(tempfile, "tempdir", str(folder.parent)):
+    with (
+        warnings.catch_warnings(action="ignore"),
+        mock.patch.object(tempfile, "tempdir", str(folder.parent)),
+    ):
         Kitchen(data_dir=folder, file_format="array_record").download_and_prepare()

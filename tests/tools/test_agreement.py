@@ -1,4 +1,6 @@
-"""The first line, the table, the JSON and the page of a verdict tell the same: numbers, rounding and finding."""
+"""The first line, the table, the JSON and the page of a verdict tell the same: numbers, rounding
+and finding.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ LOOPS = {
     "a store with a limit": dataclasses.replace(
         measured_store(), read_seconds=32 * 80e-3, elapsed=0.16, waited=0.16, unready=0.16
     ),
-    "epochs": dataclasses.replace(LOOP, waited=0.0295, unready=0.0292, starting=0.02, loops=8, loops_alike=8, steps=96),
+    "epochs": dataclasses.replace(
+        LOOP, waited=0.0295, unready=0.0292, starting=0.02, loops=8, loops_alike=8, steps=96
+    ),
     "rows": dataclasses.replace(LOOP, records=0.256, rows=256),
     "a busy machine": dataclasses.replace(LOOP, others=1.4, cores=2),
 }
@@ -79,7 +83,9 @@ def test_parts_of_the_waiting_add_up_to_it():
     text = str(Diagnosis.of(LOOPS["epochs"]))
     rows = dict(re.findall(r"^  +(waited in next\(\)|for [a-z -]+?) +(\S+) ms", text, re.MULTILINE))
     assert float(rows.pop("waited in next()")) == pytest.approx(29.5)
-    assert sum(map(float, rows.values())) == pytest.approx(29.5 if len(rows) == 3 else 29.2, abs=0.2)
+    assert sum(map(float, rows.values())) == pytest.approx(
+        29.5 if len(rows) == 3 else 29.2, abs=0.2
+    )
 
 
 def test_workers_that_begin_in_every_loop_are_the_finding():
@@ -87,16 +93,21 @@ def test_workers_that_begin_in_every_loop_are_the_finding():
     diagnosis = Diagnosis.of(LOOPS["epochs"])
     assert diagnosis.finding.kind == "start"
     assert diagnosis.sentence.startswith(
-        "Your step waits 98 % of its time: its workers start again for each of 8 loops of 12 steps, which takes 240 ms; "
-        "one loop over all epochs (num_epochs=) would "
+        "Your step waits 98 % of its time: its workers start again for each of 8 loops of 12 "
+        "steps, which takes 240 ms; one loop over all epochs (num_epochs=) would "
     )
-    assert "worker_count=0, where nothing has to begin" in str(diagnosis) or diagnosis.measured.work > 0.03
+    assert (
+        "worker_count=0, where nothing has to begin" in str(diagnosis)
+        or diagnosis.measured.work > 0.03
+    )
     less = dataclasses.replace(diagnosis.measured, starting=0.005)
     assert Diagnosis.of(less).finding.kind == "operation"
 
 
 def test_steps_of_all_loops_are_counted_with_the_start_of_their_workers():
-    """Two loops of 10 steps, of 1 s each: 0.8 s of it is waited, of which workers begin for 0.5 s."""
+    """Two loops of 10 steps, of 1 s each: 0.8 s of it is waited, of which workers begin
+    for 0.5 s.
+    """
 
     def look(at, steps, elapsed, waited, tasks=()):
         stats = headrace.loader.stats.IteratorStats(steps, elapsed, waited, 2, 0, tasks=tasks)
@@ -114,7 +125,8 @@ def test_steps_of_all_loops_are_counted_with_the_start_of_their_workers():
     assert (found.steps, found.loops_alike) == (20, 2)
     assert (found.elapsed, found.waited, found.starting) == pytest.approx((0.1, 0.08, 0.05))
     assert found.unready == pytest.approx(0.05 + 0.5 * 0.03)
-    assert found.own_processor == pytest.approx(0.02)  # that of making workers is no part of what is left without it
+    # that of making workers is no part of what is left without it
+    assert found.own_processor == pytest.approx(0.02)
 
 
 EPOCHS = """
@@ -144,7 +156,9 @@ def test_a_program_of_short_epochs_is_told_what_its_loops_wait_for(tmp_path, cap
 
 def test_a_machine_that_other_programs_keep_busy_is_told_as_such():
     """In the second line, with how much they took; a quiet one is not."""
-    assert "It is busy: other programs took 1.4 of these meanwhile" in str(Diagnosis.of(LOOPS["a busy machine"]))
+    assert "It is busy: other programs took 1.4 of these meanwhile" in str(
+        Diagnosis.of(LOOPS["a busy machine"])
+    )
     assert "busy" not in str(Diagnosis.of(dataclasses.replace(LOOP, others=0.1, cores=2)))
 
 
@@ -154,7 +168,9 @@ def test_what_this_program_and_its_workers_take_is_not_others():
     before = processors()
     if before is None:
         pytest.skip("the system does not tell")
-    with iter(headrace.load(range(40), transformations=[_busy], num_epochs=1, worker_count=1)) as batches:
+    with iter(
+        headrace.load(range(40), transformations=[_busy], num_epochs=1, worker_count=1)
+    ) as batches:
         assert len(list(batches)) == 40
         during = processors()
     after = processors()

@@ -41,7 +41,9 @@ def _run(capsys, *arguments):
 
 
 def test_a_checkpoint_of_orbax_is_printed_in_words(tmp_path, capsys):
-    """Every step under the folder of a manager, in order: epoch, step, records, shards, fingerprint."""
+    """Every step under the folder of a manager, in order: epoch, step, records, shards,
+    fingerprint.
+    """
     with ocp.CheckpointManager(tmp_path) as manager:
         for step in (9, 30):
             manager.save(step, args=ocp.args.Composite(loader=CheckpointSave(_iterator(step))))
@@ -52,7 +54,14 @@ def test_a_checkpoint_of_orbax_is_printed_in_words(tmp_path, capsys):
     assert first.startswith(f"{tmp_path / '9' / 'loader'}:")
     _saved(tmp_path / "²", _iterator(1).get_state())  # a digit for Python, but no number
     assert _run(capsys, "inspect", tmp_path)[0] == 0
-    for text in ("step: 30", "epoch: 1 (at 50.0 %)", "records seen: 150", "shards: 1", "seed 1", "batch sizes [5]"):
+    for text in (
+        "step: 30",
+        "epoch: 1 (at 50.0 %)",
+        "records seen: 150",
+        "shards: 1",
+        "seed 1",
+        "batch sizes [5]",
+    ):
         assert text in second
 
 
@@ -86,10 +95,16 @@ def test_two_checkpoints_are_compared(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_half_a_checkpoint_is_refused_by_the_names_of_what_it_lacks(tmp_path, capsys):
-    """By all that read one; `inspect` tells what is there, and that the rest is not. One file alone is one state."""
-    folder = _saved(tmp_path / "half", *(_iterator(3, (shard, 3)).get_state() for shard in range(3)))
+    """By all that read one; `inspect` tells what is there, and that the rest is not. One file alone
+    is one state.
+    """
+    folder = _saved(
+        tmp_path / "half", *(_iterator(3, (shard, 3)).get_state() for shard in range(3))
+    )
     whole = _saved(tmp_path / "whole", _iterator(3).get_state())
-    (tmp_path / "train.py").write_text("import headrace\nloader = headrace.load(range(100), batch_size=5)")
+    (tmp_path / "train.py").write_text(
+        "import headrace\nloader = headrace.load(range(100), batch_size=5)"
+    )
     (folder / "process_1-of-3.json").unlink()
     for command in (
         ["checkpoint", "inspect", folder],
@@ -125,10 +140,18 @@ def test_checkpoints_are_told_as_json(tmp_path, capsys):
     assert status == 0
     (told,) = json.loads(out)
     assert set(told) == set(_keys_in_the_docs("checkpoint inspect"))
-    assert (told["path"], told["step"], told["records_seen"], told["missing"]) == (str(one), 3, 30, [])
+    assert (told["path"], told["step"], told["records_seen"], told["missing"]) == (
+        str(one),
+        3,
+        30,
+        [],
+    )
     assert told["states"][1] == {"shard": 1, "shards": 2, "step": 3, "local_position": 15}
     assert told["sampler"]["seed"] == 1
-    assert json.loads(_run(capsys, "diff", one, one, "--json")[1]) == {"same": True, "differences": []}
+    assert json.loads(_run(capsys, "diff", one, one, "--json")[1]) == {
+        "same": True,
+        "differences": [],
+    }
     status, out, _ = _run(capsys, "diff", one, two, "--json")
     assert status == 1
     assert set(json.loads(out)) == set(_keys_in_the_docs("checkpoint diff"))
@@ -139,7 +162,11 @@ def test_checkpoints_are_told_as_json(tmp_path, capsys):
 
 
 def _keys_in_the_docs(command):
-    (line,) = (line for line in COMMANDS.read_text().splitlines() if line.startswith(f"| `{command} --json`"))
+    (line,) = (
+        line
+        for line in COMMANDS.read_text().splitlines()
+        if line.startswith(f"| `{command} --json`")
+    )
     return re.findall(r"`(\w+)`", line.split("|")[2])
 
 
@@ -154,7 +181,9 @@ def test_small_differences_are_told_too(tmp_path, capsys):
     assert _run(capsys, "diff", one, two)[0] == 1
     (one / "process_0-of-2.json").write_bytes(states[0])
     assert _run(capsys, "inspect", one)[1].count("step: 3") == 2  # two sets of files, not one
-    strange = sealed(with_value(json.loads(states[0]), ("identity", "sources", 0, "kind"), "\ud800"))
+    strange = sealed(
+        with_value(json.loads(states[0]), ("identity", "sources", 0, "kind"), "\ud800")
+    )
     assert _run(capsys, "inspect", _saved(tmp_path / "strange", strange))[0] == 0
 
 
@@ -176,12 +205,16 @@ def test_what_is_no_checkpoint_is_named(content, tmp_path, capsys):
 def test_the_command_is_installed(tmp_path, command):
     """`headrace` stands beside the interpreter, and `python -m headrace` is the same."""
     folder = _saved(tmp_path / "one", _iterator(3).get_state())
-    done = subprocess.run([*command, "checkpoint", "inspect", str(folder)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*command, "checkpoint", "inspect", str(folder)], capture_output=True, text=True, check=True
+    )
     assert "step: 3" in done.stdout
     assert subprocess.run([*command, "checkpoint"], capture_output=True).returncode == 2
 
 
-@pytest.mark.parametrize(("arguments", "named"), [([], "convert,verify,"), (["checkpoint"], "{inspect,diff}")])
+@pytest.mark.parametrize(
+    ("arguments", "named"), [([], "convert,verify,"), (["checkpoint"], "{inspect,diff}")]
+)
 def test_the_usage_names_the_commands(capsys, arguments, named):
     """What is missing is told by the names of the commands that there are."""
     with pytest.raises(SystemExit, match="2"):

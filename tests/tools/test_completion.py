@@ -21,8 +21,15 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 def _completed(folder, line):
     """The words that bash offers for the last word of a line."""
     words = line.split(" ")
-    asked = ASK.format(words=" ".join(word or '""' for word in words), last=len(words) - 1, line=line, point=len(line))
-    done = subprocess.run([shutil.which("bash"), "-c", asked], cwd=folder, capture_output=True, text=True)
+    asked = ASK.format(
+        words=" ".join(word or '""' for word in words),
+        last=len(words) - 1,
+        line=line,
+        point=len(line),
+    )
+    done = subprocess.run(
+        [shutil.which("bash"), "-c", asked], cwd=folder, capture_output=True, text=True
+    )
     assert done.stderr == ""
     return sorted(done.stdout.split())
 
@@ -56,4 +63,7 @@ def test_without_shtab_the_extra_is_named(monkeypatch, capsys):
     """In one line."""
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
-    assert capsys.readouterr().err == 'headrace: headrace completion needs shtab: pip install "headrace[completion]"\n'
+    assert (
+        capsys.readouterr().err
+        == 'headrace: headrace completion needs shtab: pip install "headrace[completion]"\n'
+    )

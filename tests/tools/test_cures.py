@@ -25,7 +25,9 @@ from headrace.tools.diagnosis.pillow import uses_pillow
 
 
 def options_of(what):
-    """The options that a change names: "read_options=ReadOptions(num_threads=64), instead of 16"."""
+    """The options that a change names: "read_options=ReadOptions(num_threads=64),
+    instead of 16".
+    """
     numbers = {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", what)}
     reading = {
         name: numbers.pop(name)
@@ -38,8 +40,9 @@ def options_of(what):
 def test_the_sentence_tells_how_many_reads_are_under_way_and_how_many_may_be():
     """And the option that has more of them, with its effect, which follows from their number."""
     assert Diagnosis.of(measured_store()).sentence == (
-        "Batches come 25 a second, one every 40.0 ms: reading waits for a disk or a store, and takes 20.0 ms a record, with 16 "
-        "of 16 possible reads under way, in your own thread; num_threads=64 would give 4.0 times the batches."
+        "Batches come 25 a second, one every 40.0 ms: reading waits for a disk or a store, and "
+        "takes 20.0 ms a record, with 16 of 16 possible reads under way, in your own thread; "
+        "num_threads=64 would give 4.0 times the batches."
     )
     assert (
         "with 32 of 32 possible reads under way, on 2 workers"
@@ -58,7 +61,9 @@ def test_so_many_times_as_many_reads_give_so_many_times_the_batches(records, wor
 
 
 def test_more_reads_give_no_more_than_the_processors_and_the_other_work_allow():
-    """A record that takes 1 ms of a processor is not read in less, and an operation takes its time."""
+    """A record that takes 1 ms of a processor is not read in less, and an operation
+    takes its time.
+    """
     loop = measured_store(source=dataclasses.replace(STORE, processor=1e-3))
     assert step_seconds(loop, 0, reads=10_000) >= 32e-3
     works = dataclasses.replace(loop, parts=(*loop.parts, WorkPart("decode", "record", 30e-3, 32)))
@@ -114,7 +119,9 @@ def test_a_source_that_allows_few_reads_is_told_to_allow_more():
 
 
 def test_reads_that_wait_for_one_another_are_no_reason_for_more_threads():
-    """A service that answers four at a time: the same read takes 80 ms among others, and 20 alone."""
+    """A service that answers four at a time: the same read takes 80 ms among others,
+    and 20 alone.
+    """
     loop = dataclasses.replace(
         measured_store(), elapsed=0.16, waited=0.16, unready=0.16, read_seconds=32 * 80e-3
     )
@@ -239,7 +246,9 @@ class InPython:
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.one_in(2)
 def test_what_a_sampler_takes_for_a_key_is_measured(workers):
-    """Of one in Python; one that answers for many positions at once takes next to nothing for each."""
+    """Of one in Python; one that answers for many positions at once takes next to
+    nothing for each.
+    """
 
     def seconds(sampler) -> float:
         loader = headrace.DataLoader(
@@ -301,7 +310,9 @@ def _by_module(data):
 
 
 def test_the_use_of_pillow_is_seen_in_the_code_of_a_function():
-    """A module or a class by a global name, inside another function, in an object that is called, in a partial."""
+    """A module or a class by a global name, inside another function, in an object that is called,
+    in a partial.
+    """
     for function in (
         _ByPillow(),
         _by_module,
@@ -315,7 +326,9 @@ def test_the_use_of_pillow_is_seen_in_the_code_of_a_function():
 
 
 def _in_order(seconds, workers, ahead):
-    """Seconds of all tasks, done by workers that are at most so many tasks ahead of the oldest one that is not done."""
+    """Seconds of all tasks, done by workers that are at most so many tasks ahead of the oldest one
+    that is not done.
+    """
     free, done = [0.0] * workers, []
     for number, each in enumerate(seconds):
         may_begin = max(done[: number - ahead + 1], default=0.0) if number >= ahead else 0.0
@@ -334,7 +347,9 @@ def _in_order(seconds, workers, ahead):
     st.integers(0, 4),
 )
 def test_up_to_is_not_exceeded_by_repaired_records(workers, every, slow, buffer, lesser):
-    """In a simulation in which workers wait for the slow one before they go on; some are less slow than others."""
+    """In a simulation in which workers wait for the slow one before they go on; some are less slow
+    than others.
+    """
     usual = 5e-3
     tasks = [
         usual + (slow if n % every == 1 else slow / 4 if lesser and n % every == 2 else 0.0)
@@ -372,7 +387,9 @@ def test_up_to_is_not_exceeded_by_repaired_records(workers, every, slow, buffer,
 @pytest.mark.slow
 @given(st.floats(1e-6, 3e-4), st.floats(1e-8, 3e-5), st.integers(1, 60), st.sampled_from([0, 1, 2]))
 def test_up_to_is_not_exceeded_by_larger_batches(each_batch, each_record, records, workers):
-    """Of what a batch costs and a record costs, eight times the records share the former: nobody gains more."""
+    """Of what a batch costs and a record costs, eight times the records share the former: nobody
+    gains more.
+    """
     elapsed = each_batch + each_record * records
     larger = each_batch / 8 + each_record * records
     parts = (
@@ -392,7 +409,9 @@ def test_up_to_is_not_exceeded_by_larger_batches(each_batch, each_record, record
 @pytest.mark.slow
 @given(st.integers(1, 8), st.sampled_from([16, 32, 64]), st.floats(2e-3, 50e-3))
 def test_up_to_is_not_exceeded_by_a_source_that_answers_more_reads(served, threads, alone):
-    """Where a source serves a few reads at a time, all threads that there are would be served after the cure."""
+    """Where a source serves a few reads at a time, all threads that there are would be served after
+    the cure.
+    """
     batch = 64
     elapsed = batch * alone / served
     source = dataclasses.replace(STORE, random=alone, reads=threads, threads=threads)

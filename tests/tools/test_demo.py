@@ -22,7 +22,9 @@ from headrace.tools.demo.ledger import TrainingLedger, resumed_by_step_count
 
 @pytest.mark.long
 def test_a_demo_prints_in_a_dozen_lines_that_no_bit_differs_and_leaves_nothing(tmp_path):
-    """Run as a program: workers and training are killed, losses, records and weights are the same."""
+    """Run as a program: workers and training are killed, losses, records and weights
+    are the same.
+    """
     command = [sys.executable, "-m", "headrace", "demo"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
@@ -101,7 +103,10 @@ def test_without_jax_a_demo_says_what_to_install(monkeypatch, capsys):
     """In one line."""
     monkeypatch.setitem(sys.modules, "jax", None)
     assert main(["demo"]) == 2
-    assert capsys.readouterr().err == 'headrace: headrace demo needs jax: pip install "headrace[jax]"\n'
+    assert (
+        capsys.readouterr().err
+        == 'headrace: headrace demo needs jax: pip install "headrace[jax]"\n'
+    )
 
 
 @pytest.mark.long
@@ -128,7 +133,9 @@ def test_digits_are_drawn_where_scikit_learn_is_not_installed(monkeypatch):
         name: (it.shape, it.dtype) for name, it in real.items()
     }
     assert all((drawn[name] == load_digits()[0][name]).all() for name in drawn)
-    means = np.stack([drawn["image"][drawn["label"] == digit].mean(0).ravel() for digit in range(10)])
+    means = np.stack(
+        [drawn["image"][drawn["label"] == digit].mean(0).ravel() for digit in range(10)]
+    )
     assert np.linalg.norm(means[:, None] - means, axis=-1)[~np.eye(10, dtype=bool)].min() > 0.3
 
 
@@ -144,7 +151,9 @@ def test_records_of_the_test_are_never_trained_on(tmp_path):
 
 @pytest.mark.parametrize(("step", "again"), [(0, 0), (8, 512), (23, 1423), (24, 0), (200, 512)])
 def test_the_other_loader_loses_nothing_on_as_many_workers(step, again):
-    """But it reads all before the place again. On another number, records are lost and doubled but at an epoch's begin."""
+    """But it reads all before the place again. On another number, records are lost and doubled but
+    at an epoch's begin.
+    """
     same = resumed_by_step_count(1437, 64, step, (2, 2))
     assert (same.twice, same.never, same.read_again) == (0, 0, again)
     other = resumed_by_step_count(1437, 64, step, (2, 3))

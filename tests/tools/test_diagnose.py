@@ -1,4 +1,6 @@
-"""What a step waits for is named, in pipelines that are slow for one known reason; and what would change it."""
+"""What a step waits for is named, in pipelines that are slow for one known reason; and what would
+change it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from headrace.tools.diagnosis.measured import Feeding, Measured, SourceInUse, Wo
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_verdict_names_what_was_planted(name):
-    """On the numbers that a run of each gave; with a sentence of one line, a table, and changes that help."""
+    """On the numbers that a run of each gave; with a sentence of one line, a table, and changes
+    that help.
+    """
     diagnosis = Diagnosis.of(recorded_run(name))
     assert (diagnosis.finding.kind, diagnosis.finding.stage) == (
         RECORDED[name]["kind"],
@@ -51,7 +55,10 @@ def test_enough_workers_hide_their_work_and_no_more_are_named():
     """40 ms of work beside a step of 10 ms is hidden by four workers; that is in the sentence."""
     assert enough_workers(LOOP) == 4
     assert step_seconds(LOOP, 4) == pytest.approx(LOOP.own)
-    sentence = "Your step waits 67 % of its time: `decode` takes 2.5 ms a record on 2 workers; 4 workers would hide it."
+    sentence = (
+        "Your step waits 67 % of its time: `decode` takes 2.5 ms a record on 2 workers; 4 workers "
+        "would hide it."
+    )
     assert Diagnosis.of(LOOP).sentence == sentence
 
 
@@ -117,7 +124,9 @@ def test_what_a_device_feeder_is_waited_for_is_told(feeding, kind):
 
 
 def test_workers_that_never_rest_are_what_a_feeders_step_waits_for():
-    """Though the user waits longer for `transform=` than for the loader: nothing but more workers makes such a step shorter."""
+    """Though the user waits longer for `transform=` than for the loader: nothing but more workers
+    makes such a step shorter.
+    """
     slow = WorkPart("slow", "record", 0.0627, 8)
     loop = Measured(40, 0.0325, 0.0311, 0.0114, 8, 32, (slow,), at_work=0.0, workers=2, cores=8)
     diagnosis = Diagnosis.of(
@@ -154,7 +163,9 @@ MOSTLY = st.floats(0.0, 1.0)
 def test_advice_on_a_feeder_promises_nothing_that_its_table_rules_out(
     work, transform, hosts, transfer, hand_over, workers, records, step_known
 ):
-    """A step is never shorter than what is left for the busiest: the user's own work, the workers, or the feeder's thread."""
+    """A step is never shorter than what is left for the busiest: the user's own work, the workers,
+    or the feeder's thread.
+    """
     own, busiest = 0.1, max(work / max(workers, 1), 0.1)
     feeding = Feeding(transform, hosts, transfer, hand_over)
     waited = max(busiest - own, 0.0) + sum(vars(feeding).values())
@@ -189,7 +200,9 @@ def test_advice_on_a_feeder_promises_nothing_that_its_table_rules_out(
 
 
 def test_without_workers_the_feeders_thread_works_beside_the_users_step():
-    """17.6 ms of work beside a step of 5.7 ms: half of the work is half of the time, not the step and half of the work."""
+    """17.6 ms of work beside a step of 5.7 ms: half of the work is half of the time, not the step
+    and half of the work.
+    """
     slow = WorkPart("slow", "record", 0.0176, 8)
     loop = Measured(
         40,

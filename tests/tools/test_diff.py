@@ -7,16 +7,35 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace import Batch, DataLoader, Filter, IndexSampler, IterDataset, MapDataset, MixSampler, ShardOptions
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    IndexSampler,
+    IterDataset,
+    MapDataset,
+    MixSampler,
+    ShardOptions,
+)
 from headrace.errors import CheckpointError
 
 WEB, BOOKS = np.arange(5000), 100_000 + np.arange(700)
 BEFORE = {"web": 0.75, "books": 0.25}
 
 
-def _mix(weights=BEFORE, *operations, batch=4, when_exhausted="repeat", shuffle=True, shard=(0, 1), **parts):
+def _mix(
+    weights=BEFORE,
+    *operations,
+    batch=4,
+    when_exhausted="repeat",
+    shuffle=True,
+    shard=(0, 1),
+    **parts,
+):
     parts = {"web": WEB, "books": BOOKS, **parts}
-    sampler = MixSampler(parts, weights, shuffle=shuffle, seed=1 if shuffle else None, when_exhausted=when_exhausted)
+    sampler = MixSampler(
+        parts, weights, shuffle=shuffle, seed=1 if shuffle else None, when_exhausted=when_exhausted
+    )
     return DataLoader(
         data_source=parts,
         sampler=sampler,
@@ -50,12 +69,20 @@ AT_403 = [(0, BEFORE), (403, {"web": 0.25, "books": 0.75})]
 PAIRS = {
     "seed": (lambda: _load(), lambda: _load(seed=2), "seed"),
     "shuffle": (lambda: _load(), lambda: _load(shuffle=False), "order"),
-    "records": (lambda: _load(shuffle=False, seed=None), lambda: _load(103, shuffle=False, seed=None), "order"),
+    "records": (
+        lambda: _load(shuffle=False, seed=None),
+        lambda: _load(103, shuffle=False, seed=None),
+        "order",
+    ),
     "epochs": (lambda: _load(num_epochs=2), lambda: _load(num_epochs=3), "epochs"),
     "batch size": (lambda: _load(), lambda: _load(batch=8), "batch size"),
     "weights": (lambda: _mix(), lambda: _mix({"web": 0.7, "books": 0.3}), "weights"),
     "schedule": (lambda: _mix(), lambda: _mix(AT_403), "weights"),
-    "end of a part": (lambda: _mix(when_exhausted="first"), lambda: _mix(when_exhausted="all"), "epochs"),
+    "end of a part": (
+        lambda: _mix(when_exhausted="first"),
+        lambda: _mix(when_exhausted="all"),
+        "epochs",
+    ),
     "weights of a chain": (lambda: _chain(), lambda: _chain(weights=AT_403), "weights"),
     "seed in a chain": (lambda: _chain(), lambda: _chain(seed=5), "order"),
     "weights of streams": (lambda: _stream(BEFORE), lambda: _stream(AT_403), "weights"),
@@ -66,7 +93,11 @@ PAIRS = {
     ),
     "a part more": (lambda: _mix(), lambda: _mix({**BEFORE, "more": 1}, more=WEB), "source"),
     "left out": (lambda: _load(), lambda: _load().skip([(7, 9)]), "left out"),
-    "left out elsewhere": (lambda: _load().skip([(3, 5)]), lambda: _load().skip([(3, 5), (7, 9)]), "left out"),
+    "left out elsewhere": (
+        lambda: _load().skip([(3, 5)]),
+        lambda: _load().skip([(3, 5), (7, 9)]),
+        "left out",
+    ),
 }
 
 
@@ -84,7 +115,9 @@ def test_the_first_step_is_the_first_one_delivered_that_differs(name):
     found = headrace.diff(one, two)
     assert found.reasons[0].what == what
     known = {"source": 0, "left out": 7, "epochs": 50}
-    assert found.step == (known[what] if what in known and name != "end of a part" else _first(one, two))
+    assert found.step == (
+        known[what] if what in known and name != "end of a part" else _first(one, two)
+    )
     assert headrace.diff(two, one).step == found.step
     assert not headrace.diff(one, make_one())
 
@@ -171,7 +204,9 @@ def test_checkpoints_tell_of_seeds_batch_sizes_and_shards(tmp_path):
     assert "shards: 2 → 1" in str(found)
     assert "nothing → up to position 48 (from step 6 on)" in str(found)
     next(shards[1])
-    for iterator, state in zip([iter(_mix()), iter(_mix())], ([*states], [shard.get_state() for shard in shards])):
+    for iterator, state in zip(
+        [iter(_mix()), iter(_mix())], ([*states], [shard.get_state() for shard in shards])
+    ):
         iterator.set_states(state)
         next(iterator)
         states = [*states, iterator.get_state()]
@@ -182,7 +217,9 @@ def test_checkpoints_tell_of_seeds_batch_sizes_and_shards(tmp_path):
 
 
 def test_two_states_of_a_loop_per_epoch_are_of_one_stream():
-    """However many epochs are between them; a run without such a loop is another from the end of the first epoch on."""
+    """However many epochs are between them; a run without such a loop is another from the end of
+    the first epoch on.
+    """
     epochs = _load(batch=8, num_epochs=None).epochs(3)
     first = next(epochs)
     next(first)
@@ -216,7 +253,9 @@ def test_the_command_compares_programs_and_checkpoints(tmp_path, capsys):
         "def b(): return headrace.load(range(20), shuffle=True, seed=0, batch_size=5)\n"
     )
     state = tmp_path / "state.json"
-    state.write_bytes(iter(headrace.load(range(20), shuffle=True, seed=0, batch_size=4)).get_state())
+    state.write_bytes(
+        iter(headrace.load(range(20), shuffle=True, seed=0, batch_size=4)).get_state()
+    )
     assert main(["diff", f"{program}:a", str(state)]) == 0
     assert capsys.readouterr().out == "The streams are the same.\n"
     assert main(["diff", f"{program}:a", f"{program}:b"]) == 1
@@ -228,7 +267,8 @@ def test_the_command_compares_programs_and_checkpoints(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["step"] == 0
     other = tmp_path / "other.py"
     other.write_text(
-        f"{program.read_text()}import sys\nfor batch in vars()[sys.argv[1]]():\n    raise AssertionError\n"
+        f"{program.read_text()}import sys\nfor batch in vars()[sys.argv[1]]():\n    raise "
+        "AssertionError\n"
     )
     assert main(["diff", "--run", str(other), str(state), "--", "a"]) == 0
     assert main(["diff", "--run", str(other), str(state), "--", "b"]) == 1
@@ -247,7 +287,10 @@ def test_of_orders_of_two_kinds_only_that_is_told():
 
 
 def _packed(*, seed=0, shuffled=True, length=16, documents=300):
-    parts = {"web": [np.arange(4 + number % 7) for number in range(documents)], "books": [np.arange(5)] * 50}
+    parts = {
+        "web": [np.arange(4 + number % 7) for number in range(documents)],
+        "books": [np.arange(5)] * 50,
+    }
     whole = {name: MapDataset.source(part) for name, part in parts.items()}
     ordered = {name: part.shuffle(seed=seed) if shuffled else part for name, part in whole.items()}
     packed = {name: part.pack(length).repeat() for name, part in ordered.items()}
@@ -259,13 +302,19 @@ def _packed(*, seed=0, shuffled=True, length=16, documents=300):
     ("change", "what", "told"),
     [
         ({"seed": 1}, "seed", "part 'web': Shuffle(length=300, seed=0"),
-        ({"shuffled": False}, "order", "part 'books': Shuffle(length=50, seed=0, reseeds=True) → none"),
+        (
+            {"shuffled": False},
+            "order",
+            "part 'books': Shuffle(length=50, seed=0, reseeds=True) → none",
+        ),
         ({"length": 32}, "operation", "part 'web': Pack(16"),
         ({"documents": 200}, "source", "part 'web': MemorySource"),
     ],
 )
 def test_what_differs_below_a_mix_is_named(change, what, told):
-    """Descriptions know such datasets by a digest; of two programs it is told what stands behind that."""
+    """Descriptions know such datasets by a digest; of two programs it is told what stands behind
+    that.
+    """
     found = headrace.diff(_packed(), _packed(**change))
     assert what in [reason.what for reason in found.reasons]
     assert told in str(found)
@@ -275,24 +324,37 @@ def test_what_differs_below_a_mix_is_named(change, what, told):
 
 
 def test_balanced_streams_differ_by_what_shards_get():
-    """From the first step at which a shard has other records; on one shard, and of checkpoints, it is said in words."""
+    """From the first step at which a shard has other records; on one shard, and of checkpoints, it
+    is said in words.
+    """
     lengths = np.array([1] * 64 + [*range(1, 65)])
 
     def loader(balance, shard, shards=2, **more):
         options = headrace.ShardOptions(shard, shards)
         return headrace.load(
-            range(128), batch_size=8 // shards, num_epochs=1, shard_options=options, balance=balance, **more
+            range(128),
+            batch_size=8 // shards,
+            num_epochs=1,
+            shard_options=options,
+            balance=balance,
+            **more,
         )
 
     balanced, plain = loader(True, 1, lengths=lengths), loader(None, 1)
     found = headrace.diff(plain, balanced)
-    steps = [step for step in range(16) if plain.records_at(step).tolist() != balanced.records_at(step).tolist()]
+    steps = [
+        step
+        for step in range(16)
+        if plain.records_at(step).tolist() != balanced.records_at(step).tolist()
+    ]
     assert [(reason.what, reason.step) for reason in found.reasons] == [("balance", steps[0])]
     assert "balance: none → costs" in str(found)
     assert "the order is compared before, and each shard has other records of it" in str(found)
     iterator = iter(balanced)
     next(iterator)
-    assert [reason.what for reason in headrace.diff(plain, iterator.get_state()).reasons] == ["balance"]
+    assert [reason.what for reason in headrace.diff(plain, iterator.get_state()).reasons] == [
+        "balance"
+    ]
     assert not headrace.diff(balanced, iterator.get_state())
     alone = headrace.diff(loader(None, 0, 1), loader(True, 0, 1, lengths=lengths))
     assert "the same on one shard, and on several each has other records" in str(alone)
@@ -307,7 +369,9 @@ def test_balanced_streams_differ_by_what_shards_get():
 
 
 def _omitting(gone=None, **options):
-    return headrace.load(range(40), **{"shuffle": True, "seed": 0, "batch_size": 4, "omit": gone, **options})
+    return headrace.load(
+        range(40), **{"shuffle": True, "seed": 0, "batch_size": 4, "omit": gone, **options}
+    )
 
 
 def _state_after(loader, steps, state=None):
@@ -321,14 +385,20 @@ def _state_after(loader, steps, state=None):
 
 @pytest.mark.slow
 def test_records_that_are_left_out_differ_where_they_would_come():
-    """Of loaders, chains and mixes the step is the first one delivered that differs; a run that left out later is the same."""
+    """Of loaders, chains and mixes the step is the first one delivered that differs; a run that
+    left out later is the same.
+    """
     keys = [int(key) for step in range(10) for key in _omitting().records_at(step)]
     chain = headrace.MapDataset.source(range(40)).shuffle(seed=1).repeat()
     for one, two, what in (
         (_omitting(), _omitting([keys[9]]), "left out 0 → 1; position 9"),
         (_omitting([keys[21]]), _omitting([keys[30]]), "left out 1 → 1 others; position 21"),
         (chain.batch(4), chain.omit([3, 8]).batch(4), "left out 0 → 2"),
-        (chain.to_iter_dataset().batch(4), chain.to_iter_dataset().batch(4).omit([8]), "left out 0 → 1"),
+        (
+            chain.to_iter_dataset().batch(4),
+            chain.to_iter_dataset().batch(4).omit([8]),
+            "left out 0 → 1",
+        ),
     ):
         found = headrace.diff(one, two)
         pairs = zip(*(map(np.ndarray.tolist, each) for each in (one, two)))
@@ -349,8 +419,12 @@ def test_records_that_are_left_out_of_a_part_are_told_by_its_name():
     parts = {"a": range(20), "b": range(30)}
 
     def mix(gone=None):
-        sampler = headrace.MixSampler(parts, {"a": 1, "b": 2}, when_exhausted="repeat", shuffle=True, seed=0)
-        return headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(5)], omit=gone)
+        sampler = headrace.MixSampler(
+            parts, {"a": 1, "b": 2}, when_exhausted="repeat", shuffle=True, seed=0
+        )
+        return headrace.DataLoader(
+            data_source=parts, sampler=sampler, operations=[headrace.Batch(5)], omit=gone
+        )
 
     found = headrace.diff(mix(), mix({"a": [3]}))
     first = next(
@@ -361,5 +435,10 @@ def test_records_that_are_left_out_of_a_part_are_told_by_its_name():
     assert found.step == first
     assert "part 'a': left out 0 → 1; position" in found.reasons[0].told
     one, other = (headrace.MapDataset.range(count).to_iter_dataset() for count in (9, 8))
-    joined = headrace.diff(headrace.IterDataset.mix([one, other]), headrace.IterDataset.mix([one.omit([3]), other]))
-    assert (joined.step, [reason.told for reason in joined.reasons]) == (None, ["stream 0: left out 0 → 1"])
+    joined = headrace.diff(
+        headrace.IterDataset.mix([one, other]), headrace.IterDataset.mix([one.omit([3]), other])
+    )
+    assert (joined.step, [reason.told for reason in joined.reasons]) == (
+        None,
+        ["stream 0: left out 0 → 1"],
+    )

@@ -1,4 +1,6 @@
-"""`headrace plan`: how many workers and nodes hide the work of a step, held against a simulation and against workers."""
+"""`headrace plan`: how many workers and nodes hide the work of a step, held against a simulation
+and against workers.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ loader = headrace.load(range(10_000), transformations=[fetch], batch_size=5, wor
 
 
 def test_the_command_measures_a_program_and_prints_a_plan(tmp_path, capsys):
-    """The first line says how many workers; the second what a batch takes, in one thread whatever the loader's workers."""
+    """The first line says how many workers; the second what a batch takes, in one thread whatever
+    the loader's workers.
+    """
     path = tmp_path / "train.py"
     path.write_text(PROGRAM)
     assert main(["plan", str(path), "--step-seconds", "0.005", "--steps", "5"]) == 0
@@ -199,7 +203,9 @@ class Waits:
 
 @pytest.mark.long
 def test_a_plan_counts_on_the_reads_that_a_worker_has_under_way():
-    """Not on one at a time, as they are measured: 32 reads of 10 ms are 20 ms of a worker that has 16 under way."""
+    """Not on one at a time, as they are measured: 32 reads of 10 ms are 20 ms of a worker that has
+    16 under way.
+    """
     loop = work_alone(headrace.load(Waits(), batch_size=32), 3, 10.0)
     assert loop.work >= 0.32
     assert worker_seconds(loop) < loop.work / 8

@@ -22,13 +22,17 @@ IN_PART = {"flat_map", "rebatch", "pack"}
 
 
 def _is_whole(names: set[str]) -> bool:
-    """Whether all that was put into an element can be seen in it; of a zip, also what a filter made None."""
+    """Whether all that was put into an element can be seen in it; of a zip, also what a filter made
+    None.
+    """
     return not (names & IN_PART or {"zip", "filter"} <= names)
 
 
 def _names(recipe: Recipe) -> set[str]:
     steps = (*recipe.before, *recipe.after)
-    return {step.name for step in steps} | {name for step in steps for other in step.others for name in _names(other)}
+    return {step.name for step in steps} | {
+        name for step in steps for other in step.others for name in _names(other)
+    }
 
 
 def _own(element: Any) -> set[float]:
@@ -38,7 +42,9 @@ def _own(element: Any) -> set[float]:
 
 def _traced(stream: Any, step: int, states: list[bytes]) -> set[float]:
     """The tokens of the records that a trace tells of."""
-    search = Search.at(Described.of(stream), [state for each in states for state in states_of(each)], False, True)
+    search = Search.at(
+        Described.of(stream), [state for each in states for state in states_of(each)], False, True
+    )
     element = search.found(step)
     return {float(found.used.source[found.used.key]) for found in element.records}
 

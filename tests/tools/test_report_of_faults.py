@@ -48,8 +48,8 @@ def test_a_report_tells_versions_platform_and_pipeline(program, capsys):
     assert f"headrace {headrace.__version__}" in told
     assert f"numpy {np.__version__}" in told
     assert (
-        "JsonLinesDataSource in the order of IndexSampler(records=3, shuffle=True, epochs=2, seed=11, algorithm=headrace)"
-        in told
+        "JsonLinesDataSource in the order of IndexSampler(records=3, shuffle=True, epochs=2, "
+        "seed=11, algorithm=headrace)" in told
     )
     assert "stage 0: a class of the program, MapTransform, Filter" in told
     assert "batch sizes [2], shard 0 of 1" in told

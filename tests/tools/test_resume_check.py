@@ -11,7 +11,15 @@ import pytest
 from support.pipelines import PIPELINES, chosen, loader
 
 import headrace
-from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, RandomMapTransform, check_resume
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    FlatMap,
+    IndexSampler,
+    RandomMapTransform,
+    check_resume,
+)
 from headrace.errors import NotDeterministicError
 
 pytestmark = pytest.mark.filterwarnings("ignore:operation .* draws from the global generator")
@@ -25,7 +33,9 @@ def _opened(*operations, source=range(30)):
 @pytest.mark.parametrize("name", PIPELINES)
 @pytest.mark.one_in(4)
 def test_every_kind_of_pipeline_passes(name):
-    """What is deterministic is found to be, at every step; a short stream is compared as far as it goes."""
+    """What is deterministic is found to be, at every step; a short stream is compared as far as it
+    goes.
+    """
     report = check_resume(loader(name), steps=5, worker_counts=(0,))
     assert report.resumed == report.steps > 0
 
@@ -50,10 +60,15 @@ STRANGE = [
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("number", "worker_counts"),
-    [*((number, (0,)) for number in range(len(STRANGE))), *chosen([(n, (0, 1)) for n in range(5)], (1, (0, 1)))],
+    [
+        *((number, (0,)) for number in range(len(STRANGE))),
+        *chosen([(n, (0, 1)) for n in range(5)], (1, (0, 1))),
+    ],
 )
 def test_objects_of_any_kind_are_compared_by_what_they_hold(number, worker_counts):
-    """Sets, NaN, objects without equality, functions: no false alarm, with a worker process either."""
+    """Sets, NaN, objects without equality, functions: no false alarm, with a worker
+    process either.
+    """
     check_resume(_opened(STRANGE[number]), steps=4, worker_counts=worker_counts)
 
 
@@ -79,7 +94,9 @@ def test_records_that_fail_are_counted_anew_after_each_resume():
 
     sampler = IndexSampler(20, num_epochs=1)
     more = {"on_error": "skip", "max_errors": 1, "operations": [fails, Batch(4)]}
-    check_resume(DataLoader(data_source=range(20), sampler=sampler, **more), steps=4, worker_counts=(0,))
+    check_resume(
+        DataLoader(data_source=range(20), sampler=sampler, **more), steps=4, worker_counts=(0,)
+    )
 
 
 @pytest.mark.slow
@@ -136,11 +153,26 @@ FINE = lambda x: x * 2  # noqa: E731
     [
         (lambda: _opened(FINE, Counts(), Batch(4)), "operation 1, .*Counts"),
         (lambda: _opened(FINE, lambda x: x + random.random(), Batch(4)), "operation 1, "),
-        (lambda: _opened(FINE, Filter(lambda x: random.random() < 0.5), Batch(4)), "operation 1, Filter"),
-        (lambda: _opened(FlatMap(lambda x: [x] * random.randint(1, 3)), FINE), "operation 0, FlatMap"),
-        (lambda: _opened(RandomMapTransform(lambda x, rng: x + np.random.rand()), Batch(4)), "operation 0, RandomMap"),
-        (lambda: _opened(_add_one, FINE, Batch(4), source=Overwrites()), "operation 0, .*_add_one.* in place"),
-        (lambda: _opened(lambda x: x, _drop_half, source=_lists()), "operation 1, .*_drop_half.* in place"),
+        (
+            lambda: _opened(FINE, Filter(lambda x: random.random() < 0.5), Batch(4)),
+            "operation 1, Filter",
+        ),
+        (
+            lambda: _opened(FlatMap(lambda x: [x] * random.randint(1, 3)), FINE),
+            "operation 0, FlatMap",
+        ),
+        (
+            lambda: _opened(RandomMapTransform(lambda x, rng: x + np.random.rand()), Batch(4)),
+            "operation 0, RandomMap",
+        ),
+        (
+            lambda: _opened(_add_one, FINE, Batch(4), source=Overwrites()),
+            "operation 0, .*_add_one.* in place",
+        ),
+        (
+            lambda: _opened(lambda x: x, _drop_half, source=_lists()),
+            "operation 1, .*_drop_half.* in place",
+        ),
     ],
 )
 @pytest.mark.one_in(7)
@@ -180,15 +212,22 @@ def _numbered():
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("operations", [(), (FINE,), (FINE, Filter(lambda x: x % 3))])
 def test_what_an_operation_learns_from_the_records_before_is_found(operations):
-    """A resumed run, which has not seen these records, numbers words otherwise; the same run a second time does not."""
-    with pytest.raises(NotDeterministicError, match=rf"operation {len(operations)}, .*keep nothing from one call"):
+    """A resumed run, which has not seen these records, numbers words otherwise; the same run a
+    second time does not.
+    """
+    with pytest.raises(
+        NotDeterministicError, match=rf"operation {len(operations)}, .*keep nothing from one call"
+    ):
         check_resume(_opened(*operations, _numbered(), Batch(4)), steps=6, worker_counts=(0,))
 
 
 def test_a_pipeline_that_cannot_be_pickled_is_checked_without_copies():
     """Its operations are those of the loader."""
     lock = threading.Lock()
-    assert check_resume(_opened(lambda x: (lock.locked(), x)), steps=4, worker_counts=(0,)).resumed == 4
+    assert (
+        check_resume(_opened(lambda x: (lock.locked(), x)), steps=4, worker_counts=(0,)).resumed
+        == 4
+    )
 
 
 @pytest.mark.slow
@@ -216,16 +255,22 @@ def test_records_of_a_mix_are_named_by_their_part():
         sampler=headrace.MixSampler(parts, when_exhausted="all"),
         operations=[lambda record: (record, next(COUNT))],
     )
-    with pytest.raises(NotDeterministicError, match=r"operation 0, .* gave another result for record 0 of 'books'"):
+    with pytest.raises(
+        NotDeterministicError, match=r"operation 0, .* gave another result for record 0 of 'books'"
+    ):
         headrace.check_resume(loader)
 
 
 @pytest.mark.slow
 def test_chains_are_checked_as_loaders_are():
-    """Both kinds of datasets; the first operation at fault is named, or, of joined datasets, what to check next."""
+    """Both kinds of datasets; the first operation at fault is named, or, of joined datasets, what
+    to check next.
+    """
     whole = headrace.MapDataset.range(30).shuffle(1).map(lambda x: x + 1)
     assert check_resume(whole.batch(4), worker_counts=[0]).steps == 8
-    mixed = headrace.IterDataset.mix([whole.to_iter_dataset().filter(bool), whole.to_iter_dataset()])
+    mixed = headrace.IterDataset.mix(
+        [whole.to_iter_dataset().filter(bool), whole.to_iter_dataset()]
+    )
     assert check_resume(mixed.batch(4), steps=6, worker_counts=[0]).resumed == 6
     calls = []
     forgetful = whole.map(lambda x: calls.append(x) or len(calls))
@@ -237,5 +282,7 @@ def test_chains_are_checked_as_loaders_are():
 
 def test_a_single_number_of_workers_is_refused():
     """With what to pass."""
-    with pytest.raises(TypeError, match=r"worker_counts=2 is not a list\. Pass a list of numbers of workers"):
+    with pytest.raises(
+        TypeError, match=r"worker_counts=2 is not a list\. Pass a list of numbers of workers"
+    ):
         check_resume(_opened(), worker_counts=2)

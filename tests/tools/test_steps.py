@@ -14,14 +14,19 @@ import headrace
 from headrace import Batch, DataLoader, Filter, IndexSampler, RecordMetadata, ShardOptions
 from headrace.loader.plan.steps.skipped import union, without
 
-RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)).map(lambda pair: (pair[0], sum(pair))), max_size=4)
+RANGES = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 8)).map(lambda pair: (pair[0], sum(pair))),
+    max_size=4,
+)
 
 
 @pytest.mark.slow
 @tries(150)
 @given(name=st.sampled_from(sorted(PIPELINES)), ranges=RANGES, stop=st.integers(0, 30))
 def test_steps_that_are_left_out_do_not_come_and_stay_left_out_after_a_resume(name, ranges, stop):
-    """The stream is the whole one less these steps, when it is resumed by a loader that knows nothing of them, too."""
+    """The stream is the whole one less these steps, when it is resumed by a loader that knows
+    nothing of them, too.
+    """
     gone = {step for start, end in ranges for step in range(start, end)}
     expected = [element for step, element in enumerate(stream(loader(name))) if step not in gone]
     iterator = iter(loader(name).skip(ranges))
@@ -34,7 +39,11 @@ def test_steps_that_are_left_out_do_not_come_and_stay_left_out_after_a_resume(na
 
 
 @tries(60)
-@given(name=st.sampled_from(["batch", "filter, batch", "map, batch, map"]), ranges=RANGES, stop=st.integers(0, 12))
+@given(
+    name=st.sampled_from(["batch", "filter, batch", "map, batch, map"]),
+    ranges=RANGES,
+    stop=st.integers(0, 12),
+)
 def test_a_checkpoint_from_before_can_be_resumed_without_some_steps(name, ranges, stop):
     """After a loss spike: go back to a checkpoint, and leave out what came after it."""
     whole = iter(loader(name))
@@ -54,18 +63,30 @@ def test_a_checkpoint_from_before_can_be_resumed_without_some_steps(name, ranges
     data=st.data(),
 )
 def test_what_a_run_leaves_out_stays_left_out_on_other_shards(counts, batch, ranges, data):
-    """Shards that stand at different steps, some before and some after a range, then others, then others again."""
+    """Shards that stand at different steps, some before and some after a range, then others, then
+    others again.
+    """
 
     def shards(count, skip=()):
         for index in range(count):
-            sampler = IndexSampler(90, ShardOptions(index, count), shuffle=True, seed=2, num_epochs=2)
-            yield iter(DataLoader(data_source=range(90), sampler=sampler, operations=[Batch(batch)]).skip(skip))
+            sampler = IndexSampler(
+                90, ShardOptions(index, count), shuffle=True, seed=2, num_epochs=2
+            )
+            yield iter(
+                DataLoader(data_source=range(90), sampler=sampler, operations=[Batch(batch)]).skip(
+                    skip
+                )
+            )
 
     first, *later = counts
     steps = [list(DataLoader.__iter__(loader)) for loader in _plain_shards(first, batch)]
     gone = {step for start, end in ranges for step in range(start, end)}
     expected = Counter(
-        number for own in steps for step, element in enumerate(own) if step not in gone for number in element.tolist()
+        number
+        for own in steps
+        for step, element in enumerate(own)
+        if step not in gone
+        for number in element.tolist()
     )
     seen, iterators = Counter(), list(shards(first, ranges))
     for count in later:
@@ -93,12 +114,19 @@ def _plain_shards(count, batch):
 def test_ranges_add_and_subtract_as_sets_do(one, two):
     """`union` and `without` on ranges are those of the sets of their numbers."""
     first, second = (union(ranges) for ranges in (one, two))
-    numbers = [{step for start, stop in ranges for step in range(start, stop)} for ranges in (first, second)]
-    assert {step for start, stop in without(first, second) for step in range(start, stop)} == numbers[0] - numbers[1]
+    numbers = [
+        {step for start, stop in ranges for step in range(start, stop)}
+        for ranges in (first, second)
+    ]
+    assert {
+        step for start, stop in without(first, second) for step in range(start, stop)
+    } == numbers[0] - numbers[1]
     assert all(left[1] < right[0] for left, right in pairwise(first))
 
 
-@pytest.mark.parametrize("ranges", [3, "ab", [3], [(1, 1)], [(3, 1 << 80)], [(-1, 2)], [(1, 2.5)], [(1, 2, 3)]])
+@pytest.mark.parametrize(
+    "ranges", [3, "ab", [3], [(1, 1)], [(3, 1 << 80)], [(-1, 2)], [(1, 2.5)], [(1, 2, 3)]]
+)
 def test_what_are_no_ranges_of_steps_is_refused(ranges):
     """The message shows what is expected."""
     with pytest.raises((TypeError, ValueError), match=r"start_step|stop_step"):
@@ -109,13 +137,18 @@ FOUND = [("headrace", True, 3), ("grain", True, 1), ("grain", False, 3)]
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "shuffle", "shards"), chosen(product(["headrace", "grain"], [False, True], [1, 3]), *FOUND)
+    ("algorithm", "shuffle", "shards"),
+    chosen(product(["headrace", "grain"], [False, True], [1, 3]), *FOUND),
 )
 def test_every_record_is_found_where_records_at_says_it_is(algorithm, shuffle, shards):
-    """Finding is the inverse of records_at, in each epoch, for each shard; a record of another shard is a LookupError."""
+    """Finding is the inverse of records_at, in each epoch, for each shard; a record of another
+    shard is a LookupError.
+    """
     found = set()
     for index in range(shards):
-        sampler = IndexSampler(23, ShardOptions(index, shards), shuffle, 3, seed=1, algorithm=algorithm)
+        sampler = IndexSampler(
+            23, ShardOptions(index, shards), shuffle, 3, seed=1, algorithm=algorithm
+        )
         one = DataLoader(data_source=range(23), sampler=sampler, operations=[Batch(2), Batch(2)])
         for epoch in range(3):
             for key in range(23):
@@ -126,7 +159,8 @@ def test_every_record_is_found_where_records_at_says_it_is(algorithm, shuffle, s
                     continue
                 assert one.records_at(step)[row] == key
                 found.add((index, step, row))
-    ends_early = algorithm == "grain" and shards == 3  # parts of 8, 8 and 7 records, each read for 23 positions
+    # parts of 8, 8 and 7 records, each read for 23 positions
+    ends_early = algorithm == "grain" and shards == 3
     assert len(found) == (67 if ends_early else 69)
 
 

@@ -37,7 +37,11 @@ def _tokens(element):
         return [token for value in element.values() for token in _tokens(value)]
     if isinstance(element, (list, tuple)):
         return [token for value in element for token in _tokens(value)]
-    return [element] if np.ndim(element) == 0 else [token for value in element for token in _tokens(value)]
+    return (
+        [element]
+        if np.ndim(element) == 0
+        else [token for value in element for token in _tokens(value)]
+    )
 
 
 def _expected(found, whole=True):
@@ -68,13 +72,19 @@ def _long(document):
 
 def _loader(*operations, **options):
     sampler = IndexSampler(60, shuffle=True, seed=4, num_epochs=3)
-    return DataLoader(data_source=DOCUMENTS, sampler=sampler, operations=list(operations), **options)
+    return DataLoader(
+        data_source=DOCUMENTS, sampler=sampler, operations=list(operations), **options
+    )
 
 
 def _mix_loader(**options):
     parts = {"mine": DOCUMENTS, "other": OTHERS}
-    sampler = MixSampler(parts, {"mine": 0.7, "other": 0.3}, shuffle=True, seed=3, when_exhausted="repeat")
-    return DataLoader(data_source=parts, sampler=sampler, operations=[Batch(4, batch_fn=_listed)], **options)
+    sampler = MixSampler(
+        parts, {"mine": 0.7, "other": 0.3}, shuffle=True, seed=3, when_exhausted="repeat"
+    )
+    return DataLoader(
+        data_source=parts, sampler=sampler, operations=[Batch(4, batch_fn=_listed)], **options
+    )
 
 
 def _streams():
@@ -83,7 +93,10 @@ def _streams():
 
 
 def _plain():
-    return {"mine": _documents().batch(2, batch_fn=_listed).to_iter_dataset(), "other": _others().to_iter_dataset()}
+    return {
+        "mine": _documents().batch(2, batch_fn=_listed).to_iter_dataset(),
+        "other": _others().to_iter_dataset(),
+    }
 
 
 def _shuffled():
@@ -97,38 +110,60 @@ PIPELINES = {
     "random map": lambda: _loader(RandomMapTransform(lambda x, rng: x), Batch(4, batch_fn=_listed)),
     "mix": _mix_loader,
     "filter": lambda: _loader(Filter(_long), Batch(4, batch_fn=_listed)),
-    "flat map": lambda: _loader(FlatMap(lambda x: list(x.reshape(-1, 1)) if len(x) < 4 else []), Batch(4)),
+    "flat map": lambda: _loader(
+        FlatMap(lambda x: list(x.reshape(-1, 1)) if len(x) < 4 else []), Batch(4)
+    ),
     "window": lambda: _loader(WindowShuffle(8), Batch(3, batch_fn=_listed)),
-    "shuffled batches": lambda: _loader(Batch(3, batch_fn=_listed), WindowShuffle(4), Batch(2, batch_fn=_listed)),
-    "filtered batches": lambda: _loader(Batch(3, batch_fn=_listed), Filter(lambda rows: len(rows[0]) > 4)),
+    "shuffled batches": lambda: _loader(
+        Batch(3, batch_fn=_listed), WindowShuffle(4), Batch(2, batch_fn=_listed)
+    ),
+    "filtered batches": lambda: _loader(
+        Batch(3, batch_fn=_listed), Filter(lambda rows: len(rows[0]) > 4)
+    ),
     "pack": lambda: _loader(Pack(16, window=8), Batch(2)),
-    "pack of some": lambda: _loader(Filter(_long), Pack(8, "concat_then_split", window=10), Batch(3)),
-    "packs of a part": lambda: _loader(Pack(16, window=8), Filter(lambda row: row["tokens"][0] % 3 > 0), Batch(2)),
+    "pack of some": lambda: _loader(
+        Filter(_long), Pack(8, "concat_then_split", window=10), Batch(3)
+    ),
+    "packs of a part": lambda: _loader(
+        Pack(16, window=8), Filter(lambda row: row["tokens"][0] % 3 > 0), Batch(2)
+    ),
     "chain": lambda: _documents().map(lambda x: x).repeat(3).batch(5, batch_fn=_listed),
-    "chain mix": lambda: MapDataset.mix({"mine": _documents(), "other": _others()}, [3, 1]).batch(4, batch_fn=_listed),
+    "chain mix": lambda: MapDataset.mix({"mine": _documents(), "other": _others()}, [3, 1]).batch(
+        4, batch_fn=_listed
+    ),
     "chain pack": lambda: _documents().pack(16).shuffle(seed=5).repeat(3).batch(2),
-    "mixed packs": lambda: MapDataset.mix({"mine": _documents().pack(16), "other": _others().pack(16)}).batch(2),
+    "mixed packs": lambda: MapDataset.mix(
+        {"mine": _documents().pack(16), "other": _others().pack(16)}
+    ).batch(2),
     "zip": lambda: MapDataset.zip({"mine": _documents(), "other": _others().repeat()[:60]}).filter(
         lambda pair: _long(pair["mine"])
     ),
-    "one after the other": lambda: MapDataset.concatenate({"mine": _documents(), "other": _others()}).shuffle(seed=3),
+    "one after the other": lambda: MapDataset.concatenate(
+        {"mine": _documents(), "other": _others()}
+    ).shuffle(seed=3),
     "map flat map": lambda: (
         MapDataset.source(DOCUMENTS)
         .flat_map(lambda x: [x[:1], x[:1]] if _long(x) else [], max_fan_out=2)
         .to_iter_dataset()
     ),
-    "mix of streams": lambda: IterDataset.mix(_streams(), [2, 1], when_exhausted="repeat").batch(4, batch_fn=_listed),
-    "mixed and packed": lambda: IterDataset.mix(_streams(), [2, 1]).pack(16, window=9).batch(2),
-    "mix of plain streams": lambda: IterDataset.mix(_plain(), [2, 1], when_exhausted="repeat").batch(
+    "mix of streams": lambda: IterDataset.mix(_streams(), [2, 1], when_exhausted="repeat").batch(
         4, batch_fn=_listed
     ),
-    "zip of plain streams": lambda: IterDataset.zip(_plain(), strict=False).limit(9).batch(2, batch_fn=_listed),
+    "mixed and packed": lambda: IterDataset.mix(_streams(), [2, 1]).pack(16, window=9).batch(2),
+    "mix of plain streams": lambda: IterDataset.mix(
+        _plain(), [2, 1], when_exhausted="repeat"
+    ).batch(4, batch_fn=_listed),
+    "zip of plain streams": lambda: (
+        IterDataset.zip(_plain(), strict=False).limit(9).batch(2, batch_fn=_listed)
+    ),
     "shuffled streams": lambda: IterDataset.mix(_shuffled(), [2, 1], when_exhausted="repeat").batch(
         3, batch_fn=_listed
     ),
     "zip of streams": lambda: IterDataset.zip(_streams(), strict=False).batch(2, batch_fn=_listed),
     "interleaved": lambda: IterDataset.interleave(_streams(), cycle_length=2),
-    "repeated": lambda: _documents().to_iter_dataset().filter(_long).repeat(2).batch(4, batch_fn=_listed),
+    "repeated": lambda: (
+        _documents().to_iter_dataset().filter(_long).repeat(2).batch(4, batch_fn=_listed)
+    ),
 }
 INDIRECT = {"flat map", "map flat map"}
 """A record is not all in what is made of it."""
@@ -149,12 +184,21 @@ def _run(iterator, most):
         state = iterator.get_state()
 
 
-SHORT = ("batch", "mix", "mix of plain streams", "pack of some", "shuffled batches", "chain pack", "mixed and packed")
+SHORT = (
+    "batch",
+    "mix",
+    "mix of plain streams",
+    "pack of some",
+    "shuffled batches",
+    "chain pack",
+    "mixed and packed",
+)
 """Pipelines that stand for all others."""
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in SHORT else pytest.mark.long) for name in PIPELINES]
+    "name",
+    [pytest.param(name, marks=[] if name in SHORT else pytest.mark.long) for name in PIPELINES],
 )
 def test_a_trace_is_what_was_delivered(name):
     """Any step, from the beginning and from any checkpoint, of every kind of pipeline."""
@@ -179,19 +223,29 @@ def test_rows_and_segments_are_those_of_the_batch(name):
             assert element[record.row].tolist() == document.tolist()
         else:
             (span,) = record.tokens
-            row = element["tokens"][record.row][element["tokens_segment_ids"][record.row] == record.segment]
+            row = element["tokens"][record.row][
+                element["tokens_segment_ids"][record.row] == record.segment
+            ]
             assert row.tolist() == document[span.start : span.stop].tolist()
             assert span.length == len(document)
 
 
-@pytest.mark.parametrize("name", ["batch", "mix", "chain", "chain mix", "chain pack", "mix of streams"])
+@pytest.mark.parametrize(
+    "name", ["batch", "mix", "chain", "chain mix", "chain pack", "mix of streams"]
+)
 def test_a_step_far_away_is_told_without_reading(name):
-    """At step 10^9 of what has random access, keys are those of the order, and the source is not asked."""
+    """At step 10^9 of what has random access, keys are those of the order, and the source is not
+    asked.
+    """
     endless = {
-        "batch": headrace.load(DOCUMENTS, shuffle=True, seed=4, transformations=[_never], batch_size=7),
+        "batch": headrace.load(
+            DOCUMENTS, shuffle=True, seed=4, transformations=[_never], batch_size=7
+        ),
         "mix": _mix_loader(),
         "chain": _documents().map(_never).repeat().batch(5),
-        "chain mix": MapDataset.mix({"mine": _documents().map(_never), "other": _others()}, when_exhausted="repeat"),
+        "chain mix": MapDataset.mix(
+            {"mine": _documents().map(_never), "other": _others()}, when_exhausted="repeat"
+        ),
         "chain pack": _documents().pack(16).shuffle(seed=5).repeat().batch(2),
         "mix of streams": IterDataset.mix(
             [_documents().map(_never).to_iter_dataset()] * 2, [2, 1], when_exhausted="repeat"
@@ -207,7 +261,9 @@ def test_a_step_far_away_is_told_without_reading(name):
     if name == "mix":
         expected = endless[name].records_at(10**9)
         for part, keys in expected.items():
-            assert [record.key for record in found.records if record.dataset == part] == keys.tolist()
+            assert [
+                record.key for record in found.records if record.dataset == part
+            ] == keys.tolist()
 
 
 def _never(record):
@@ -216,7 +272,9 @@ def _never(record):
 
 @pytest.mark.slow
 def test_all_shards_of_a_checkpoint_are_told(tmp_path):
-    """Of a folder with the states of all shards, with each record's shard; and after other shards went on from it."""
+    """Of a folder with the states of all shards, with each record's shard; and after other shards
+    went on from it.
+    """
 
     def loader(index, count):
         return _mix_loader(shard_options=ShardOptions(index, count))
@@ -239,11 +297,15 @@ def test_all_shards_of_a_checkpoint_are_told(tmp_path):
         iterator.set_states(states)
         batch = [next(iterator) for _ in range(2)][-1]
         assert iterator.step == 6
-        assert [_key_of(row) for row in batch] == [record.key for record in found.records if record.shard == index]
+        assert [_key_of(row) for row in batch] == [
+            record.key for record in found.records if record.shard == index
+        ]
         later.append(iterator.get_state())
     again = headrace.trace(loader(0, 1), 5, later)
     assert again.records == found.records
-    with pytest.raises(TraceError, match="step 2 is before the checkpoint, at step 6, and the number of shards"):
+    with pytest.raises(
+        TraceError, match="step 2 is before the checkpoint, at step 6, and the number of shards"
+    ):
         headrace.trace(loader(0, 1), 2, later)
 
 
@@ -255,8 +317,16 @@ def test_of_several_checkpoints_the_last_one_before_the_step_is_taken(tmp_path):
         next(iterator)
         if iterator.step in (4, 9):
             (tmp_path / str(iterator.step) / "loader").mkdir(parents=True)
-            (tmp_path / str(iterator.step) / "loader" / "process_0-of-1.json").write_bytes(iterator.get_state())
-    assert [headrace.trace(loader, step, tmp_path).ran_from for step in (2, 4, 8, 9, 11)] == [0, 4, 4, 9, 9]
+            (tmp_path / str(iterator.step) / "loader" / "process_0-of-1.json").write_bytes(
+                iterator.get_state()
+            )
+    assert [headrace.trace(loader, step, tmp_path).ran_from for step in (2, 4, 8, 9, 11)] == [
+        0,
+        4,
+        4,
+        9,
+        9,
+    ]
     (tmp_path / "9" / "other").mkdir()
     (tmp_path / "9" / "other" / "process_0-of-1.json").write_bytes(
         (tmp_path / "9/loader/process_0-of-1.json").read_bytes()
@@ -274,7 +344,9 @@ def test_elastic_resumes_in_the_middle_of_windows_are_told():
     """What a former shard had begun is traced as the shard that finishes it delivers it."""
 
     def loader(index, count):
-        return _loader(Filter(_long), Pack(16, window=8), Batch(2), shard_options=ShardOptions(index, count))
+        return _loader(
+            Filter(_long), Pack(16, window=8), Batch(2), shard_options=ShardOptions(index, count)
+        )
 
     states = []
     for index in range(2):
@@ -390,7 +462,9 @@ def test_steps_of_a_loop_per_epoch_of_planned_batches():
     sampler = IndexSampler(8, shuffle=True, seed=1, num_epochs=3)
     planned = headrace.BudgetBatch(6, lengths=[3] * 8)
     epochs = DataLoader(data_source=arrays, sampler=sampler, operations=[planned]).epochs()
-    delivered = [(batch["tokens"][:, 0].tolist(), epoch.epoch) for epoch in epochs for batch in epoch]
+    delivered = [
+        (batch["tokens"][:, 0].tolist(), epoch.epoch) for epoch in epochs for batch in epoch
+    ]
     loader = DataLoader(data_source=arrays, sampler=sampler, operations=[planned])
     found = [headrace.trace(loader.epochs(), step) for step in range(len(delivered))]
     assert [([record.key for record in one.records], one.epochs[""]) for one in found] == delivered
@@ -443,7 +517,9 @@ def test_a_changed_batch_size_is_noticed():
     assert _expected(headrace.trace(large, 2, iterator.get_state())) == _tokens(batch)
 
 
-@pytest.mark.parametrize("option", [("--step", "-1"), ("--step", "x"), ("--step", "1", "--shards", "0")])
+@pytest.mark.parametrize(
+    "option", [("--step", "-1"), ("--step", "x"), ("--step", "1", "--shards", "0")]
+)
 def test_numbers_that_are_none_are_usage_errors(option, capsys):
     """Of the command, not of the program."""
     from headrace.tools.command_line import main
@@ -465,7 +541,9 @@ def failing():
 
 
 def test_the_command_prints_a_table_or_json(tmp_path, capsys):
-    """Of a checkpoint and a program, or of a program alone; what cannot be told is one line and the status 2."""
+    """Of a checkpoint and a program, or of a program alone; what cannot be told is one line and the
+    status 2.
+    """
     from headrace.tools.command_line import main
 
     program = tmp_path / "train.py"
@@ -481,13 +559,22 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
     told = json.loads(capsys.readouterr().out)
     assert [record["key"] for record in told["records"]] == loader.records_at(7).tolist()
     for arguments, message in {
-        (f"{program}:make", "--step", "99"): "step 99 is after the end of the stream, which has 10 elements.",
+        (
+            f"{program}:make",
+            "--step",
+            "99",
+        ): "step 99 is after the end of the stream, which has 10 elements.",
         (
             f"{program}:failing",
             "--step",
             "1",
         ): "train.py by itself first, because it fails at line 8: ZeroDivisionError",
-        (str(tmp_path / "none.json"), f"{program}:make", "--step", "1"): "there is no file or folder",
+        (
+            str(tmp_path / "none.json"),
+            f"{program}:make",
+            "--step",
+            "1",
+        ): "there is no file or folder",
     }.items():
         assert main(["trace", *arguments]) == 2
         told = capsys.readouterr()
@@ -512,7 +599,9 @@ def test_an_iterator_is_traced_from_where_it_stands():
     batch = next(second)
     assert _expected(headrace.trace(second, 6)) == _tokens(batch)
     assert headrace.trace(epochs, 6) == headrace.trace(second, 6)
-    assert _expected(headrace.trace(second, 1)) == _tokens(list(_loader(Batch(11, batch_fn=_listed)))[1])
+    assert _expected(headrace.trace(second, 1)) == _tokens(
+        list(_loader(Batch(11, batch_fn=_listed)))[1]
+    )
 
 
 TRAINING = """
@@ -534,7 +623,9 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("where", ["host", "device"])
 def test_a_program_is_run_up_to_its_first_loop(where, tmp_path, capsys):
-    """With its arguments; the loader inside its main() is found, and what it prints is not among what is found."""
+    """With its arguments; the loader inside its main() is found, and what it prints is not among
+    what is found.
+    """
     from headrace.tools.command_line import main
 
     program = tmp_path / "train.py"
@@ -553,8 +644,12 @@ def test_a_mix_of_streams_in_grains_order_is_traced():
     """By running to the step."""
     import headrace.compat.grain as grain
 
-    parts = [grain.MapDataset.source(range(start, start + 50)).to_iter_dataset() for start in (0, 100)]
+    parts = [
+        grain.MapDataset.source(range(start, start + 50)).to_iter_dataset() for start in (0, 100)
+    ]
     mixed = grain.IterDataset.mix(parts, weights=[1, 2])
     expected = [element for _, element in zip(range(12), mixed)]
     found = headrace.trace(mixed, step=11)
-    assert [100 * int(record.dataset or 0) + record.key for record in found.records] == [expected[11]]
+    assert [100 * int(record.dataset or 0) + record.key for record in found.records] == [
+        expected[11]
+    ]

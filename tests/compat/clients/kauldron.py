@@ -1,4 +1,6 @@
-"""In the manner of Kauldron: a source by index, sharded, shuffled, transformed by kind, mixed, repeated, then batched."""
+"""In the manner of Kauldron: a source by index, sharded, shuffled, transformed by kind, mixed,
+repeated, then batched.
+"""
 
 import dataclasses
 
@@ -18,7 +20,11 @@ class Images(grain.RandomAccessDataSource):
 
     def __getitem__(self, record_key):
         label = self.first + int(record_key)
-        return {"image": np.full((6, 6, 1), label, np.uint8), "label": label, "name": f"image {label}"}
+        return {
+            "image": np.full((6, 6, 1), label, np.uint8),
+            "label": label,
+            "name": f"image {label}",
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +83,9 @@ def pipeline(workers=0):
     """What the program trains on."""
     mixed = grain.MapDataset.mix([part(Images(60), 5), part(Images(30, 100), 8)], weights=[2, 1])
     dataset = mixed.repeat(2).to_iter_dataset(read_options=grain.ReadOptions(num_threads=2))
-    return dataset.batch(5, drop_remainder=True).mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
+    return dataset.batch(5, drop_remainder=True).mp_prefetch(
+        grain.MultiprocessingOptions(num_workers=workers)
+    )
 
 
 if __name__ == "__main__":

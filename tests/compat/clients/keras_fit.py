@@ -24,7 +24,14 @@ class Flipped(grain.transforms.RandomMap):
 def pipeline(workers=0):
     """What the program trains on."""
     images = [{"image": np.arange(n, n + 5, dtype=np.uint8), "label": n % 2} for n in range(70)]
-    dataset = grain.MapDataset.source(images).seed(7).shuffle().map(Scaled()).random_map(Flipped()).to_iter_dataset()
+    dataset = (
+        grain.MapDataset.source(images)
+        .seed(7)
+        .shuffle()
+        .map(Scaled())
+        .random_map(Flipped())
+        .to_iter_dataset()
+    )
     return dataset.batch(8).mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
 
 

@@ -24,7 +24,9 @@ class Stories:
 
 def pipeline(workers=0):
     """What the program trains on."""
-    sampler = pygrain.IndexSampler(50, shuffle=True, seed=SEEDED, shard_options=pygrain.NoSharding(), num_epochs=2)
+    sampler = pygrain.IndexSampler(
+        50, shuffle=True, seed=SEEDED, shard_options=pygrain.NoSharding(), num_epochs=2
+    )
     return pygrain.DataLoader(
         data_source=Stories(),
         sampler=sampler,

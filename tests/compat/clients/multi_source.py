@@ -1,4 +1,6 @@
-"""In the manner of MaxText: several sources, each shuffled and repeated, mixed by weights, mapped, filtered and batched."""
+"""In the manner of MaxText: several sources, each shuffled and repeated, mixed by weights, mapped,
+filtered and batched.
+"""
 
 import grain.python as grain
 import numpy as np
@@ -27,9 +29,16 @@ def source(first, count):
 
 def pipeline(workers=0):
     """What the program trains on."""
-    mixed = grain.MapDataset.mix([source(0, 30), source(1000, 20), source(2000, 40)], weights=[0.3, 0.1, 0.6])
+    mixed = grain.MapDataset.mix(
+        [source(0, 30), source(1000, 20), source(2000, 40)], weights=[0.3, 0.1, 0.6]
+    )
     dataset = mixed[1::2].to_iter_dataset(grain.ReadOptions(num_threads=2, prefetch_buffer_size=8))
-    dataset = dataset.map(Shift()).seed(4).random_map(Dropped()).filter(lambda x: int(x["targets"][0]) % 5 != 0)
+    dataset = (
+        dataset.map(Shift())
+        .seed(4)
+        .random_map(Dropped())
+        .filter(lambda x: int(x["targets"][0]) % 5 != 0)
+    )
     return dataset.batch(4, drop_remainder=True).mp_prefetch(grain.MultiprocessingOptions(workers))
 
 

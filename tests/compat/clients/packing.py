@@ -1,4 +1,6 @@
-"""In the manner of MaxText's packing: documents are cut, packed first fit with positions and segments, and batched."""
+"""In the manner of MaxText's packing: documents are cut, packed first fit with positions and
+segments, and batched.
+"""
 
 import grain
 import numpy as np
@@ -19,7 +21,9 @@ def pipeline(workers=0):
     """What the program trains on."""
     dataset = grain.MapDataset.range(70).seed(3).shuffle().map(document).map(cut).to_iter_dataset()
     lengths = {"inputs": 12, "targets": 12}
-    packed = grain.experimental.FirstFitPackIterDataset(dataset, length_struct=lengths, num_packing_bins=5)
+    packed = grain.experimental.FirstFitPackIterDataset(
+        dataset, length_struct=lengths, num_packing_bins=5
+    )
     return packed.batch(3).mp_prefetch(grain.MultiprocessingOptions(workers))
 
 

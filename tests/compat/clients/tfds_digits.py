@@ -1,4 +1,5 @@
-"""In the manner of TFDS's guide to data sources: ArrayRecord files of a builder, `as_data_source`, and a loader over them.
+"""In the manner of TFDS's guide to data sources: ArrayRecord files of a builder, `as_data_source`,
+and a loader over them.
 
 The files lie in the folder `TFDS_DATA_DIR`, and are written there once.
 """

@@ -1,4 +1,6 @@
-"""In the manner of torchtitan's loader: a stream of its own class cuts documents into rows, and keeps what is over."""
+"""In the manner of torchtitan's loader: a stream of its own class cuts documents into rows, and
+keeps what is over.
+"""
 
 import grain
 import numpy as np
@@ -37,7 +39,9 @@ class RowsIterator(grain.DatasetIterator):
 def pipeline(workers=0):
     """What the program trains on, of the second of two ranks."""
     documents = [{"tokens": np.arange(n % 17 + 1) + 100 * n} for n in range(90)]
-    dataset = grain.MapDataset.source(documents).seed(11).shuffle().repeat(2)[1::2].to_iter_dataset()
+    dataset = (
+        grain.MapDataset.source(documents).seed(11).shuffle().repeat(2)[1::2].to_iter_dataset()
+    )
     return Rows(dataset).batch(3, drop_remainder=True)
 
 

@@ -1,4 +1,6 @@
-"""In the manner of Tunix's examples: translations are tokenized, made into inputs and masks, filtered and batched."""
+"""In the manner of Tunix's examples: translations are tokenized, made into inputs and masks,
+filtered and batched.
+"""
 
 import numpy as np
 from grain import python as grain
@@ -24,7 +26,10 @@ class BuildTrainInput(grain.MapTransform):
         free = LONGEST - len(row)
         if free < 0:
             return {"input_tokens": row, "input_mask": mask.astype(bool)}
-        filled = {"input_tokens": np.pad(row, (0, free), constant_values=PAD), "input_mask": np.pad(mask, (0, free))}
+        filled = {
+            "input_tokens": np.pad(row, (0, free), constant_values=PAD),
+            "input_mask": np.pad(mask, (0, free)),
+        }
         return {**filled, "input_mask": filled["input_mask"].astype(bool)}
 
 
@@ -39,12 +44,21 @@ def pipeline(workers=0):
     """What the program trains on."""
     texts = [{"src": "a" * (n % 9), "dst": "bc" * (n % 5 + 1)} for n in range(61)]
     sampler = grain.IndexSampler(
-        num_records=len(texts), num_epochs=2, shard_options=grain.NoSharding(), shuffle=True, seed=12
+        num_records=len(texts),
+        num_epochs=2,
+        shard_options=grain.NoSharding(),
+        shuffle=True,
+        seed=12,
     )
     return grain.DataLoader(
         data_source=texts,
         sampler=sampler,
-        operations=[Tokenize(), BuildTrainInput(), FilterOverlength(), grain.Batch(batch_size=6, drop_remainder=True)],
+        operations=[
+            Tokenize(),
+            BuildTrainInput(),
+            FilterOverlength(),
+            grain.Batch(batch_size=6, drop_remainder=True),
+        ],
         worker_count=workers,
     )
 

@@ -1,4 +1,6 @@
-"""Runs programs that use `RemoteLoader`, whose hosts are groups of eight CPU devices of one process."""
+"""Runs programs that use `RemoteLoader`, whose hosts are groups of eight CPU devices of one
+process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Hosts without devices take the same number of batches, and agree by jax's service or by a folder."""
+"""Hosts without devices take the same number of batches, and agree by jax's service or
+by a folder.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ def together(program, *arguments, by, **options):
     join = device_programs.JOIN if by == "jax" else device_programs.ALONE
     program = PRELUDE + device_programs.textwrap.dedent(program)
     outputs = device_programs.run_together(program, 2, *arguments, join=join, **options)
-    return [[json.loads(line[5:]) for line in text.splitlines() if line.startswith("said ")] for text in outputs]
+    return [
+        [json.loads(line[5:]) for line in text.splitlines() if line.startswith("said ")]
+        for text in outputs
+    ]
 
 
 def folder_for(by, tmp_path):
@@ -81,7 +86,9 @@ say("jax" in sys.modules)
     ("by", "workers"), chosen([("folder", 0), ("folder", 2), ("jax", 0), ("jax", 2)], ("folder", 0))
 )
 def test_hosts_make_the_same_number_of_batches(by, workers, tmp_path):
-    """Dropped, filled up, repeated or refused, also if a host has no batch at all, with every kind of agreement."""
+    """Dropped, filled up, repeated or refused, also if a host has no batch at all, with every kind
+    of agreement.
+    """
     said = together(POLICIES, folder_for(by, tmp_path), workers, by=by)
     for host, own in enumerate((EVEN, ODD)):
         told = {words[0]: words[1:] for words in said[host]}
@@ -129,13 +136,18 @@ for policy in ("drop", "pad", "repeat"):
 @pytest.mark.parametrize("by", chosen(["folder", "jax"], "folder"))
 @pytest.mark.long
 def test_states_of_uneven_hosts_are_exact(by, tmp_path):
-    """From each step the same batches follow; on one host, each record that no host delivered follows once."""
+    """From each step the same batches follow; on one host, each record that no host delivered
+    follows once.
+    """
     said = together(STATES, folder_for(by, tmp_path), by=by)
     for (policy, first), (_, second) in zip(*said, strict=True):
         keep = headrace.Filter(lambda x: x % 2 == 0 or x < 30)
         for step in (0, 3, 4, len(first) - 1):
-            whole = iter(headrace.load(np.arange(98), transformations=[keep], batch_size=4, num_epochs=1))
-            whole.set_states([first[step].encode(), second[step].encode()], strict=False)  # its lambda is another one
+            whole = iter(
+                headrace.load(np.arange(98), transformations=[keep], batch_size=4, num_epochs=1)
+            )
+            # its lambda is another one
+            whole.set_states([first[step].encode(), second[step].encode()], strict=False)
             with whole:
                 rest = sorted(int(x) for batch in whole for x in batch)
             taken = min(step, 4 if policy == "drop" else 13)
@@ -170,7 +182,9 @@ with iter(chain.across_hosts("pad", folder=folder)) as iterator:
 @pytest.mark.parametrize("by", chosen(["folder", "jax"], "folder"))
 @pytest.mark.long
 def test_epochs_and_chains_have_the_same_number_of_batches_on_all_hosts(by, tmp_path):
-    """Steps are counted alike on all hosts, over all epochs, and each state resumes in its epoch."""
+    """Steps are counted alike on all hosts, over all epochs, and each state resumes in
+    its epoch.
+    """
     said = together(EPOCHS, folder_for(by, tmp_path), by=by)
     for first, second in zip(said[0][:3], said[1][:3], strict=True):
         assert [line[:2] for line in first[0]] == [line[:2] for line in second[0]]
@@ -196,7 +210,9 @@ with iter(loader("some", 2).across_hosts("pad", folder=folder)) as iterator:
 
 @pytest.mark.slow
 def test_hosts_that_are_killed_resume_in_the_same_folder(tmp_path):
-    """Files of the killed run are not mistaken for those of the new one; nothing comes twice, and nothing is lost."""
+    """Files of the killed run are not mistaken for those of the new one; nothing comes twice, and
+    nothing is lost.
+    """
     seen = [[], []]
     for stop in (3, 6, 0):
         ends = -signal.SIGKILL if stop else 0
@@ -247,7 +263,9 @@ for kind in (loader("some"), steady):
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [1, pytest.param(6, marks=pytest.mark.slow)])
 def test_hosts_end_their_loops_together_if_one_gets_sigterm(step, tmp_path):
-    """After the same step, with states saved, also if that host has no records left, or all batches are certain."""
+    """After the same step, with states saved, also if that host has no records left, or all batches
+    are certain.
+    """
     said = together(PREEMPTED, tmp_path / "meeting", step, by="folder")
     assert said[0] == said[1]
     uneven, steady = said[0]
@@ -262,7 +280,10 @@ def test_hosts_end_their_loops_together_if_one_gets_sigterm(step, tmp_path):
 def test_without_an_agreement_the_error_says_what_to_do():
     """Neither jax's service nor a folder: HostsError names both."""
     shard = headrace.ShardOptions(0, 2)
-    with pytest.raises(HostsError, match=r"jax.distributed.initialize\(\) first. .* loader.across_hosts\(folder=…\)"):
+    with pytest.raises(
+        HostsError,
+        match=r"jax.distributed.initialize\(\) first. .* loader.across_hosts\(folder=…\)",
+    ):
         iter(headrace.load(range(8), batch_size=2, shard_options=shard).across_hosts("drop"))
 
 
@@ -280,14 +301,18 @@ def test_wrong_arguments_are_refused():
 
 
 def test_leaves_of_all_kinds_are_filled_up_on_the_host():
-    """Arrays of numbers and of text are; other leaves are passed on as they are, and single numbers keep their values."""
+    """Arrays of numbers and of text are; other leaves are passed on as they are, and single numbers
+    keep their values.
+    """
 
     def batch_of(numbers):
         numbers = list(map(int, numbers))
         words = np.array([str(number) for number in numbers])
         return {"x": np.array(numbers, np.float32), "word": words, "size": 4, "note": "a"}
 
-    loader = headrace.load(range(6), transformations=[headrace.Batch(4, batch_fn=batch_of)], num_epochs=1)
+    loader = headrace.load(
+        range(6), transformations=[headrace.Batch(4, batch_fn=batch_of)], num_epochs=1
+    )
     padded = list(loader.across_hosts("pad"))[-1]
     assert padded["x"].tolist() == [4.0, 5.0, 0.0, 0.0]
     assert padded["word"].tolist() == ["4", "5", "", ""]
@@ -300,19 +325,25 @@ def test_one_host_alone_needs_nobody():
     """With one shard, batches come as they are, and nothing is written."""
     loader = headrace.load(range(10), batch_size=4, num_epochs=1)
     for policy in ("error", "drop"):
-        assert [batch.tolist() for batch in loader.across_hosts(policy)] == [batch.tolist() for batch in loader]
+        assert [batch.tolist() for batch in loader.across_hosts(policy)] == [
+            batch.tolist() for batch in loader
+        ]
     assert len(loader.across_hosts()) == 3
 
 
 def test_batches_on_devices_can_be_repeated_too():
-    """A short last batch is filled up with its own rows; only a stream that can begin again can be repeated."""
+    """A short last batch is filled up with its own rows; only a stream that can begin again can be
+    repeated.
+    """
     jax = pytest.importorskip("jax")
     loader = headrace.load(range(6), batch_size=4, num_epochs=1)
     with iter(loader.to_device(jax.devices()[0], on_uneven="repeat")) as feeder:
         seen = [(batch.tolist(), feeder.mask.tolist()) for batch in feeder]
     assert seen[1] == ([4, 5, 4, 5], [True, True, False, False])
     for source in (iter(loader), [np.arange(4)]):
-        with pytest.raises(ValueError, match=r'on_uneven="repeat" begins the stream again, which .* cannot'):
+        with pytest.raises(
+            ValueError, match=r'on_uneven="repeat" begins the stream again, which .* cannot'
+        ):
             iter(headrace.device_put(source, jax.devices()[0], on_uneven="repeat"))
 
 
@@ -332,12 +363,18 @@ with iter(loader("none").to_device(data, on_uneven="repeat")) as feeder:
 
 @pytest.mark.long
 def test_hosts_with_devices_repeat_their_own_batches():
-    """As without devices: the global batches have the same rows, and the mask tells which came before."""
+    """As without devices: the global batches have the same rows, and the mask tells which came
+    before.
+    """
     said = together(TAIL, by="jax")
-    for own, (seen, error) in zip((EVEN, ODD), ((lines[0][0], lines[1][0]) for lines in said), strict=True):
+    for own, (seen, error) in zip(
+        (EVEN, ODD), ((lines[0][0], lines[1][0]) for lines in said), strict=True
+    ):
         again = [[*batch, *batch, *batch, *batch][:4] for batch in cut(own)]
         assert [batch for batch, _, _ in seen] == (again * 4)[:13]
-        assert [sum(mask) for _, mask, _ in seen] == ([len(batch) for batch in cut(own)] + [0] * 13)[:13]
+        assert [sum(mask) for _, mask, _ in seen] == (
+            [len(batch) for batch in cut(own)] + [0] * 13
+        )[:13]
         assert [step for _, _, step in seen] == list(range(1, 14))
         assert "process 1 has no batch at all" in error
 
@@ -366,7 +403,9 @@ for policy in ("pad", "repeat"):
 
 @pytest.mark.long
 def test_filled_batches_have_the_shape_of_the_others():
-    """Also if shapes change from step to step; a batch of another shape cannot be repeated, which is an error."""
+    """Also if shapes change from step to step; a batch of another shape cannot be repeated, which
+    is an error.
+    """
     (padded, repeated), (others, refused) = together(WIDER, by="jax")
     assert [shape for shape, _ in padded[0]] == [[4, 1], [4, 2], [4, 3], [4, 4]]
     assert [shape for shape, _ in others[0]] == [[4, 1], [4, 2], [4, 3], [4, 4]]

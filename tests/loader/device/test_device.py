@@ -24,7 +24,10 @@ from headrace.loader.device import transfer
 from headrace.loader.work.slabs import lease_of
 
 CPU = jax.devices("cpu")[0]
-IMAGES = {"image": np.arange(64 * 6000, dtype=np.float32).reshape(64, 6000), "label": np.arange(64, dtype=np.int32)}
+IMAGES = {
+    "image": np.arange(64 * 6000, dtype=np.float32).reshape(64, 6000),
+    "label": np.arange(64, dtype=np.int32),
+}
 PATIENCE = 20
 
 
@@ -47,7 +50,8 @@ def until(holds):
 NUMERIC = [
     name
     for name in PIPELINES
-    if name not in ("strings", "objects", "strange arrays", "trees", "custom batch_fn", "mixed dtypes")
+    if name
+    not in ("strings", "objects", "strange arrays", "trees", "custom batch_fn", "mixed dtypes")
     and "all dtypes" not in name
 ]
 
@@ -73,7 +77,9 @@ def test_nodes_of_a_tree_are_kept():
 
 
 def test_batches_are_trees_as_jax_has_them():
-    """A mapping goes as a dict, a class that is registered with JAX as it was registered; static fields stay on the host."""
+    """A mapping goes as a dict, a class that is registered with JAX as it was registered; static
+    fields stay on the host.
+    """
     import flax.core
     import flax.struct
 
@@ -81,12 +87,17 @@ def test_batches_are_trees_as_jax_has_them():
         def __init__(self, x, name):
             self.x, self.name = x, name
 
-    jax.tree_util.register_pytree_node(Pair, lambda one: ((one.x,), one.name), lambda name, child: Pair(*child, name))
+    jax.tree_util.register_pytree_node(
+        Pair, lambda one: ((one.x,), one.name), lambda name, child: Pair(*child, name)
+    )
     Carry = flax.struct.dataclass(  # noqa: N806
         type(
             "Carry",
             (),
-            {"__annotations__": {"x": object, "name": str}, "name": flax.struct.field(default="", pytree_node=False)},
+            {
+                "__annotations__": {"x": object, "name": str},
+                "name": flax.struct.field(default="", pytree_node=False),
+            },
         )
     )
     rows = np.arange(4.0, dtype=np.float32)
@@ -102,7 +113,9 @@ def test_batches_are_trees_as_jax_has_them():
 
 
 def test_a_description_can_be_iterated_many_times():
-    """Each `iter` is a run of its own, from the start; the description knows its length and cannot be changed."""
+    """Each `iter` is a run of its own, from the start; the description knows its length and cannot
+    be changed.
+    """
     batches = images().to_device(CPU)
     assert len(batches) == len(list(batches)) == len(list(batches)) == 8
     with pytest.raises(AttributeError):
@@ -110,7 +123,9 @@ def test_a_description_can_be_iterated_many_times():
 
 
 def test_device_put_feeds_from_anything():
-    """Grain's name takes a loader, its iterator, a list, a generator, a Grain dataset, with Grain's arguments."""
+    """Grain's name takes a loader, its iterator, a list, a generator, a Grain dataset, with Grain's
+    arguments.
+    """
     grain = pytest.importorskip("grain")
     rows = [np.full(3, number, np.float32) for number in range(5)]
     theirs = grain.MapDataset.source(rows).to_iter_dataset()
@@ -125,7 +140,9 @@ def test_device_put_feeds_from_anything():
 
 @pytest.mark.slow
 def test_a_batch_is_not_copied():
-    """On the CPU the arrays on the device are the slab that the loader filled; the slab lives as long as they do."""
+    """On the CPU the arrays on the device are the slab that the loader filled; the slab lives as
+    long as they do.
+    """
     seen = []
 
     def look(batch):
@@ -157,14 +174,18 @@ def test_arrays_that_live_are_never_overwritten():
             if step % 5 == 0:
                 kept.append((step, batch["image"]))
             del batch
-    assert len(set(addresses)) < len(addresses), "no slab was used again, so that nothing was tested"
+    assert len(set(addresses)) < len(addresses), (
+        "no slab was used again, so that nothing was tested"
+    )
     for step, array in kept:
         rows = np.arange(8) + step % 8 * 8
         assert (np.asarray(array) == IMAGES["image"][rows]).all()
 
 
 def test_donated_buffers_harm_nobody():
-    """A step may donate its batch: batches that were kept, and those that come later, stay what they are."""
+    """A step may donate its batch: batches that were kept, and those that come later, stay what
+    they are.
+    """
     step = jax.jit(lambda image: image * 0 - 1, donate_argnums=0)
     kept = []
     with iter(headrace.load(IMAGES, batch_size=8, num_epochs=6).to_device(CPU)) as feeder:
@@ -182,7 +203,9 @@ def test_donated_buffers_harm_nobody():
 
 @pytest.mark.parametrize(("host", "device"), [(1, 1), (4, 2), (2, 5)])
 def test_buffers_are_bounded(host, device):
-    """So many batches wait on the host and on the devices as was said, and one is on its way; those taken are not counted."""
+    """So many batches wait on the host and on the devices as was said, and one is on its way; those
+    taken are not counted.
+    """
     made = []
 
     def watched():
@@ -190,7 +213,9 @@ def test_buffers_are_bounded(host, device):
             made.append(number)
             yield np.full(5000, number, np.float32)
 
-    with iter(headrace.device_put(watched(), CPU, cpu_buffer_size=host, device_buffer_size=device)) as feeder:
+    with iter(
+        headrace.device_put(watched(), CPU, cpu_buffer_size=host, device_buffer_size=device)
+    ) as feeder:
         for taken in range(1, 8):
             next(feeder)
             assert until(lambda taken=taken: len(made) == taken + host + device)
@@ -198,7 +223,9 @@ def test_buffers_are_bounded(host, device):
 
 
 def test_no_reference_to_a_delivered_batch_is_kept():
-    """What the user drops is free, though the feeder runs on; nothing but what may wait is on the device."""
+    """What the user drops is free, though the feeder runs on; nothing but what may wait is on the
+    device.
+    """
     before = len(jax.live_arrays())
     with iter(headrace.load(IMAGES, batch_size=8).to_device(CPU, device_buffer=2)) as feeder:
         for _ in range(20):
@@ -257,7 +284,9 @@ def test_a_slow_transfer_does_not_hold_up_the_reading(monkeypatch):
 
     monkeypatch.setattr(transfer, "to_devices", held_up)
     read = []
-    with iter(headrace.device_put((read.append(number) or np.full(2, number) for number in range(9)), CPU)) as feeder:
+    with iter(
+        headrace.device_put((read.append(number) or np.full(2, number) for number in range(9)), CPU)
+    ) as feeder:
         feeder.start_prefetch()
         assert went.wait(PATIENCE)
         assert until(lambda: len(read) == 5)  # the one on its way, and `host_buffer` others
@@ -270,7 +299,10 @@ def test_a_slow_transfer_does_not_hold_up_the_reading(monkeypatch):
 
 def test_leaves_that_cannot_go_are_an_error_or_stay():
     """Strings and objects: an error that names the leaf, or the same arrays on the host."""
-    with iter(loader("strings").to_device(CPU)) as feeder, pytest.raises(TypeError, match=r"\['bytes'\].*'keep'|keep"):
+    with (
+        iter(loader("strings").to_device(CPU)) as feeder,
+        pytest.raises(TypeError, match=r"\['bytes'\].*'keep'|keep"),
+    ):
         next(feeder)
     expected = next(iter(loader("strings")))
     batch = next(iter(loader("strings").to_device(CPU, on_unsupported="keep")))
@@ -280,7 +312,15 @@ def test_leaves_that_cannot_go_are_an_error_or_stay():
 
 
 @pytest.mark.parametrize(
-    "leaf", [np.datetime64("2020"), np.array("text"), np.zeros(2, [("i", "i4")]), object(), "text", np.longdouble(1)]
+    "leaf",
+    [
+        np.datetime64("2020"),
+        np.array("text"),
+        np.zeros(2, [("i", "i4")]),
+        object(),
+        "text",
+        np.longdouble(1),
+    ],
 )
 def test_what_jax_has_no_array_of_is_kept_as_it_is(leaf):
     """Dates, texts, records, objects and extended floats stay on the host, the very same."""
@@ -296,26 +336,43 @@ class Foreign:
     shape = (3,)
 
 
-@pytest.mark.parametrize("leaf", [Foreign(), np.arange(3, dtype=">i4"), np.ma.masked_array([1, 2, 3], [0, 1, 0])])
+@pytest.mark.parametrize(
+    "leaf", [Foreign(), np.arange(3, dtype=">i4"), np.ma.masked_array([1, 2, 3], [0, 1, 0])]
+)
 def test_arrays_that_jax_would_refuse_or_misread_are_named_or_kept(leaf):
     """Those of other libraries, of another byte order, and masked ones."""
     with pytest.raises(TypeError, match=r"leaf \['odd'\]"):
         next(iter(headrace.device_put([{"odd": leaf}], CPU)))
-    assert next(iter(headrace.device_put([{"odd": leaf}], CPU, on_unsupported="keep")))["odd"] is leaf
+    assert (
+        next(iter(headrace.device_put([{"odd": leaf}], CPU, on_unsupported="keep")))["odd"] is leaf
+    )
 
 
 def test_a_number_that_does_not_fit_is_an_error():
     """It would wrap; the message has the leaf, the value and the limit."""
     limit = np.iinfo(np.int32).max
     assert next(iter(headrace.device_put([limit], CPU))).item() == limit
-    with pytest.raises(OverflowError, match=r"leaf \['n'\] is 1099511627776, outside of .* 2147483647"):
+    with pytest.raises(
+        OverflowError, match=r"leaf \['n'\] is 1099511627776, outside of .* 2147483647"
+    ):
         next(iter(headrace.device_put([{"n": 2**40}], CPU)))
 
 
 def test_every_dtype_of_jax_goes():
     """Numbers of all kinds, booleans, bfloat16, jax's own arrays and keys."""
-    leaves = [np.zeros(2, dtype) for dtype in ("bool", "int8", "uint16", "float16", "float32", "complex64")]
-    leaves += [np.zeros(2, jax.numpy.bfloat16), jax.numpy.ones(3), jax.random.key(0), True, 7, 2.5, np.float32(1)]
+    leaves = [
+        np.zeros(2, dtype)
+        for dtype in ("bool", "int8", "uint16", "float16", "float32", "complex64")
+    ]
+    leaves += [
+        np.zeros(2, jax.numpy.bfloat16),
+        jax.numpy.ones(3),
+        jax.random.key(0),
+        True,
+        7,
+        2.5,
+        np.float32(1),
+    ]
     (batch,) = iter(headrace.device_put([leaves], CPU))
     assert all(isinstance(leaf, jax.Array) for leaf in batch)
     assert batch[6].dtype == jax.numpy.bfloat16
@@ -339,7 +396,9 @@ def _fails_at(number, times):
 
 
 def test_an_error_of_the_loader_comes_at_its_step():
-    """All batches before it come first, the state stays after the last of them, and `next` tries again."""
+    """All batches before it come first, the state stays after the last of them, and `next` tries
+    again.
+    """
     source, failures = _fails_at(17, times=2)
     with iter(source.to_device(CPU)) as feeder:
         seen = [next(feeder).tolist() for _ in range(4)]
@@ -445,7 +504,9 @@ def test_without_jax_the_error_says_what_to_install():
 
 
 def test_closing_stops_the_threads_and_keeps_the_state():
-    """No thread is left when `close` returns, a second time does nothing, and `next` says what to do."""
+    """No thread is left when `close` returns, a second time does nothing, and `next` says what to
+    do.
+    """
     feeder = iter(images(worker_count=1).to_device(CPU))
     next(feeder)
     state = feeder.get_state()
@@ -465,11 +526,17 @@ def test_dropping_a_feeder_stops_its_threads():
     untouched = iter(images().to_device(CPU))
     untouched.start_prefetch()
     del untouched
-    assert until(lambda: not any(thread.name.startswith("headrace-feeder") for thread in threading.enumerate()))
+    assert until(
+        lambda: (
+            not any(thread.name.startswith("headrace-feeder") for thread in threading.enumerate())
+        )
+    )
 
 
 def test_a_feeder_that_raised_an_error_stops_when_it_is_dropped():
-    """At once, though a plain iterable went on after the error: nothing holds the feeder, not even a cycle."""
+    """At once, though a plain iterable went on after the error: nothing holds the feeder, not even
+    a cycle.
+    """
 
     def transform(row):
         if row == 1:
@@ -488,7 +555,11 @@ def test_a_feeder_that_raised_an_error_stops_when_it_is_dropped():
         assert dropped() is None
     finally:
         gc.enable()
-    assert until(lambda: not any(thread.name.startswith("headrace-feeder") for thread in threading.enumerate()))
+    assert until(
+        lambda: (
+            not any(thread.name.startswith("headrace-feeder") for thread in threading.enumerate())
+        )
+    )
 
 
 def test_a_system_without_a_second_thread_to_give_leaves_none(monkeypatch):
@@ -509,7 +580,9 @@ def test_a_system_without_a_second_thread_to_give_leaves_none(monkeypatch):
 
 
 def test_an_iterator_that_was_passed_stands_where_the_user_does():
-    """It stays open when the feeder is closed, and goes on after the last batch that the feeder gave."""
+    """It stays open when the feeder is closed, and goes on after the last batch that the feeder
+    gave.
+    """
     iterator = iter(images())
     next(iterator)
     with iter(headrace.device_put(iterator, CPU)) as feeder:
@@ -518,7 +591,9 @@ def test_an_iterator_that_was_passed_stands_where_the_user_does():
 
 
 def test_an_iterator_that_was_passed_goes_back_when_its_feeder_is_dropped():
-    """A loop that breaks loses nothing: the next one over the same description goes on after its last batch."""
+    """A loop that breaks loses nothing: the next one over the same description goes on after its
+    last batch.
+    """
     batches = headrace.device_put(iter(images()), CPU)
     for start in (0, 8, 16):
         for batch in batches:
@@ -582,7 +657,9 @@ def test_an_own_source_is_closed():
 
 
 def test_a_source_that_does_not_return_does_not_hold_up_what_is_there():
-    """Batches that are on the host already come, while the source is stuck with the next one; `close` returns, too."""
+    """Batches that are on the host already come, while the source is stuck with the next one;
+    `close` returns, too.
+    """
     go_on = threading.Event()
 
     def stuck():
@@ -606,7 +683,9 @@ EXITS = {
         source = slow()
     """,
     "a transfer runs": "source = (np.ones(40_000_000, np.uint8)[1:] for _ in range(10**9))",
-    "a loader with processes": "source = headrace.load(range(10**6), batch_size=64, worker_count=1)",
+    "a loader with processes": (
+        "source = headrace.load(range(10**6), batch_size=64, worker_count=1)"
+    ),
     "a loader that reads ahead": "source = headrace.load(Slow(), batch_size=2)",
 }
 
@@ -614,9 +693,13 @@ EXITS = {
 @pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", EXITS)
-@pytest.mark.parametrize("ending", chosen(["", "raise KeyboardInterrupt"], "raise KeyboardInterrupt"))
+@pytest.mark.parametrize(
+    "ending", chosen(["", "raise KeyboardInterrupt"], "raise KeyboardInterrupt")
+)
 def test_the_interpreter_exits_at_once_and_quietly(name, ending):
-    """With a feeder that still runs, whatever its threads are doing, and by Ctrl-C too: no hang, no message."""
+    """With a feeder that still runs, whatever its threads are doing, and by Ctrl-C too: no hang, no
+    message.
+    """
     program = f"""
 import sys, time
 import jax, numpy as np, headrace
@@ -669,7 +752,10 @@ def test_stats_tell_what_was_waited_for():
 
 def test_the_work_shows_up_in_a_trace(tmp_path):
     """A trace of jax.profiler has spans named after what the feeder's threads do."""
-    with jax.profiler.trace(tmp_path), iter(images().to_device(CPU, transform=lambda batch: batch)) as feeder:
+    with (
+        jax.profiler.trace(tmp_path),
+        iter(images().to_device(CPU, transform=lambda batch: batch)) as feeder,
+    ):
         list(feeder)
     (trace,) = tmp_path.rglob("*.xplane.pb")
     content = trace.read_bytes()
@@ -679,7 +765,10 @@ def test_the_work_shows_up_in_a_trace(tmp_path):
 
 def test_without_a_feeder_work_shows_up_in_a_trace_too(tmp_path):
     """Of the threads of this process: those of the loop and of workers that are threads."""
-    with jax.profiler.trace(tmp_path), iter(images(worker_count=1, worker_kind="thread")) as iterator:
+    with (
+        jax.profiler.trace(tmp_path),
+        iter(images(worker_count=1, worker_kind="thread")) as iterator,
+    ):
         list(iterator)
     (trace,) = tmp_path.rglob("*.xplane.pb")
     content = trace.read_bytes()
@@ -691,9 +780,13 @@ WIDE = {"id": np.arange(8, dtype=np.int64) + (1 << 31), "x": np.ones(8, np.float
 
 
 def test_ids_that_are_cut_on_devices_are_one_warning():
-    """With the leaf, the number and what becomes of it, at the user's own line; batches come all the same."""
+    """With the leaf, the number and what becomes of it, at the user's own line; batches come all
+    the same.
+    """
     batches = headrace.load(WIDE, batch_size=2, num_epochs=1).to_device(CPU)
-    with pytest.warns(UserWarning, match=r"leaf \['id'\] has 2147483648, outside of .* becomes -2147483648") as caught:
+    with pytest.warns(
+        UserWarning, match=r"leaf \['id'\] has 2147483648, outside of .* becomes -2147483648"
+    ) as caught:
         received = list(batches)
     assert (len(caught), caught[0].filename) == (1, __file__)
     assert len(received) == 4
@@ -721,7 +814,12 @@ def test_integers_that_fit_are_no_warning(values, recwarn):
 @pytest.mark.parametrize("value", [-(1 << 31) - 1, 1 << 40])
 def test_what_is_cut_later_or_below_is_told_too(value):
     """Not the first batch but the third; a number below all that fit; and a scalar."""
-    batches = [np.zeros(3, np.int64), np.zeros(3, np.int64), np.array([1, value, 1]), np.int64(value)]
+    batches = [
+        np.zeros(3, np.int64),
+        np.zeros(3, np.int64),
+        np.array([1, value, 1]),
+        np.int64(value),
+    ]
     feeder = iter(headrace.device_put(batches, CPU))
     with pytest.warns(UserWarning, match=f"the batch has {value}, outside of") as caught:
         assert len(list(feeder)) == 4
@@ -758,4 +856,6 @@ def test_with_x64_ids_are_whole_and_no_warning(tmp_path):
         "(batch,) = headrace.device_put([np.array([1 << 40])], jax.devices('cpu')[0])\n"
         "assert batch.tolist() == [1 << 40] and batch.dtype == np.int64\n"
     )
-    subprocess.run([sys.executable, "-W", "error::UserWarning", str(program)], check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", str(program)], check=True, timeout=120
+    )

@@ -1,4 +1,6 @@
-"""Changes of a run by a feeder, which has read ahead: weights of a mix, omitted records, the batch size."""
+"""Changes of a run by a feeder, which has read ahead: weights of a mix, omitted records, the batch
+size.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def test_a_change_holds_from_its_step_on_although_batches_were_read_ahead(read):
 @pytest.mark.parametrize("read", [0, 2])
 @pytest.mark.parametrize("more", [0, 3, AHEAD, AHEAD + 2])
 def test_every_state_after_the_call_tells_the_change(read, more):
-    """Also states of batches that were read before it; a feeder and an iterator resume from them."""
+    """Also states of batches that were read before it; a feeder and an iterator resume
+    from them.
+    """
     with _feeder() as feeder:
         seen = _values(islice(feeder, read))
         feeder.change(weights=ONLY_B)
@@ -67,7 +71,9 @@ def test_every_state_after_the_call_tells_the_change(read, more):
 def test_an_iterator_that_a_feeder_gives_back_knows_the_change():
     """It stands at the user's place."""
     iterator = iter(_loader())
-    with iter(headrace.device_put(iterator, CPU, cpu_buffer_size=2, device_buffer_size=1)) as feeder:
+    with iter(
+        headrace.device_put(iterator, CPU, cpu_buffer_size=2, device_buffer_size=1)
+    ) as feeder:
         seen = _values(islice(feeder, 2))
         feeder.change(weights=ONLY_B)
     assert [*seen, *_values(islice(iterator, AHEAD + 2))] == _schedule(2 + AHEAD, AHEAD + 4)
@@ -87,7 +93,9 @@ def test_a_step_that_may_have_been_read_is_refused():
     """The error names the first one that is possible."""
     with _feeder() as feeder:
         next(feeder)
-        with pytest.raises(ValueError, match=f"reads up to {AHEAD} steps ahead. Pass {AHEAD + 1} or more"):
+        with pytest.raises(
+            ValueError, match=f"reads up to {AHEAD} steps ahead. Pass {AHEAD + 1} or more"
+        ):
             feeder.change(weights=ONLY_B, at_step=AHEAD)
         with pytest.raises(ValueError, match="has no weight for the parts 'b'"):
             feeder.change(weights={"a": 1})
@@ -109,7 +117,9 @@ def _program(name=None, shard=(0, 1)):
 
 
 def _restored(name, step, count, shard=(0, 1)):
-    """The batches of a run that stops at a step, as all shards do, and is restored in the changed program."""
+    """The batches of a run that stops at a step, as all shards do, and is restored in the changed
+    program.
+    """
     run, changed = iter(_program(shard=shard)), iter(_program(name, shard))
     before = _values(islice(run, step))
     changed.set_states([run.get_state()], strict=False, equal_steps=True)
@@ -143,7 +153,9 @@ def test_other_changes_begin_with_their_step_too(name, read):
 def test_an_iterator_that_a_feeder_gives_back_makes_the_change_at_its_step(name, more):
     """Whether the feeder had read beyond it or not."""
     iterator = iter(_program(shard=(1, 2)))
-    with iter(headrace.device_put(iterator, CPU, cpu_buffer_size=2, device_buffer_size=1)) as feeder:
+    with iter(
+        headrace.device_put(iterator, CPU, cpu_buffer_size=2, device_buffer_size=1)
+    ) as feeder:
         seen = _values(islice(feeder, 2))
         feeder.change(**{name: CHANGES[name]})
         seen += _values(islice(feeder, more))
@@ -173,9 +185,15 @@ def test_a_state_that_is_set_before_the_step_of_a_change_drops_it(name):
 
 
 def test_a_change_that_replaces_one_while_the_iterator_takes_it_up_is_made(monkeypatch):
-    """The feeder's thread takes up a change for some time, in which the user may give another one for an earlier step."""
+    """The feeder's thread takes up a change for some time, in which the user may give another one
+    for an earlier step.
+    """
     upstream = Upstream(iter(_loader()), owned=True)
-    host, first, second = upstream.host_iterator, WeightsChange(40, ONLY_B), WeightsChange(8, ONLY_B)
+    host, first, second = (
+        upstream.host_iterator,
+        WeightsChange(40, ONLY_B),
+        WeightsChange(8, ONLY_B),
+    )
     take_up = host.take_up
 
     def slowly(change):

@@ -1,4 +1,6 @@
-"""An interrupt in a feeder, at any place, loses nothing and leaves nothing; a second user of it is an error."""
+"""An interrupt in a feeder, at any place, loses nothing and leaves nothing; a second user of it is
+an error.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,22 @@ ONE_EACH = {"cpu_buffer_size": 1, "device_buffer_size": 1}
 
 def no_thread_is_left():
     """After threads that were told to end had time for it."""
-    return wait_until(lambda: not any(each.name.startswith("headrace-feeder") for each in threading.enumerate()), 20)
+    return wait_until(
+        lambda: not any(each.name.startswith("headrace-feeder") for each in threading.enumerate()),
+        20,
+    )
 
 
 class InterruptedAt:
-    """Sees where handlers may run in the feeder's code on this thread, and interrupts at the place of a number."""
+    """Sees where handlers may run in the feeder's code on this thread, and interrupts at the place
+    of a number.
+    """
 
     def __init__(self, number):
         self.left, self.fired = number, False
-        sys._getframe().f_trace_opcodes = True  # since 3.12 it must have been set somewhere before `settrace`
+        sys._getframe().f_trace_opcodes = (
+            True  # since 3.12 it must have been set somewhere before `settrace`
+        )
 
     def __call__(self, frame, event, argument):
         if not frame.f_code.co_filename.startswith(OURS + "device/"):
@@ -48,7 +57,9 @@ class InterruptedAt:
 
 
 def received_with_one_interrupt(feeder, number):
-    """All that comes, an interrupt in between at the place of a number; and whether there was such a place."""
+    """All that comes, an interrupt in between at the place of a number; and whether there was such
+    a place.
+    """
     got, interrupts, errors, tracer = [], 0, 0, InterruptedAt(number)
     sys.settrace(tracer)
     try:
@@ -78,12 +89,16 @@ def fails_at_three(row):
 @pytest.mark.parametrize("goes_back", [True, False], ids=["loader", "generator"])
 @pytest.mark.one_in(2)
 def test_an_interrupt_at_any_place_of_next_loses_nothing(goes_back):
-    """It is raised once; each batch, each error and the end come once or, where the stream can go back, again."""
+    """It is raised once; each batch, each error and the end come once or, where the stream can go
+    back, again.
+    """
     for number in itertools.count():
         failing = not goes_back
         source = iter(range(5)) if failing else headrace.load(range(5), num_epochs=1)
         with iter(
-            headrace.device_put(source, CPU, transform=fails_at_three if failing else None, **ONE_EACH)
+            headrace.device_put(
+                source, CPU, transform=fails_at_three if failing else None, **ONE_EACH
+            )
         ) as feeder:
             got, errors, fired = received_with_one_interrupt(feeder, number)
         assert got == ([0, 1, 2, 4] if failing else [0, 1, 2, 3, 4]), number
@@ -96,7 +111,11 @@ def test_an_interrupt_at_any_place_of_next_loses_nothing(goes_back):
 def test_an_interrupt_at_any_place_of_close_leaves_nothing():
     """It is raised once, and closing again ends what is left."""
     for number in itertools.count():
-        feeder, tracer, interrupts = iter(headrace.device_put(range(9), CPU, **ONE_EACH)), InterruptedAt(number), 0
+        feeder, tracer, interrupts = (
+            iter(headrace.device_put(range(9), CPU, **ONE_EACH)),
+            InterruptedAt(number),
+            0,
+        )
         next(feeder)
         sys.settrace(tracer)
         try:
@@ -114,7 +133,9 @@ def test_an_interrupt_at_any_place_of_close_leaves_nothing():
 
 @pytest.mark.parametrize("thread", ["read", "transfer"])
 def test_an_interrupt_while_a_run_begins_leaves_one_run(thread, monkeypatch):
-    """Ctrl-C while threads start is raised when they have; nothing is lost, and no thread is left at the end."""
+    """Ctrl-C while threads start is raised when they have; nothing is lost, and no thread is left
+    at the end.
+    """
     start, interrupts = threading.Thread.start, [signal.SIGINT]
 
     def interrupted(self):
@@ -174,7 +195,9 @@ def test_a_handler_that_uses_the_feeder_it_interrupts_is_an_error(held_up):
     feeder, go_on = held_up
     main = threading.get_ident()
     former = signal.signal(signal.SIGALRM, lambda *_: next(feeder))
-    signalling = threading.Thread(target=lambda: in_next(feeder) and signal.pthread_kill(main, signal.SIGALRM))
+    signalling = threading.Thread(
+        target=lambda: in_next(feeder) and signal.pthread_kill(main, signal.SIGALRM)
+    )
     signalling.start()
     try:
         with pytest.raises(InUseError, match="handler"):

@@ -1,4 +1,6 @@
-"""Several processes under jax.distributed make global arrays together, and agree on how many there are."""
+"""Several processes under jax.distributed make global arrays together, and agree on how many there
+are.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def together(program, count, *arguments, devices=1):
     """What each of `count` processes said: one list for each time."""
     program = PRELUDE + device_programs.textwrap.dedent(program)
     outputs = device_programs.run_together(program, count, *arguments, devices=devices)
-    said = [[line[5:] for line in output.splitlines() if line.startswith("said ")] for output in outputs]
+    said = [
+        [line[5:] for line in output.splitlines() if line.startswith("said ")] for output in outputs
+    ]
     return [[json.loads(line) for line in lines] for lines in said]
 
 
@@ -67,7 +71,9 @@ def assembled(parts_of_all, shape):
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "devices"), chosen([(2, 4), (4, 2)], (2, 4)))
 def test_global_batches_are_those_of_one_process(count, devices):
-    """All processes' shards together are the unsharded loader's batches; a sum over the devices is the same to the bit."""
+    """All processes' shards together are the unsharded loader's batches; a sum over the devices is
+    the same to the bit.
+    """
     said = together(
         """
         sampler = headrace.IndexSampler(100, headrace.ShardByJaxProcess(), shuffle=True, seed=4, num_epochs=2)
@@ -84,23 +90,34 @@ def test_global_batches_are_those_of_one_process(count, devices):
     records = np.arange(1000, dtype=np.float32).reshape(100, 10)
     sampler = headrace.IndexSampler(100, shuffle=True, seed=4, num_epochs=2)
     whole = headrace.DataLoader(
-        data_source={"x": records, "y": np.arange(100)}, sampler=sampler, operations=[headrace.Batch(32, True)]
+        data_source={"x": records, "y": np.arange(100)},
+        sampler=sampler,
+        operations=[headrace.Batch(32, True)],
     )
     steps = list(zip(*said, strict=True))
     for step, batch in zip(steps, whole, strict=True):
         x = assembled([parts for parts, _, _ in step], (32, 10))
         y = assembled([parts for _, parts, _ in step], (32,))
-        # shard s holds the positions s, s + count, …; the arrays of the shards stand one after the other
+        # shard s holds the positions s, s + count, …; the arrays of the shards stand one after the
+        # other
         assert (
-            x.tobytes() == np.concatenate([batch["x"][shard::count] for shard in range(count)]).astype(float).tobytes()
+            x.tobytes()
+            == np.concatenate([batch["x"][shard::count] for shard in range(count)])
+            .astype(float)
+            .tobytes()
         )
-        assert y.tolist() == np.concatenate([batch["y"][shard::count] for shard in range(count)]).tolist()
+        assert (
+            y.tolist()
+            == np.concatenate([batch["y"][shard::count] for shard in range(count)]).tolist()
+        )
         assert all(total == batch["x"].sum(axis=0).tolist() for _, _, total in step)
 
 
 @pytest.mark.long
 def test_processes_that_hold_the_same_rows_load_the_same_data():
-    """On a mesh of data × model over four processes, `shard_options_for` gives the batches of one process."""
+    """On a mesh of data × model over four processes, `shard_options_for` gives the batches of one
+    process.
+    """
     said = together(
         """
         for axes in ("data", "model", "both"):
@@ -115,19 +132,27 @@ def test_processes_that_hold_the_same_rows_load_the_same_data():
         devices=2,
     )
     records = np.arange(1000, dtype=np.float32).reshape(100, 10)
-    whole = list(headrace.load(records, batch_size=16, shuffle=True, seed=1, num_epochs=1, drop_remainder=True))
+    whole = list(
+        headrace.load(
+            records, batch_size=16, shuffle=True, seed=1, num_epochs=1, drop_remainder=True
+        )
+    )
     expected = {"data": [0, 0, 1, 1], "model": [0, 0, 0, 0], "both": [0, 1, 2, 3]}
     for cases in zip(*said, strict=True):
         axes, count = cases[0][0], cases[0][2]
         assert [shard for _, shard, _, _ in cases] == expected[axes]
-        for step, batch in zip(zip(*(steps for *_, steps in cases), strict=True), whole, strict=True):
+        for step, batch in zip(
+            zip(*(steps for *_, steps in cases), strict=True), whole, strict=True
+        ):
             striped = np.concatenate([batch[shard::count] for shard in range(count)])
             assert (assembled(step, (16, 10)) == striped).all()
 
 
 @pytest.mark.long
 def test_columns_may_be_divided_over_processes_that_load_whole_records():
-    """Rows over one axis of the mesh and columns over the other; every process holds its columns of its rows."""
+    """Rows over one axis of the mesh and columns over the other; every process holds its columns of
+    its rows.
+    """
     said = together(
         """
         grid = Mesh(devices.reshape(2, 4), ("data", "model"))
@@ -145,12 +170,17 @@ def test_columns_may_be_divided_over_processes_that_load_whole_records():
         expected = np.concatenate([table[shard::2][8 * step : 8 * step + 8] for shard in range(2)])
         assert all(shape == [16, 8] for shape, _ in batches)
         assert (assembled([pieces for _, pieces in batches], (16, 8)) == expected).all()
-    assert all("axis 1 of size 6 cannot be divided over the 4 parts of axis model" in error for _, (error,) in said)
+    assert all(
+        "axis 1 of size 6 cannot be divided over the 4 parts of axis model" in error
+        for _, (error,) in said
+    )
 
 
 @pytest.mark.long
 def test_leaves_without_rows_are_the_same_on_a_host_that_has_ended():
-    """They keep their value while others go on; where it changes from batch to batch, filling up is refused."""
+    """They keep their value while others go on; where it changes from batch to batch, filling up is
+    refused.
+    """
     said = together(
         """
         def fed(scale):
@@ -189,12 +219,17 @@ def test_processes_without_a_device_of_a_sharding_are_told():
     for process, cases in enumerate(said):
         for (rows, error), has_part in zip(cases, (process < 1, process < 2, True), strict=True):
             assert rows == (whole if has_part else [])
-            assert has_part or f"and this is process {process}. Pass a device of jax.local_devices()" in error
+            assert (
+                has_part
+                or f"and this is process {process}. Pass a device of jax.local_devices()" in error
+            )
 
 
 @pytest.mark.long
 def test_an_interrupt_in_next_does_not_leave_hosts_a_batch_apart():
-    """The batch, or the end, that the user was about to receive comes again, without the others being asked anew."""
+    """The batch, or the end, that the user was about to receive comes again, without the others
+    being asked anew.
+    """
     said = together(
         """
         def next_interrupted(owner, name):
@@ -255,7 +290,9 @@ for policy in ("drop", "error", "pad"):
 @pytest.mark.parametrize("kind", chosen(["aligned", "ragged"], "ragged"))
 @pytest.mark.parametrize("count", chosen([2, 4], 2))
 def test_uneven_hosts_stop_fill_up_or_fail_together(count, kind):
-    """The same number of batches on all, by each policy, in one program after another, with no deadlock."""
+    """The same number of batches on all, by each policy, in one program after another, with no
+    deadlock.
+    """
     said = together(UNEVEN, count, kind)
     full = 3 if count == 2 else 0  # batches that all have whole
     for policy in ("drop", "error"):
@@ -266,9 +303,14 @@ def test_uneven_hosts_stop_fill_up_or_fail_together(count, kind):
             if error:
                 assert "HostsError" in error
                 assert f"for batch {full} of this run" in error
-                assert ("process 1: 2 rows" if count == 2 else "process 2: none, its stream has ended") in error
+                assert (
+                    "process 1: 2 rows" if count == 2 else "process 2: none, its stream has ended"
+                ) in error
                 assert "num_epochs=None" in error
-    rows = {index: next(line[1] for line in lines if line[0] == "pad") for index, lines in enumerate(said)}
+    rows = {
+        index: next(line[1] for line in lines if line[0] == "pad")
+        for index, lines in enumerate(said)
+    }
     assert all(len(batches) == 5 for batches in rows.values())
     own = [range(20), range(100, 114), range(0), range(300, 316)]
     for index, batches in rows.items():
@@ -278,7 +320,9 @@ def test_uneven_hosts_stop_fill_up_or_fail_together(count, kind):
 
 @pytest.mark.long
 def test_an_error_on_one_host_is_one_on_all_and_all_can_try_again():
-    """The others are told which process failed, with what; the step can be tried again, and an early end is an error, too."""
+    """The others are told which process failed, with what; the step can be tried again, and an
+    early end is an error, too.
+    """
     said = together(
         """
         failures = []

@@ -33,7 +33,9 @@ def stream(iterator):
 @pytest.mark.parametrize("name", PIPELINES)
 @pytest.mark.one_in(8)
 def test_the_state_is_that_of_the_host_iterator_at_each_step(name):
-    """Byte for byte, before the first batch, after each, and at the end; the records after each batch, too."""
+    """Byte for byte, before the first batch, after each, and at the end; the records after each
+    batch, too.
+    """
     with feeder_of(name) as feeder:
         host = iter(loader(name))
         assert feeder.get_state() == host.get_state()
@@ -64,7 +66,9 @@ def test_states_go_from_feeders_to_host_iterators_and_back():
 
 
 def test_a_state_of_another_pipeline_leaves_the_feeder_where_it_was():
-    """The error is the host iterator's, and the next batch is the one that was due; `strict=False` goes there."""
+    """The error is the host iterator's, and the next batch is the one that was due; `strict=False`
+    goes there.
+    """
 
     def shuffled(records):
         return headrace.load(range(records), batch_size=9, shuffle=True, seed=1, num_epochs=1)
@@ -124,7 +128,9 @@ class Counting:
 
 
 def test_states_that_are_dicts_go_through_dicts_and_checkpoints(tmp_path):
-    """As those of Grain's datasets are: `load_state_dict`, and both protocols of Orbax, which write them as JSON."""
+    """As those of Grain's datasets are: `load_state_dict`, and both protocols of Orbax, which write
+    them as JSON.
+    """
 
     def after_one():
         feeder = iter(headrace.device_put(Counting(fails=False), CPU))
@@ -196,7 +202,9 @@ def test_a_checkpoint_manager_saves_and_restores_a_feeder(name, asynchronous, tm
 
 
 def test_a_feeder_saves_and_loads_itself_with_the_newer_orbax(tmp_path):
-    """`save_checkpointables` and `load_checkpointables` know what to do with a feeder; a save in the background, too."""
+    """`save_checkpointables` and `load_checkpointables` know what to do with a feeder; a save in
+    the background, too.
+    """
     with feeder_of("filter, batch") as feeder, feeder_of("filter, batch") as again:
         next(feeder)
         response = v1.save_checkpointables_async(tmp_path / "one", {"loader": feeder})
@@ -216,12 +224,17 @@ def test_records_of_later_steps_are_told_from_where_the_user_stands():
         assert feeder.records_at(1).tolist() == told[1]
         with pytest.raises(IndexError, match="step 0 was already"):
             feeder.records_at(0)
-    with iter(headrace.device_put([1], CPU)) as plain, pytest.raises(TypeError, match="records_at needs"):
+    with (
+        iter(headrace.device_put([1], CPU)) as plain,
+        pytest.raises(TypeError, match="records_at needs"),
+    ):
         plain.records_at(0)
 
 
 def test_a_retry_keeps_the_count_of_what_was_skipped():
-    """An error of the transform begins the run anew; the limit of skipped records is one for all."""
+    """An error of the transform begins the run anew; the limit of skipped records is
+    one for all.
+    """
 
     def check(x):
         if x == 1:
@@ -236,7 +249,9 @@ def test_a_retry_keeps_the_count_of_what_was_skipped():
         return batch
 
     sampler, operations = headrace.IndexSampler(16, num_epochs=1), [check, headrace.Batch(2)]
-    source = headrace.DataLoader(data_source=range(16), sampler=sampler, operations=operations, on_error="skip")
+    source = headrace.DataLoader(
+        data_source=range(16), sampler=sampler, operations=operations, on_error="skip"
+    )
     with iter(source.to_device(CPU, transform=transform)) as feeder:
         seen = [next(feeder).tolist()]
         with pytest.raises(RuntimeError, match="once"):
@@ -249,8 +264,12 @@ def test_a_retry_keeps_the_count_of_what_was_skipped():
 
 
 def test_steps_that_are_left_out_do_not_come():
-    """A loader that skips steps feeds the same batches, with the same states, as its iterator gives."""
-    skipping = headrace.load(range(60), batch_size=4, shuffle=True, seed=2, num_epochs=1).skip([(2, 5), (9, 10)])
+    """A loader that skips steps feeds the same batches, with the same states, as its iterator
+    gives.
+    """
+    skipping = headrace.load(range(60), batch_size=4, shuffle=True, seed=2, num_epochs=1).skip(
+        [(2, 5), (9, 10)]
+    )
     with iter(skipping.to_device(CPU)) as feeder:
         host = iter(skipping)
         for batch, expected in zip(feeder, host, strict=True):
@@ -276,7 +295,9 @@ def shape_of(batch):
 
 def budget_loader(**more):
     """Batches by budget in two shapes."""
-    records = [np.ones(length, np.int32) for length in np.random.default_rng(0).integers(1, 31, 300)]
+    records = [
+        np.ones(length, np.int32) for length in np.random.default_rng(0).integers(1, 31, 300)
+    ]
     batches = headrace.BudgetBatch(256, pad_to=(8, 30), multiple_of=8, **more)
     return headrace.load(records, transformations=[batches], num_epochs=1)
 
@@ -289,7 +310,11 @@ PADDED = {
     ),
     "filter, batch, map to fewer rows": lambda: headrace.load(
         range(31),
-        transformations=[headrace.Filter(lambda x: x != 3), headrace.Batch(8), lambda batch: batch[::2]],
+        transformations=[
+            headrace.Filter(lambda x: x != 3),
+            headrace.Batch(8),
+            lambda batch: batch[::2],
+        ],
         num_epochs=1,
     ),
     "batch function": lambda: headrace.load(
@@ -301,7 +326,9 @@ PADDED = {
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", PADDED)
 def test_the_shape_that_a_batch_is_filled_up_to_does_not_depend_on_earlier_batches(name):
-    """A run that is resumed at any step has the shapes of the whole run, and only a short last batch is filled up."""
+    """A run that is resumed at any step has the shapes of the whole run, and only a short last
+    batch is filled up.
+    """
     loader = PADDED[name]()
     whole = shapes_from(loader, 0)
     for step in {1, len(whole) // 2, len(whole) - 1}:

@@ -1,4 +1,6 @@
-"""What a host without batches is told of the others' batch: a text, which brings the same tree and runs nothing."""
+"""What a host without batches is told of the others' batch: a text, which brings the same tree and
+runs nothing.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def test_keys_of_jax_come_back():
 def test_a_class_that_json_cannot_tell_is_an_error_where_it_is_needed():
     """Hosts that have batches of it go on; one that has none says what to do."""
     text = to_text({"x": Own(np.zeros(0))})
-    with pytest.raises(HostsError, match=r"which cannot be described to it\. Make batches only of arrays"):
+    with pytest.raises(
+        HostsError, match=r"which cannot be described to it\. Make batches only of arrays"
+    ):
         from_text(text)
 
 
@@ -89,7 +93,9 @@ def test_a_class_that_json_cannot_tell_is_an_error_where_it_is_needed():
     ],
 )
 def test_a_text_names_no_code(module, name, tmp_path):
-    """Only named tuples and dataclasses that are imported already are made, and nothing is called."""
+    """Only named tuples and dataclasses that are imported already are made, and nothing
+    is called.
+    """
     with pytest.raises(HostsError, match="has not imported"):
         from_text(json.dumps(["class", module, name, {"a": None}]))
 

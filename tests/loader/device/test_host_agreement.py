@@ -1,4 +1,6 @@
-"""Processes agree on each step by messages. Here the processes are threads, which share a folder."""
+"""Processes agree on each step by messages. Here the processes are threads, which share
+a folder.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -38,7 +40,9 @@ def test_all_processes_get_the_same_verdict_on_each_step(two):
 
 
 def test_steps_that_are_certain_need_no_message(two):
-    """Both said that the next batches have equally many rows: then each decides alone, until these steps are over."""
+    """Both said that the next batches have equally many rows: then each decides alone, until these
+    steps are over.
+    """
     agreements, folder = two
     steady = Offer("batch", rows=8, layout="float32[8]", steady=4)
     assert _both(agreements, steady, steady) == [Go(certain=3)] * 2

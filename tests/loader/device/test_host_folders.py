@@ -1,4 +1,6 @@
-"""The messages of processes as files in a folder: who has come, who is dead, and what former runs have left."""
+"""The messages of processes as files in a folder: who has come, who is dead, and what former runs
+have left.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def both(meet):
 
 
 def test_messages_are_texts_by_key(both):
-    """Each process reads what the other has set; folders are listed and deleted; what is missing is None."""
+    """Each process reads what the other has set; folders are listed and deleted; what is missing is
+    None.
+    """
     one, other = both
     assert one.open(lambda: True)
     one.set("headrace/run/0/1/0", "a text")
@@ -72,7 +76,9 @@ def test_a_process_that_was_started_again_is_an_error_on_the_others(both, meet, 
     one, _ = both
     monkeypatch.setattr(folders, "BEAT_SECONDS", 0.0)
     meet(1, waits=False).meet(iter([False, True]).__next__)
-    with pytest.raises(HostsError, match="process 1 was started again, or another program uses the folder"):
+    with pytest.raises(
+        HostsError, match="process 1 was started again, or another program uses the folder"
+    ):
         one.get("headrace/run/0/1/1", wait_ms=1)
 
 
@@ -102,7 +108,8 @@ def test_two_processes_with_one_index_are_told_at_once(meet):
     assert not one.meet(iter([False, True]).__next__)
     assert not other.meet(iter([False, True]).__next__)
     with pytest.raises(
-        HostsError, match=r"two processes have the index 0 .* Pass ShardOptions\(0, 2\) in one process only"
+        HostsError,
+        match=r"two processes have the index 0 .* Pass ShardOptions\(0, 2\) in one process only",
     ):
         one.meet(lambda: False)
     assert not other.meet(iter([False, True]).__next__)
@@ -111,7 +118,9 @@ def test_two_processes_with_one_index_are_told_at_once(meet):
 def test_several_processes_that_do_not_come_are_named(monkeypatch, tmp_path):
     """All in one message."""
     monkeypatch.setattr(folders, "MEET_SECONDS", -1.0)
-    with pytest.raises(HostsError, match=r"these processes have not come to the folder .*: 1, 2\. Start all"):
+    with pytest.raises(
+        HostsError, match=r"these processes have not come to the folder .*: 1, 2\. Start all"
+    ):
         folders.Meeting(tmp_path, 0, [0, 1, 2]).meet(lambda: False)
 
 
@@ -129,6 +138,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path):
     """With its path, and what to pass."""
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        HostsError, match=r"cannot write to the folder .*Pass a folder that all processes can read and write"
+        HostsError,
+        match=r"cannot write to the folder .*Pass a folder that all processes can read and write",
     ):
         Meeting(tmp_path / "file", 0, range(2)).meet(lambda: False)

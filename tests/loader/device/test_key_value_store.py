@@ -9,7 +9,9 @@ import pytest
 from headrace.loader.device.hosts import store
 
 
-@pytest.mark.parametrize(("methods", "expected"), [({}, 0), ({"key_value_increment": lambda key, by: 4 + by}, 5)])
+@pytest.mark.parametrize(
+    ("methods", "expected"), [({}, 0), ({"key_value_increment": lambda key, by: 4 + by}, 5)]
+)
 def test_a_store_counts_if_jax_does(methods, expected, monkeypatch):
     """A version of JAX without such a method gives 0; the store is open from the beginning."""
     monkeypatch.setattr(store, "_client", lambda: SimpleNamespace(**methods))

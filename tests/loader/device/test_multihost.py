@@ -47,7 +47,12 @@ def _run(count: int, folder, restore_from: int, save_at: int) -> list[int]:
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *map(str, (index, count, port, folder, restore_from, save_at))],
+            [
+                sys.executable,
+                "-c",
+                PROGRAM,
+                *map(str, (index, count, port, folder, restore_from, save_at)),
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -68,7 +73,9 @@ def _run(count: int, folder, restore_from: int, save_at: int) -> list[int]:
 @pytest.mark.parametrize(("many", "few"), chosen([(2, 1), (4, 2)], (2, 1)))
 @pytest.mark.long
 def test_many_processes_save_and_few_go_on_and_many_again(many, few, tmp_path):
-    """Each record that passes the filter comes exactly once, through Orbax, on all of these numbers of processes."""
+    """Each record that passes the filter comes exactly once, through Orbax, on all of these numbers
+    of processes.
+    """
     seen = _run(many, tmp_path, 0, 5)
     assert len(list((tmp_path / "5" / "loader").glob(f"process_*-of-{many}.json"))) == many
     seen += _run(few, tmp_path, 5, 7)

@@ -1,4 +1,6 @@
-"""`RemoteLoader`: one process controls the loaders of several hosts, here groups of eight CPU devices."""
+"""`RemoteLoader`: one process controls the loaders of several hosts, here groups of eight CPU
+devices.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ pytest.importorskip("jax.experimental.colocated_python")
 
 
 def test_batches_are_those_of_one_loader(run):
-    """Two hosts of four devices: each loads its rows, of all leaves, and the global batch has them on the sharding."""
+    """Two hosts of four devices: each loads its rows, of all leaves, and the global batch has them
+    on the sharding.
+    """
     run(
         """
         records = {"x": np.arange(600, dtype=np.float32).reshape(200, 3), "y": np.arange(200, dtype=np.int32)}
@@ -49,7 +53,9 @@ def test_hosts_with_the_same_rows_load_the_same_data(run):
 
 @pytest.mark.slow
 def test_states_resume_on_any_number_of_hosts(run):
-    """After filters, packs and mixes: each record comes once, whatever was prefetched, and the tree is small."""
+    """After filters, packs and mixes: each record comes once, whatever was prefetched, and the tree
+    is small.
+    """
     run(
         """
         def make(shard):
@@ -213,12 +219,17 @@ def test_a_process_that_controls_all_hosts_is_warned(run):
         """
     ).splitlines()
     assert printed[0] == "[]"
-    assert [line.split(",")[0] for line in printed[1:]] == ["with ShardByJaxProcess", "with to_device"]
+    assert [line.split(",")[0] for line in printed[1:]] == [
+        "with ShardByJaxProcess",
+        "with to_device",
+    ]
     assert all("Use headrace.RemoteLoader" in line for line in printed[1:])
 
 
 def test_batches_by_budget_come_in_several_shapes(run):
-    """The global batches are those of the shards, side by side; killed and resumed on other counts, each record comes once."""
+    """The global batches are those of the shards, side by side; killed and resumed on other counts,
+    each record comes once.
+    """
     run(
         """
         lengths = np.random.default_rng(0).integers(1, 64, 200)
@@ -287,7 +298,9 @@ def test_mixes_filters_and_packs_resume_on_other_numbers_of_hosts(run):
 
 
 def test_missing_rows_are_repeated(run):
-    """As in the feeders: rows of the same batch, then batches from the first one on, also after a resume in the middle."""
+    """As in the feeders: rows of the same batch, then batches from the first one on, also after a
+    resume in the middle.
+    """
     run(
         """
         def make(shard):  # host 0 has 45 numbers, host 1 has 19
@@ -342,10 +355,13 @@ def test_hosts_with_batches_of_different_shapes_are_refused(run):
                     print(error)
         """
     ).splitlines()
-    assert "different batches at batch 0 of this run (process 0: itself float64[rows, 1]" in printed[0]
+    assert (
+        "different batches at batch 0 of this run (process 0: itself float64[rows, 1]" in printed[0]
+    )
     assert printed[1] == printed[0]
     assert (
-        "batch 0 of this run has 6 rows of each host, which its devices cannot divide into 4 equal parts" in printed[2]
+        "batch 0 of this run has 6 rows of each host, which its devices cannot divide into 4 equal "
+        "parts" in printed[2]
     )
     assert len(printed) == 4
 
@@ -376,7 +392,9 @@ def test_numbers_come_as_from_other_feeders(run):
 
 @pytest.mark.long
 def test_batches_may_have_many_leaves(run):
-    """Their description, which is longer than one array of text, comes in parts; the state is that of all leaves."""
+    """Their description, which is longer than one array of text, comes in parts; the state is that
+    of all leaves.
+    """
     run(
         """
         def make(shard):

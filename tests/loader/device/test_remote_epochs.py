@@ -84,7 +84,9 @@ def test_epochs_resume_on_other_numbers_of_hosts(loops):
 
 @pytest.mark.long
 def test_uneven_epochs_follow_the_rule_of_the_loader(loops):
-    """With "drop", each epoch ends with its shortest host, and the next begins from its start; with "error", it is refused."""
+    """With "drop", each epoch ends with its shortest host, and the next begins from its start; with
+    "error", it is refused.
+    """
     loops(
         """
         def uneven(shard):  # host 0 has 20 numbers in each epoch, host 1 has 10

@@ -23,7 +23,9 @@ def test_it_has_the_members_of_a_feeder(run):
 
 @pytest.mark.slow
 def test_lengths_and_records_are_those_of_all_hosts(run):
-    """As those of the loaders of the shards at the same step, whatever was made ahead; also after a resume."""
+    """As those of the loaders of the shards at the same step, whatever was made ahead; also after a
+    resume.
+    """
     run(
         """
         parts = {"web": range(100), "books": range(20)}
@@ -95,7 +97,9 @@ def test_what_the_hosts_do_not_know_is_refused(run):
 
 @pytest.mark.slow
 def test_a_change_of_the_run_holds_from_its_step_on(run):
-    """Whatever was made ahead, as for a feeder of the same loader; the state tells it, also on another number of hosts."""
+    """Whatever was made ahead, as for a feeder of the same loader; the state tells it, also on
+    another number of hosts.
+    """
     printed = run(
         """
         parts = {"a": np.arange(1000), "b": np.arange(1000, 2000)}
@@ -134,7 +138,9 @@ def test_a_change_of_the_run_holds_from_its_step_on(run):
 
 @pytest.mark.slow
 def test_a_loader_that_cannot_be_made_is_named_by_all_members(run):
-    """As by `next`, with the host's error; only statistics, which other threads ask for, have nothing of such hosts."""
+    """As by `next`, with the host's error; only statistics, which other threads ask for, have
+    nothing of such hosts.
+    """
     run(
         """
         class OfHost(Exception):  # a class that the controlling process may not know

@@ -1,4 +1,6 @@
-"""Statistics of a `RemoteLoader`: of the controlling process, of all hosts together, and of each host."""
+"""Statistics of a `RemoteLoader`: of the controlling process, of all hosts together, and of each
+host.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,13 @@ import json
 import pytest
 
 from headrace.loader.device.remote.stats import LoaderOfHost, RemoteStats, together
-from headrace.loader.device.remote.texts import LAST_BYTES, last_stats, named_stats, part_of, stats_as_bytes
+from headrace.loader.device.remote.texts import (
+    LAST_BYTES,
+    last_stats,
+    named_stats,
+    part_of,
+    stats_as_bytes,
+)
 from headrace.loader.device.stats import FeederStats
 from headrace.loader.stats import IteratorStats
 from headrace.loader.timing.quantiles import quantiles_of
@@ -57,7 +65,9 @@ def test_statistics_are_those_of_a_feeder_of_the_same_records(run):
 
 @pytest.mark.long
 def test_a_slow_host_is_named_with_its_slow_operation(run, tmp_path):
-    """By `watch_hosts`, which the log, the page, and the metrics use, as for feeders; the program can go on meanwhile."""
+    """By `watch_hosts`, which the log, the page, and the metrics use, as for feeders; the program
+    can go on meanwhile.
+    """
     run(
         f"""
         import time
@@ -100,7 +110,22 @@ def of_host(records: int, each: float, tag: int = 1) -> IteratorStats:
     """Statistics of a loader that has made a batch of these records, each in the same time."""
     slow = OperationStats(1, "decode", records * each, each, records, each, tag)
     stage = StageStats(
-        0, 1, records, 1, 8 * records, True, True, records * each, 0.0, 0.0, 0.0, each, 0.0, each, 0.5, (slow,)
+        0,
+        1,
+        records,
+        1,
+        8 * records,
+        True,
+        True,
+        records * each,
+        0.0,
+        0.0,
+        0.0,
+        each,
+        0.0,
+        each,
+        0.5,
+        (slow,),
     )
     workers = WorkerStats(2, each, 1.0 - each, 0.0, 2, 1, 100, 200, 10 * records)
     waits = (0.0, *[each] * 9)
@@ -112,11 +137,19 @@ def of_host(records: int, each: float, tag: int = 1) -> IteratorStats:
 
 
 def test_statistics_of_hosts_are_added_up():
-    """Counts and seconds; shares are means, times of the loop and quantiles are the largest; another stage may be missing."""
+    """Counts and seconds; shares are means, times of the loop and quantiles are the largest;
+    another stage may be missing.
+    """
     one, other = of_host(30, 0.5, 7), of_host(10, 0.25, 9)
     found = together([other, one])
     assert (found.steps, found.elapsed, found.waited) == (10, 2.5, 1.0)
-    assert (found.records, found.nbytes, found.skipped, found.worker_count, found.shared_bytes) == (40, 320, 6, 4, 200)
+    assert (found.records, found.nbytes, found.skipped, found.worker_count, found.shared_bytes) == (
+        40,
+        320,
+        6,
+        4,
+        200,
+    )
     (stage,) = found.stages
     assert (stage.number, stage.tasks, stage.inputs, stage.rows, stage.busy) == (0, 2, 40, 2, 17.5)
     assert (stage.cpu_share, stage.queued, stage.ahead, stage.reads) == (0.375, 0.375, 1.0, True)
@@ -131,7 +164,9 @@ def test_statistics_of_hosts_are_added_up():
 
 
 def test_statistics_travel_as_bytes():
-    """They are the same afterwards, without what grows with the run; at the end, those that are too long are left out."""
+    """They are the same afterwards, without what grows with the run; at the end, those that are too
+    long are left out.
+    """
     sent = of_host(30, 0.5)
     name, stats = named_stats(stats_as_bytes(sent))
     assert name
@@ -154,7 +189,9 @@ def test_a_host_is_named_if_the_loop_waits_for_it(waited, hosts, slowest):
     """Its waits for its own loader count as far as the program waits, too."""
     last = tuple(StepTimes(waited, waited, 0.0, 0.0, 0.0, 0.0) for _ in range(10))
     own = FeederStats(10, 10.0, StepTimes(*(10 * seconds for seconds in last[0])), last)
-    fed = RemoteStats.of(own, [LoaderOfHost(f"node-{number}", of_host(8, each)) for number, each in enumerate(hosts)])
+    fed = RemoteStats.of(
+        own, [LoaderOfHost(f"node-{number}", of_host(8, each)) for number, each in enumerate(hosts)]
+    )
     found = HostsStats.of_remote(fed, len(hosts))
     assert [host.name for host in found.hosts] == [f"node-{number}" for number in range(len(hosts))]
     assert (found.slowest and found.slowest.process) == slowest

@@ -25,6 +25,8 @@ def test_the_function_of_the_feeder_is_applied_to_them():
 
 def test_a_stream_without_a_batch_has_none_to_repeat():
     """The error says what to do."""
-    nothing = headrace.load(range(7), transformations=[headrace.Filter(lambda x: x > 9)], batch_size=2, num_epochs=1)
+    nothing = headrace.load(
+        range(7), transformations=[headrace.Filter(lambda x: x > 9)], batch_size=2, num_epochs=1
+    )
     with pytest.raises(HostsError, match="no batch at all, so it has none to repeat"):
         Repeats(nothing).batch(0)

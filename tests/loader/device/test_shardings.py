@@ -1,4 +1,6 @@
-"""Every leaf goes where the sharding says, on eight host devices, and what cannot be divided is explained."""
+"""Every leaf goes where the sharding says, on eight host devices, and what cannot be divided is
+explained.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def with_eight_devices():
 
 @pytest.mark.slow
 def test_batches_on_any_mesh_are_those_of_the_host_bit_for_bit(with_eight_devices):
-    """The data axis in any place, several axes, replicated leaves, a single device, a tree, the shorthand; and no copy."""
+    """The data axis in any place, several axes, replicated leaves, a single device, a tree, the
+    shorthand; and no copy.
+    """
     with_eight_devices("""
         flat, grid = Mesh(devices, ("data",)), Mesh(devices.reshape(4, 2), ("data", "model"))
         turned, cube = Mesh(devices.reshape(2, 4), ("model", "data")), Mesh(devices.reshape(2, 2, 2), ("a", "b", "c"))
@@ -80,7 +84,9 @@ def test_batches_on_any_mesh_are_those_of_the_host_bit_for_bit(with_eight_device
 
 
 def test_slabs_of_sharded_arrays_are_not_filled_again_while_these_live(with_eight_devices):
-    """Old arrays on eight devices keep their values while later batches are made; donated ones harm nobody."""
+    """Old arrays on eight devices keep their values while later batches are made; donated ones harm
+    nobody.
+    """
     with_eight_devices("""
         mesh = Mesh(devices, ("data",))
         source = headrace.load(records, batch_size=16, num_epochs=20)
@@ -101,7 +107,9 @@ def test_slabs_of_sharded_arrays_are_not_filled_again_while_these_live(with_eigh
 
 
 def test_what_cannot_be_divided_is_explained(with_eight_devices):
-    """The leaf, its shape, the mesh and the nearest sizes; a wrong tree; an axis that the mesh has not."""
+    """The leaf, its shape, the mesh and the nearest sizes; a wrong tree; an axis that the mesh has
+    not.
+    """
     out = with_eight_devices("""
         grid = Mesh(devices.reshape(4, 2), ("data", "model"))
         small = {"x": np.zeros((30, 7), np.float32), "y": np.zeros(30, np.int32)}
@@ -119,22 +127,35 @@ def test_what_cannot_be_divided_is_explained(with_eight_devices):
         fails("cpu")
         fails({"x": grid, "y": devices[0]})
     """).splitlines()
-    assert out[0].startswith("ShardingError the batch's leaf ['x'] has shape (6, 7), whose axis 0 of size 6")
+    assert out[0].startswith(
+        "ShardingError the batch's leaf ['x'] has shape (6, 7), whose axis 0 of size 6"
+    )
     assert (
-        "the 4 parts of axis data of the mesh ('data': 4, 'model': 2); the nearest sizes that can are 4 and 8" in out[0]
+        "the 4 parts of axis data of the mesh ('data': 4, 'model': 2); the nearest sizes that can "
+        "are 4 and 8" in out[0]
     )
     assert "the 8 parts of axis data × model" in out[1]
     assert "the nearest sizes that can are 8." in out[1]
-    assert "shape (8, 7), whose axis 1 of size 7 cannot be divided over the 2 parts of axis model" in out[2]
+    assert (
+        "shape (8, 7), whose axis 1 of size 7 cannot be divided over the 2 parts of axis model"
+        in out[2]
+    )
     assert out[3].startswith("ShardingError the tree of shardings does not fit this batch")
-    assert out[4] == "ValueError the mesh has no axis 'rows'. Name one of its axes: 'data': 4, 'model': 2."
+    assert (
+        out[4]
+        == "ValueError the mesh has no axis 'rows'. Name one of its axes: 'data': 4, 'model': 2."
+    )
     assert 'Name the axes over which batches are divided, (mesh, "data")' in out[5]
-    assert out[6].startswith("TypeError 'cpu' is a str, but batches can be sent to a device, a Sharding")
+    assert out[6].startswith(
+        "TypeError 'cpu' is a str, but batches can be sent to a device, a Sharding"
+    )
     assert out[7].startswith("TypeError Mesh")
 
 
 def test_a_short_last_batch_is_dropped_or_filled_up_or_refused(with_eight_devices):
-    """With one process, too: "drop" ends before it, "pad" fills it with zeros and tells rows from padding by a mask."""
+    """With one process, too: "drop" ends before it, "pad" fills it with zeros and tells rows from
+    padding by a mask.
+    """
     with_eight_devices("""
         grid = Mesh(devices.reshape(4, 2), ("data", "model"))
         source = headrace.load(records, batch_size=12, num_epochs=1)  # 5 whole batches, and one of 4 rows
@@ -161,7 +182,9 @@ def test_a_short_last_batch_is_dropped_or_filled_up_or_refused(with_eight_device
 
 
 def test_leaves_that_are_whole_on_all_devices_are_no_part_of_the_rows(with_eight_devices):
-    """Beside a divided leaf they decide nothing about short batches, are not filled up, and the mask is not theirs."""
+    """Beside a divided leaf they decide nothing about short batches, are not filled up, and the
+    mask is not theirs.
+    """
     with_eight_devices("""
         mesh = Mesh(devices, ("data",))
         tree = {"classes": NamedSharding(mesh, P()), "image": NamedSharding(mesh, P("data"))}
@@ -191,7 +214,9 @@ def test_filling_up_needs_to_know_which_leaves_have_the_rows():
 
 
 def test_what_was_filled_up_is_as_large_when_it_is_made_again():
-    """After an error in the transform, too, though nothing says beforehand how many rows batches have."""
+    """After an error in the transform, too, though nothing says beforehand how many rows batches
+    have.
+    """
     failures = []
 
     def fails_once(batch):
@@ -209,7 +234,9 @@ def test_what_was_filled_up_is_as_large_when_it_is_made_again():
 
 
 def test_numbers_go_to_all_devices(with_eight_devices):
-    """A leaf without axes is replicated, whatever the sharding; leaves with fewer axes take its first entries."""
+    """A leaf without axes is replicated, whatever the sharding; leaves with fewer axes take its
+    first entries.
+    """
     with_eight_devices("""
         grid = Mesh(devices.reshape(4, 2), ("data", "model"))
         tree = {"x": np.ones((8, 2, 3)), "n": 3, "z": np.float32(1)}
@@ -224,7 +251,9 @@ def test_what_is_no_sharding_is_refused_with_the_right_words():
     for target in (None, [CPU], [CPU, CPU]):
         with pytest.raises(TypeError, match=r'pass \(Mesh\(devices, \("data",\)\), "data"\)'):
             headrace.device_put([1], target)
-    with pytest.raises(TypeError, match=r"no argument host_buffer=\. Use cpu_buffer_size, device_buffer_size"):
+    with pytest.raises(
+        TypeError, match=r"no argument host_buffer=\. Use cpu_buffer_size, device_buffer_size"
+    ):
         headrace.device_put([1], CPU, host_buffer=3)
 
 
@@ -245,13 +274,17 @@ def test_leaves_without_a_sharding_stay_when_leaves_may_stay():
     tree = {"x": CPU, "deep": {"y": CPU}, "more": (CPU, None)}
     for shardings in (tree, {**tree, "name": None}):
         got = next(iter(headrace.device_put([batch], shardings, on_unsupported="keep")))
-        assert all(isinstance(leaf, jax.Array) for leaf in (got["x"], got["deep"]["y"], got["more"][0]))
+        assert all(
+            isinstance(leaf, jax.Array) for leaf in (got["x"], got["deep"]["y"], got["more"][0])
+        )
         assert got["name"] is name
         assert got["deep"]["z"] is more[0]
         assert got["more"][1] is more[1]
     with pytest.raises(ShardingError, match='on_unsupported="keep"'):
         next(iter(headrace.device_put([batch], tree)))
-    inputs, labels = next(iter(headrace.device_put([(batch, np.ones(2))], (tree, CPU), on_unsupported="keep")))
+    inputs, labels = next(
+        iter(headrace.device_put([(batch, np.ones(2))], (tree, CPU), on_unsupported="keep"))
+    )
     assert inputs["name"] is name
     assert isinstance(labels, jax.Array)
 
@@ -266,7 +299,9 @@ def test_mask_needs_filling():
 
 def test_page_locked_memory_changes_no_value():
     """`pinned_host=True` gives the same batches."""
-    batches = headrace.load(np.arange(12.0), batch_size=4, num_epochs=1).to_device(CPU, pinned_host=True)
+    batches = headrace.load(np.arange(12.0), batch_size=4, num_epochs=1).to_device(
+        CPU, pinned_host=True
+    )
     assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
 
 
@@ -274,13 +309,17 @@ def test_page_locked_memory_changes_no_value():
 
 
 def _held(grid, axis):
-    """For processes laid out on a grid, one device each, the parts that they hold of an axis divided over `axis`."""
+    """For processes laid out on a grid, one device each, the parts that they hold of an axis
+    divided over `axis`.
+    """
     return {int(grid[place]): frozenset([place[axis]]) for place in np.ndindex(grid.shape)}
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 1))
 def test_replicas_get_the_same_shard_and_all_shards_are_taken(rows, columns, axis):
-    """Processes with the same rows get one shard; the shards are numbered as the rows are, and none is left out."""
+    """Processes with the same rows get one shard; the shards are numbered as the rows are, and none
+    is left out.
+    """
     grid = np.arange(rows * columns).reshape(rows, columns)
     held = _held(grid, axis)
     shards = {process: shard_of(process, held) for process in held}
@@ -299,7 +338,9 @@ def test_parts_that_overlap_or_differ_in_size_are_refused(held):
 
 def test_a_process_without_a_device_has_no_shard():
     """The error names those that have one, and what has no mesh is refused."""
-    with pytest.raises(ShardingError, match=r"process 5 has no device in the sharding, but the processes 0, 1 have"):
+    with pytest.raises(
+        ShardingError, match=r"process 5 has no device in the sharding, but the processes 0, 1 have"
+    ):
         shard_of(5, {0: frozenset([0]), 1: frozenset([1])})
     with pytest.raises(ShardingError, match="has no mesh"):
         headrace.shard_options_for(CPU)
@@ -322,7 +363,9 @@ OFFERS = st.builds(
 
 @given(st.dictionaries(st.integers(0, 5), OFFERS, min_size=1))
 def test_a_verdict_is_one_that_all_can_follow(offers):
-    """Who goes on has as many rows as the others, or is filled up to a number that divides everywhere."""
+    """Who goes on has as many rows as the others, or is filled up to a number that divides
+    everywhere.
+    """
     verdict = decide(offers, 3)
     batches = [offer for offer in offers.values() if offer.kind == "batch"]
     if isinstance(verdict, Stop):
@@ -350,5 +393,8 @@ def test_a_refusal_names_counts_and_remedies():
     verdict = decide({0: Offer("batch", rows=8), 1: Offer("batch", rows=5), 2: Offer("end")}, 12)
     assert isinstance(verdict, Refuse)
     assert "batch 12" in verdict.message
-    assert "process 0: 8 rows, process 1: 5 rows, process 2: none, its stream has ended" in verdict.message
+    assert (
+        "process 0: 8 rows, process 1: 5 rows, process 2: none, its stream has ended"
+        in verdict.message
+    )
     assert 'on_uneven="drop"' in verdict.message

@@ -1,4 +1,6 @@
-"""worker_count="auto": how many workers there are is found out, and the stream is that of any number."""
+"""worker_count="auto": how many workers there are is found out, and the stream is that of any
+number.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from support.pools import new_pool, pool_jobs
 from headrace import Auto, Batch, DataLoader, Filter, IndexSampler, load
 from headrace.loader.executors import make
 from headrace.loader.executors.auto import executor as auto
-from headrace.loader.executors.auto.tuner import ENOUGH, HEAVY_SECONDS, HereOrWorkers, Measurement, Setting, Tuner
+from headrace.loader.executors.auto.tuner import (
+    ENOUGH,
+    HEAVY_SECONDS,
+    HereOrWorkers,
+    Measurement,
+    Setting,
+    Tuner,
+)
 from headrace.loader.executors.pool import Give, Kill, Spawn, WorkerPool
 from headrace.loader.executors.protocol import Tuning
 from headrace.loader.executors.thread_pool import Pool
@@ -26,16 +35,24 @@ MACHINES = {
     "computes on 2 cores": lambda workers, _: 100 * min(max(workers, 1), 2),
     "computes on 6 cores": lambda workers, _: 100 * min(max(workers, 1), 6),
     "waits for a store": lambda workers, _: 100 * max(workers, 1),
-    "costs more to hand over than to do": lambda workers, _: 1000 if not workers else 100 * min(workers, 2),
-    "gets slower with too many": lambda workers, _: 100 * max(workers, 1) if workers <= 5 else 40 * workers**0.5,
-    "takes unequal times": lambda workers, buffer: 100 * min(max(workers, 1), 4) * (0.7 if buffer < 2 else 1.0),
+    "costs more to hand over than to do": lambda workers, _: (
+        1000 if not workers else 100 * min(workers, 2)
+    ),
+    "gets slower with too many": lambda workers, _: (
+        100 * max(workers, 1) if workers <= 5 else 40 * workers**0.5
+    ),
+    "takes unequal times": lambda workers, buffer: (
+        100 * min(max(workers, 1), 4) * (0.7 if buffer < 2 else 1.0)
+    ),
     "one worker is better than none": lambda workers, _: 180 if workers == 1 else 150,
 }
 """Records in a second, by the number of workers and the buffer."""
 
 
 def _settled(tuner, speed, loop=float("inf"), each=0, noise=0.0):
-    """The setting that it comes to, with a loop of the user's that takes at most so many records in a second."""
+    """The setting that it comes to, with a loop of the user's that takes at most so many records in
+    a second.
+    """
     draws = random.Random(0)
     for stretches in range(40):
         if tuner.settled:
@@ -44,7 +61,9 @@ def _settled(tuner, speed, loop=float("inf"), each=0, noise=0.0):
         taken = min(rate, loop)
         waited = max(0.0, 1.0 - taken / loop) if tuner.setting.workers == 0 or rate < loop else 0.0
         nbytes = each * tuner.setting.workers * (1 + tuner.setting.buffer)
-        tuner.note(Measurement(1.0, round(taken * draws.uniform(1 - noise, 1 + noise)), waited, nbytes))
+        tuner.note(
+            Measurement(1.0, round(taken * draws.uniform(1 - noise, 1 + noise)), waited, nbytes)
+        )
     raise AssertionError("it never settles")
 
 
@@ -117,9 +136,17 @@ def test_when_time_is_up_the_best_so_far_is_kept():
         ([100, 210], [200], 2),
         ([100, 100], [200, 90], 2),
     ],
-    ids=["faster each time", "slower", "hardly faster", "one slow measurement of workers", "one fast measurement here"],
+    ids=[
+        "faster each time",
+        "slower",
+        "hardly faster",
+        "one slow measurement of workers",
+        "one fast measurement here",
+    ],
 )
-def test_workers_give_way_to_the_calling_thread_only_where_it_is_faster_each_time(workers, here, chosen):
+def test_workers_give_way_to_the_calling_thread_only_where_it_is_faster_each_time(
+    workers, here, chosen
+):
     """Both are tried in turns; what was decided holds, and is said in a sentence."""
     tuner, rates = HereOrWorkers(2, 1, batch=1), {2: iter(workers), 0: iter(here)}
     assert tuner.setting == Setting(2, 1)
@@ -131,13 +158,15 @@ def test_workers_give_way_to_the_calling_thread_only_where_it_is_faster_each_tim
     assert tuner.note(Measurement(1.0, 10**9, 1.0, 0)) == Setting(chosen, 1)
     assert bool(tuner.reason) == (chosen == 0)
     assert chosen or tuner.reason == (
-        "Your thread makes the batches: it made 200,000 records/s, and 2 workers 100,000, as handing these batches over takes "
-        "longer than making them."
+        "Your thread makes the batches: it made 200,000 records/s, and 2 workers 100,000, as "
+        "handing these batches over takes longer than making them."
     )
 
 
 @pytest.mark.parametrize(
-    ("inputs", "waited"), [(100, 1.0), (100_000, ENOUGH / 2)], ids=["batches are heavy", "hardly waits"]
+    ("inputs", "waited"),
+    [(100, 1.0), (100_000, ENOUGH / 2)],
+    ids=["batches are heavy", "hardly waits"],
 )
 def test_the_calling_thread_is_not_tried_where_workers_are_of_use(inputs, waited):
     """A batch takes a worker long, or the loop hardly waits for it."""
@@ -171,14 +200,18 @@ class LateTeam(PlayedTeam):
 
 
 class PlayedLoop:
-    """A loop with a clock of its own over an "auto" executor, whose tasks take 20 ms on one worker."""
+    """A loop with a clock of its own over an "auto" executor, whose tasks take 20 ms on
+    one worker.
+    """
 
     def __init__(self, monkeypatch, tuning=None, team=PlayedTeam):
         self.now, self.observer = 1.0, Observer()
         monkeypatch.setattr(auto, "perf_counter", lambda: self.now)
         pipeline = iter(load(range(100), batch_size=8))._pipeline
         options = ExecutionOptions(worker_count=Auto(most=8))
-        self.executor = auto.AutoExecutor(pipeline, options, self.observer, lambda workers: team(), tuning or Tuning())
+        self.executor = auto.AutoExecutor(
+            pipeline, options, self.observer, lambda workers: team(), tuning or Tuning()
+        )
         self.executor._at_work = PlayedTeam()
 
     def task(self):
@@ -198,9 +231,13 @@ class PlayedLoop:
         return workers
 
 
-@pytest.mark.parametrize("pauses", [[40.0, 30.0], [0.001] * 30 + [25.0]], ids=["compiles", "evaluates"])
+@pytest.mark.parametrize(
+    "pauses", [[40.0, 30.0], [0.001] * 30 + [25.0]], ids=["compiles", "evaluates"]
+)
 def test_pauses_do_not_count(pauses, monkeypatch):
-    """JAX compiles in the first two steps, and others evaluate or save: that is not a loop that hardly waits."""
+    """JAX compiles in the first two steps, and others evaluate or save: that is not a loop that
+    hardly waits.
+    """
     loop = PlayedLoop(monkeypatch)
     for seconds in pauses:
         loop.step(seconds)
@@ -234,7 +271,9 @@ def test_workers_whose_end_is_interrupted_are_ended_with_the_executor(monkeypatc
 
 @pytest.mark.slow
 def test_a_wait_that_goes_on_counts(monkeypatch):
-    """A batch for which a filter goes through very many records is waited for while settings are tried."""
+    """A batch for which a filter goes through very many records is waited for while settings are
+    tried.
+    """
     loop = PlayedLoop(monkeypatch)
     loop.observer.waits.began = loop.now
     assert max(loop.task() for _ in range(2000)) == 8
@@ -260,7 +299,9 @@ def test_the_next_epoch_begins_with_what_the_last_one_found(monkeypatch):
 
 
 def test_an_epoch_without_tasks_keeps_what_was_found(monkeypatch):
-    """It was left before its first batch; a second iterator that does nothing either does not replace what was found."""
+    """It was left before its first batch; a second iterator that does nothing either does not
+    replace what was found.
+    """
     tuning = Tuning()
     assert list(_epochs(monkeypatch, 2, 4000, tuning)) == [8, 8]
     idle, second = PlayedLoop(monkeypatch, tuning), PlayedLoop(monkeypatch, tuning)
@@ -298,8 +339,12 @@ def test_what_was_found_goes_to_one_iterator_at_a_time(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["process", "thread"])
 def test_epochs_of_a_loader_remember(kind):
-    """The loader's iterators hand it on, whichever way epochs are looped over; the stream is the same."""
-    loader = load(range(64), batch_size=8, worker_count=Auto(most=2), worker_kind=kind, seed=0, shuffle=True)
+    """The loader's iterators hand it on, whichever way epochs are looped over; the stream is the
+    same.
+    """
+    loader = load(
+        range(64), batch_size=8, worker_count=Auto(most=2), worker_kind=kind, seed=0, shuffle=True
+    )
     settings = []
     for epoch in loader.epochs(3):
         batches = [batch.tolist() for batch in epoch]
@@ -318,13 +363,17 @@ class Turns(HereOrWorkers):
 
     def note(self, measurement):
         return super().note(
-            measurement._replace(inputs=10 if self.setting.workers else 1000, seconds=1e-3, waited=1e-3)
+            measurement._replace(
+                inputs=10 if self.setting.workers else 1000, seconds=1e-3, waited=1e-3
+            )
         )
 
 
 @pytest.fixture
 def _in_turns(monkeypatch):
-    """Workers and the calling thread in turns, each for a few tasks; the calling thread in the end."""
+    """Workers and the calling thread in turns, each for a few tasks; the calling thread
+    in the end.
+    """
     monkeypatch.setattr(auto, "HereOrWorkers", Turns)
     for seconds in ("MEASUREMENT_SECONDS", "WARM_SECONDS", "POLL_SECONDS"):
         monkeypatch.setattr(auto, seconds, 0.0)
@@ -333,20 +382,27 @@ def _in_turns(monkeypatch):
 
 @pytest.mark.usefixtures("_in_turns")
 def test_batches_of_columns_are_made_where_that_is_faster_whatever_the_number_of_workers():
-    """The stream is the same, also from a state on; no process is left, stats say why, and the next epoch starts none."""
+    """The stream is the same, also from a state on; no process is left, stats say why, and the next
+    epoch starts none.
+    """
     columns = {"x": np.arange(5000), "y": np.arange(5000) % 7}
 
     def loader(worker_count):
         sampler = IndexSampler(5000, shuffle=True, seed=3)
         return DataLoader(
-            data_source=columns, sampler=sampler, operations=[Batch(8), _doubled], worker_count=worker_count
+            data_source=columns,
+            sampler=sampler,
+            operations=[Batch(8), _doubled],
+            worker_count=worker_count,
         )
 
     alone, worked = iter(loader(0)), loader(2)
     with iter(worked) as iterator:
         while not iterator.stats().decision or iterator._running._executor._team is not None:
             batch, expected = next(iterator), next(alone)
-            assert [batch[name].tolist() for name in "xy"] == [expected[name].tolist() for name in "xy"]
+            assert [batch[name].tolist() for name in "xy"] == [
+                expected[name].tolist() for name in "xy"
+            ]
         stats, state = iterator.stats(), iterator.get_state()
     assert stats.worker_count == 0
     assert stats.workers.started == 2
@@ -388,11 +444,15 @@ def test_columns_in_a_mapped_file_go_to_workers_in_any_case(tmp_path):
 
 
 def _may_be_done_here(source, operations, **options):
-    """Whether the executor for two processes may turn to the calling thread. No process is started."""
+    """Whether the executor for two processes may turn to the calling thread. No process
+    is started.
+    """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(make, "_on_processes", lambda *_: PlayedTeam())
         pipeline = iter(load(source, transformations=operations))._pipeline
-        executor = make.make_executor(pipeline, ExecutionOptions(worker_count=2, **options), Observer())
+        executor = make.make_executor(
+            pipeline, ExecutionOptions(worker_count=2, **options), Observer()
+        )
         executor.close()
     return isinstance(executor, auto.AutoExecutor)
 
@@ -432,12 +492,17 @@ def _some(record):
 @pytest.mark.parametrize("kind", ["process", "thread"])
 @pytest.mark.parametrize("operations", [[], [Filter(_some)]], ids=["aligned", "ragged"])
 def test_the_stream_is_the_same_while_workers_come_and_go(kind, operations):
-    """From the calling thread to workers and back; a state taken on the way goes on likewise; nobody is taken for dead."""
+    """From the calling thread to workers and back; a state taken on the way goes on likewise;
+    nobody is taken for dead.
+    """
     sampler = IndexSampler(3000, shuffle=True, seed=3)
 
     def loader(**options):
         return DataLoader(
-            data_source=np.arange(3000), sampler=sampler, operations=[*operations, _as_number, Batch(8)], **options
+            data_source=np.arange(3000),
+            sampler=sampler,
+            operations=[*operations, _as_number, Batch(8)],
+            **options,
         )
 
     found = []
@@ -530,7 +595,9 @@ def test_auto_is_checked():
 
 @pytest.mark.slow
 def test_an_executor_that_is_closed_is_freed_without_the_collector():
-    """Iterators over columns, made and dropped again and again, leave no memory until the next collection."""
+    """Iterators over columns, made and dropped again and again, leave no memory until the next
+    collection.
+    """
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,6 @@
-"""Batches of rows that lie side by side in shared memory: they are parts of it, and no worker copies them."""
+"""Batches of rows that lie side by side in shared memory: they are parts of it, and no worker
+copies them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ ROW = 16
 
 def _rows(window=40, row=ROW):
     lengths = np.random.default_rng(0).integers(1, 14, 400)
-    documents = [np.full(length, number, np.int32) for number, length in enumerate(lengths.tolist())]
+    documents = [
+        np.full(length, number, np.int32) for number, length in enumerate(lengths.tolist())
+    ]
     return MapDataset.source(documents).shuffle(seed=1).to_iter_dataset().pack(row, window=window)
 
 
@@ -50,7 +54,9 @@ def test_batches_of_packed_rows_are_parts_of_the_memory_of_these():
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.slow
 def test_the_stream_and_all_states_are_those_of_the_loop_without_workers(name):
-    """Whoever makes a batch: at each step the elements and the state are the same, and each state can be gone on from."""
+    """Whoever makes a batch: at each step the elements and the state are the same, and each state
+    can be gone on from.
+    """
     here, there = iter(CHAINS[name]()), iter(CHAINS[name]().mp_prefetch(1))
     elements, states = [], []
     with there:

@@ -40,7 +40,8 @@ EXECUTORS = {
 EVERYTHING = [
     (executor, pipeline)
     for executor, pipeline in product(EXECUTORS, PIPELINES)
-    if executor != "actors" or pipeline in list(PIPELINES)[::-3]  # every third one: actors take a second to begin
+    if executor != "actors"
+    or pipeline in list(PIPELINES)[::-3]  # every third one: actors take a second to begin
 ]
 ALWAYS = [
     (executor, pipeline)
@@ -50,7 +51,9 @@ ALWAYS = [
 ]
 
 
-RESUMED = list(product(EXECUTORS, ["map, batch, map", "filter, batch", "batch of batches", "single records"]))
+RESUMED = list(
+    product(EXECUTORS, ["map, batch, map", "filter, batch", "batch of batches", "single records"])
+)
 RESUMED_ALWAYS = [pair for pair in RESUMED if pair in ALWAYS]
 
 
@@ -71,13 +74,17 @@ class TestEveryExecutor:
     """The conformance suite: the bytes of the stream are those of the inline executor."""
 
     @pytest.mark.one_in(20)
-    @pytest.mark.parametrize(("executor", "pipeline"), chosen(EVERYTHING, *ALWAYS), indirect=["executor"])
+    @pytest.mark.parametrize(
+        ("executor", "pipeline"), chosen(EVERYTHING, *ALWAYS), indirect=["executor"]
+    )
     def test_gives_the_same_bytes(self, executor, pipeline):
         """On every kind of pipeline."""
         assert stream(_opened(executor, pipeline)) == stream(loader(pipeline, records=23))
 
     @pytest.mark.one_in(36)
-    @pytest.mark.parametrize(("executor", "pipeline"), chosen(RESUMED, *RESUMED_ALWAYS), indirect=["executor"])
+    @pytest.mark.parametrize(
+        ("executor", "pipeline"), chosen(RESUMED, *RESUMED_ALWAYS), indirect=["executor"]
+    )
     def test_resumes_in_the_middle(self, executor, pipeline):
         """From the state after any element, the rest comes."""
         whole = stream(loader(pipeline, records=23))

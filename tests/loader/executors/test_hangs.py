@@ -1,4 +1,6 @@
-"""Work that does not end is a warning in the log, which says what it is at; with a timeout, the error says so too."""
+"""Work that does not end is a warning in the log, which says what it is at; with a timeout, the
+error says so too.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ class Frees(logging.Handler):
         self.path, self.texts = path, []
 
     def emit(self, record):
-        said = record.getMessage().partition(". It is at:")[0]  # a busy machine may take long for other records, too
+        # a busy machine may take long for other records, too
+        said = record.getMessage().partition(". It is at:")[0]
         if "has not returned for" in said and "13" in said:
             self.texts.append(record.getMessage())
             self.path.touch()
@@ -76,7 +79,11 @@ class Waits:
 def records(source, operations, **more):
     """All records once."""
     loader = DataLoader(
-        data_source=source, sampler=IndexSampler(40, num_epochs=1), operations=operations, hang_seconds=0.1, **more
+        data_source=source,
+        sampler=IndexSampler(40, num_epochs=1),
+        operations=operations,
+        hang_seconds=0.1,
+        **more,
     )
     return [int(number) for batch in loader for number in batch]
 
@@ -85,7 +92,9 @@ def records(source, operations, **more):
 @pytest.mark.parametrize("front", [[], [Filter(lambda record: True)]], ids=["map", "filter, map"])
 @pytest.mark.parametrize("where", WHERE)
 def test_an_operation_that_hangs_is_named_with_its_record_and_line(where, front, hang):
-    """In this process, on a thread and in a worker process. The stream goes on when the operation does."""
+    """In this process, on a thread and in a worker process. The stream goes on when the operation
+    does.
+    """
     until, texts = hang
 
     def hangs(record):
@@ -107,7 +116,9 @@ def test_a_source_that_hangs_is_named_with_its_record_and_line(where, threads, h
     """On reading threads, and where the records are needed."""
     until, texts = hang
     reading = ReadOptions(threads)
-    assert records(Waits(until), [Batch(8)], read_options=reading, **WHERE[where]) == list(range(40))
+    assert records(Waits(until), [Batch(8)], read_options=reading, **WHERE[where]) == list(
+        range(40)
+    )
     assert "reading has not returned for " in texts[0]
     assert "# where it hangs" in texts[0]
 
@@ -138,7 +149,9 @@ def test_the_error_of_a_timeout_says_what_the_worker_was_at():
 
 
 class Continues(logging.Handler):
-    """Lets a stopped process go on, whose number is in a file, once a warning says that it is silent."""
+    """Lets a stopped process go on, whose number is in a file, once a warning says that it is
+    silent.
+    """
 
     def __init__(self, path):
         super().__init__()
@@ -167,19 +180,29 @@ def test_a_worker_that_cannot_even_say_what_it_is_at_is_told_of_with_its_task(tm
     finally:
         logging.getLogger("headrace").removeHandler(handler)
     told = handler.texts[0]
-    assert "worker 0 has sent nothing for 0 s, not even a report about its task. Its task works on record keys " in told
+    assert (
+        "worker 0 has sent nothing for 0 s, not even a report about its task. Its task works on "
+        "record keys " in told
+    )
     assert handler.texts[1].startswith("worker 0 has sent nothing for "), "a verdict says so, too"
 
 
 def test_no_thread_watches_with_hang_seconds_none():
     """And what is no number of seconds is refused."""
-    loader = DataLoader(data_source=range(4), sampler=IndexSampler(4, num_epochs=1), operations=[], hang_seconds=None)
+    loader = DataLoader(
+        data_source=range(4),
+        sampler=IndexSampler(4, num_epochs=1),
+        operations=[],
+        hang_seconds=None,
+    )
     assert list(loader) == [0, 1, 2, 3]
     with pytest.raises(ValueError, match=r"hang_seconds=0 is not a positive number\. Pass seconds"):
         DataLoader(data_source=range(4), sampler=IndexSampler(4), operations=[], hang_seconds=0)
 
 
-@pytest.mark.parametrize(("workers", "seconds"), [(0, 1.5), pytest.param(1, 10.0, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("workers", "seconds"), [(0, 1.5), pytest.param(1, 10.0, marks=pytest.mark.long)]
+)
 @pytest.mark.slow
 def test_diagnose_keeps_to_its_time_whatever_hangs_and_says_what(workers, seconds):
     """The verdict is on the steps before; without any, the error says what hangs."""
@@ -189,7 +212,10 @@ def test_diagnose_keeps_to_its_time_whatever_hangs_and_says_what(workers, second
         return record
 
     loader = DataLoader(
-        data_source=range(1000), sampler=IndexSampler(1000), operations=[hangs, Batch(8)], worker_count=workers
+        data_source=range(1000),
+        sampler=IndexSampler(1000),
+        operations=[hangs, Batch(8)],
+        worker_count=workers,
     )
     began = time.monotonic()
     verdict = str(diagnose(loader, steps=10**6, seconds=seconds))
@@ -202,17 +228,25 @@ def test_diagnose_keeps_to_its_time_whatever_hangs_and_says_what(workers, second
         operations=[hangs, Batch(8)],
         worker_count=workers,
     )
-    with pytest.raises(ProgramError, match=r"^Hanging: operation 0, MapTransform.* only 0 steps were measured"):
+    with pytest.raises(
+        ProgramError, match=r"^Hanging: operation 0, MapTransform.* only 0 steps were measured"
+    ):
         diagnose(at_once, seconds=seconds)
 
 
 def test_an_iterator_that_is_closed_while_threads_are_listed_ends():
-    """The garbage collector may close it inside `threading.enumerate()`, which holds a lock that an ending thread needs."""
+    """The garbage collector may close it inside `threading.enumerate()`, which holds a lock that an
+    ending thread needs.
+    """
 
     def late(*_):
         raise TimeoutError("it waits for ever")
 
-    iterator = iter(DataLoader(data_source=range(8), sampler=IndexSampler(8), read_options=ReadOptions(num_threads=0)))
+    iterator = iter(
+        DataLoader(
+            data_source=range(8), sampler=IndexSampler(8), read_options=ReadOptions(num_threads=0)
+        )
+    )
     next(iterator)
     former = signal.signal(signal.SIGALRM, late)
     signal.alarm(PATIENCE_SECONDS)

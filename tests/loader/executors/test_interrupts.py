@@ -1,4 +1,6 @@
-"""Ctrl-C comes at any moment: it is raised once, and nothing is left, lost or waited for in vain."""
+"""Ctrl-C comes at any moment: it is raised once, and nothing is left, lost or waited
+for in vain.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ EVERYWHERE = Path(__file__).parents[2] / "support" / "interrupted_everywhere.py"
 
 
 def interrupted(what: str, every: int, first: int = 0) -> list[str]:
-    """What the program says of an interrupt at each `every`-th place, from the one of number `first` on."""
+    """What the program says of an interrupt at each `every`-th place, from the one of number
+    `first` on.
+    """
     command = [sys.executable, str(EVERYWHERE), what, str(first), str(every)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert run.returncode == 0, run.stderr
@@ -35,11 +39,14 @@ def interrupted(what: str, every: int, first: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("what", "every", "least"), chosen([("opening", 40, 250), ("closing", 9, 40)], ("closing", 9, 40))
+    ("what", "every", "least"),
+    chosen([("opening", 40, 250), ("closing", 9, 40)], ("closing", 9, 40)),
 )
 @pytest.mark.slow
 def test_an_interrupt_in_opening_or_closing_workers_leaves_nothing(what, every, least):
-    """It comes out once, the stream goes on after it, and no process, thread or descriptor is left."""
+    """It comes out once, the stream goes on after it, and no process, thread or
+    descriptor is left.
+    """
     *troubles, places = interrupted(what, every)
     assert not troubles
     assert int(places.split()[0]) > least
@@ -48,9 +55,14 @@ def test_an_interrupt_in_opening_or_closing_workers_leaves_nothing(what, every, 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "every", "first"),
-    [*(("opening", 24, first) for first in range(24)), *(("closing", 2, first) for first in range(2))],
+    [
+        *(("opening", 24, first) for first in range(24)),
+        *(("closing", 2, first) for first in range(2)),
+    ],
 )
-def test_an_interrupt_at_every_place_of_opening_and_closing_workers_leaves_nothing(what, every, first):
+def test_an_interrupt_at_every_place_of_opening_and_closing_workers_leaves_nothing(
+    what, every, first
+):
     """As above, at each of the places where Python may run a handler: all cases together."""
     *troubles, _ = interrupted(what, every, first)
     assert not troubles
@@ -200,7 +212,9 @@ def test_the_zygote_is_born_deaf_to_interrupts():
 
 @pytest.mark.slow
 def test_a_stopped_zygote_does_not_stop_the_stream(caplog):
-    """With a timeout, it is looked after: whoever waits for a worker that it should make gets what another one makes."""
+    """With a timeout, it is looked after: whoever waits for a worker that it should make gets what
+    another one makes.
+    """
     loader = headrace.DataLoader(
         data_source=range(12),
         sampler=headrace.IndexSampler(12, num_epochs=1),
@@ -211,7 +225,11 @@ def test_a_stopped_zygote_does_not_stop_the_stream(caplog):
     with iter(loader) as iterator:
         iterator.start_prefetch()
         zygote().suspend()
-        assert [batch.tolist() for batch in iterator] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+        assert [batch.tolist() for batch in iterator] == [
+            [0, 1, 2, 3],
+            [4, 5, 6, 7],
+            [8, 9, 10, 11],
+        ]
     assert "is started again" in caplog.text
 
 
@@ -244,7 +262,9 @@ def test_a_stopped_zygote_ends_with_the_users_process(tmp_path):
         "print(*[child.pid for child in psutil.Process().children(recursive=True)], flush=True)\n"
         "time.sleep(1000)\n"
     )
-    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, str(program)], stdout=subprocess.PIPE, text=True
+    ) as process:
         processes = [psutil.Process(int(pid)) for pid in process.stdout.readline().split()]
         processes[0].suspend()
         process.kill()
@@ -285,7 +305,13 @@ def slowly(x: int) -> int:
 def test_a_second_thread_in_an_iterator_is_an_error(worker_count):
     """`next`, `close` and `set_state` of another thread, while one is in `next`, which goes on."""
     iterator = iter(
-        headrace.load(range(8), transformations=[slowly], batch_size=2, num_epochs=1, worker_count=worker_count)
+        headrace.load(
+            range(8),
+            transformations=[slowly],
+            batch_size=2,
+            num_epochs=1,
+            worker_count=worker_count,
+        )
     )
     with iterator:
         first, state = next(iterator).tolist(), iterator.get_state()
@@ -297,7 +323,12 @@ def test_a_second_thread_in_an_iterator_is_an_error(worker_count):
             with pytest.raises(headrace.errors.InUseError, match="one thread at a time"):
                 use()
         thread.join()
-        assert [first, *got, *(batch.tolist() for batch in iterator)] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+        assert [first, *got, *(batch.tolist() for batch in iterator)] == [
+            [0, 1],
+            [2, 3],
+            [4, 5],
+            [6, 7],
+        ]
 
 
 @pytest.mark.parametrize("use", ["next", "close"])
@@ -305,7 +336,9 @@ def test_a_second_thread_in_an_iterator_is_an_error(worker_count):
 @pytest.mark.slow
 def test_a_handler_that_uses_the_iterator_it_interrupts_is_an_error(use):
     """No hang; and the iterator goes on after it."""
-    loader = headrace.load(range(8), transformations=[slowly], batch_size=2, num_epochs=1, worker_count=1)
+    loader = headrace.load(
+        range(8), transformations=[slowly], batch_size=2, num_epochs=1, worker_count=1
+    )
     with iter(loader) as iterator:
         first = next(iterator).tolist()
         uses = {"next": lambda *_: next(iterator), "close": lambda *_: iterator.close()}
@@ -333,15 +366,12 @@ def in_a_forked_child(program: str) -> str:
 def test_a_forked_copy_of_an_iterator_with_threads_goes_on_with_its_own(options):
     """Those of the parent are not there, and not waited for."""
     output = in_a_forked_child(
-        "import os, headrace\n"
-        "loader = headrace.DataLoader(data_source=list(range(64)), sampler=headrace.IndexSampler(64, num_epochs=1),\n"
-        f"    operations=[headrace.Batch(8)]{options})\n"
-        "iterator = iter(loader)\n"
-        "first = next(iterator).tolist()\n"
-        "pid = os.fork()\n"
-        "pid and os.wait()\n"
-        "print([first, *(batch.tolist() for batch in iterator)] == [batch.tolist() for batch in loader], flush=True)\n"
-        "pid or os._exit(0)\n"
+        "import os, headrace\nloader = headrace.DataLoader(data_source=list(range(64)), "
+        "sampler=headrace.IndexSampler(64, num_epochs=1),\n    "
+        f"operations=[headrace.Batch(8)]{options})\niterator = iter(loader)\nfirst = "
+        "next(iterator).tolist()\npid = os.fork()\npid and os.wait()\nprint([first, "
+        "*(batch.tolist() for batch in iterator)] == [batch.tolist() for batch in loader], "
+        "flush=True)\npid or os._exit(0)\n"
     )
     assert output == "True\nTrue\n"
 

@@ -46,20 +46,36 @@ def test_long():
 
 
 def _run(folder: Path, *options: str) -> str:
-    """What pytest says of a file of tests that leave things behind, held to what our tests are held to."""
+    """What pytest says of a file of tests that leave things behind, held to what our tests are held
+    to.
+    """
     here = Path(__file__).parent.parent.parent
     (folder / "support").mkdir(exist_ok=True)
     for name in ("conftest.py", "support/__init__.py", "support/leaks.py"):
         shutil.copy(here / name, folder / name)
     impatient, count = re.subn(
-        r"(?m)^PATIENCE_SECONDS = .*", "PATIENCE_SECONDS = 0.5", (folder / "support" / "leaks.py").read_text()
+        r"(?m)^PATIENCE_SECONDS = .*",
+        "PATIENCE_SECONDS = 0.5",
+        (folder / "support" / "leaks.py").read_text(),
     )
     assert count == 1
     (folder / "support" / "leaks.py").write_text(impatient)
     (folder / "test_leaky.py").write_text(LEAKY)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    long: long\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--basetemp", str(folder / "t")]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, cwd=folder, env={**os.environ})
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rA",
+        "-p",
+        "no:cacheprovider",
+        "--basetemp",
+        str(folder / "t"),
+    ]
+    done = subprocess.run(
+        [*command, *options], capture_output=True, text=True, cwd=folder, env={**os.environ}
+    )
     return done.stdout + done.stderr
 
 

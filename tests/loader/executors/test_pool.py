@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 from support.pools import new_pool, pool_jobs
 
 from headrace.loader.executors.jobs import MAX_TRIES, Job
-from headrace.loader.executors.pool import Divide, Fail, Give, GiveUp, Kill, Restart, Spawn, Warn, WorkerPool
+from headrace.loader.executors.pool import (
+    Divide,
+    Fail,
+    Give,
+    GiveUp,
+    Kill,
+    Restart,
+    Spawn,
+    Warn,
+    WorkerPool,
+)
 
 STOPPED = Warn("a worker was stopped after timeout=5 s; its work is done again")
 CRASHED = Warn("a worker was terminated unexpectedly by a bug; its work is done again")
@@ -22,18 +32,29 @@ def test_all_workers_are_made_at_the_start_and_once():
 
 
 def test_a_job_goes_to_the_worker_with_the_least_to_do():
-    """Jobs are given by what they cost, not by their number; what was answered costs nothing any more."""
+    """Jobs are given by what they cost, not by their number; what was answered costs nothing any
+    more.
+    """
     pool, jobs = new_pool(2), [Job(0, False, 3.0), *pool_jobs(4)[1:]]
-    assert [pool.assign([job], 0.0) for job in jobs[:3]] == [[Give(w, [j])] for w, j in zip([0, 1, 1], jobs)]
+    assert [pool.assign([job], 0.0) for job in jobs[:3]] == [
+        [Give(w, [j])] for w, j in zip([0, 1, 1], jobs)
+    ]
     assert pool.answered(0, 1, 1.0) == jobs[:1]
     assert pool.assign([jobs[3]], 1.0) == [Give(0, [jobs[3]])]
 
 
 def test_jobs_of_a_series_go_to_one_worker_while_it_is_there():
     """Though others have less to do; and another series to another worker."""
-    pool, jobs = new_pool(2), [Job(number, False, 1.0, series) for number, series in enumerate([7, 8, 7, 7, 8, 7])]
-    assert [pool.assign([job], 0.0) for job in jobs[:5]] == [[Give(w, [j])] for w, j in zip([0, 1, 0, 0, 1], jobs)]
-    assert pool.ended(0, "by a bug", 0.0)[2:] == [Give(2, [job]) for job in (jobs[0], jobs[2], jobs[3])]
+    pool, jobs = (
+        new_pool(2),
+        [Job(number, False, 1.0, series) for number, series in enumerate([7, 8, 7, 7, 8, 7])],
+    )
+    assert [pool.assign([job], 0.0) for job in jobs[:5]] == [
+        [Give(w, [j])] for w, j in zip([0, 1, 0, 0, 1], jobs)
+    ]
+    assert pool.ended(0, "by a bug", 0.0)[2:] == [
+        Give(2, [job]) for job in (jobs[0], jobs[2], jobs[3])
+    ]
     assert pool.assign(jobs[5:], 0.0) == [Give(2, jobs[5:])]
 
 
@@ -45,22 +66,33 @@ def test_jobs_that_come_together_go_to_one_worker_in_one_message():
 
 
 def test_what_a_worker_had_not_answered_goes_to_others_one_by_one():
-    """When a worker ends, its answers count and the rest of its jobs are given again, each alone, in their order."""
+    """When a worker ends, its answers count and the rest of its jobs are given again, each alone,
+    in their order.
+    """
     pool, jobs = new_pool(), pool_jobs(3)
     pool.assign(jobs, 0.0)
     assert pool.answered(0, 1, 0.0) == jobs[:1]
-    assert pool.ended(0, "by a bug", 0.0) == [CRASHED, Spawn(1), Give(1, jobs[1:2]), Give(1, jobs[2:])]
+    assert pool.ended(0, "by a bug", 0.0) == [
+        CRASHED,
+        Spawn(1),
+        Give(1, jobs[1:2]),
+        Give(1, jobs[2:]),
+    ]
 
 
 def test_a_worker_that_ends_without_work_is_made_again_for_the_next_job():
     """The user is told; nothing else has to be done before there is work."""
     pool, jobs = new_pool(), pool_jobs(1)
-    assert pool.ended(0, "by a bug", 0.0) == [Warn("worker 0 was terminated unexpectedly by a bug while it was idle")]
+    assert pool.ended(0, "by a bug", 0.0) == [
+        Warn("worker 0 was terminated unexpectedly by a bug while it was idle")
+    ]
     assert pool.assign(jobs, 0.0) == [Spawn(1), Give(1, jobs)]
 
 
 def test_jobs_that_are_dropped_are_not_given_again():
-    """Those that wait are forgotten; one at which its worker ends, and those after it, are neither tried again nor to blame."""
+    """Those that wait are forgotten; one at which its worker ends, and those after it, are neither
+    tried again nor to blame.
+    """
     for ends in (
         lambda pool: pool.ended(0, "x", 1.0),
         lambda pool: pool.all_ended("x", 1.0),
@@ -101,7 +133,9 @@ def test_a_job_without_parts_is_given_up_after_some_tries():
 
 
 def test_of_jobs_in_one_message_none_is_blamed():
-    """Of several jobs that went together any may have ended the worker: each is tried alone before one counts a try."""
+    """Of several jobs that went together any may have ended the worker: each is tried alone before
+    one counts a try.
+    """
     pool, jobs = new_pool(), pool_jobs(2)
     pool.assign(jobs, 0.0)
     pool.ended(0, "by a bug", 0.0)
@@ -111,7 +145,9 @@ def test_of_jobs_in_one_message_none_is_blamed():
 
 
 def test_a_job_that_takes_too_long_has_its_worker_killed_once():
-    """The time counts from when the job was begun; the kill is asked for once, and the job counts a try."""
+    """The time counts from when the job was begun; the kill is asked for once, and the job counts a
+    try.
+    """
     pool, jobs = new_pool(timeout=5), pool_jobs(2)
     for job in jobs:
         pool.assign([job], 1.0)
@@ -147,7 +183,9 @@ def test_without_a_timeout_nothing_is_late():
 
 
 def test_an_answer_that_comes_with_the_kill_blames_no_other_job():
-    """A late job may be answered before its worker is killed: the next job, which ends with the worker, counts no try."""
+    """A late job may be answered before its worker is killed: the next job, which ends with the
+    worker, counts no try.
+    """
     pool, jobs = new_pool(timeout=5), pool_jobs(2)
     for job in jobs:
         pool.assign([job], 0.0)
@@ -158,7 +196,9 @@ def test_an_answer_that_comes_with_the_kill_blames_no_other_job():
 
 
 def test_when_all_end_all_is_given_again_in_order():
-    """The end of the process that makes workers is no job's fault; what was not answered is done by new workers."""
+    """The end of the process that makes workers is no job's fault; what was not answered is done by
+    new workers.
+    """
     pool, jobs = new_pool(2), pool_jobs(4)
     for job in jobs:
         pool.assign([job], 0.0)
@@ -170,7 +210,9 @@ def test_when_all_end_all_is_given_again_in_order():
 
 
 def test_a_job_that_was_late_when_all_ended_can_be_late_again():
-    """A job whose worker was to be killed has the whole time again with a new worker, and no more."""
+    """A job whose worker was to be killed has the whole time again with a new worker,
+    and no more.
+    """
     pool, jobs = new_pool(timeout=5), pool_jobs(1)
     pool.assign(jobs, 0.0)
     assert pool.look(6.0) == [Kill(0)]
@@ -192,7 +234,9 @@ def test_a_start_that_fails_again_and_again_ends_the_run(answers_between):
         assert Restart() in pool.all_ended("was terminated", 0.0)
     else:
         text = "the process that makes the workers was terminated, 3 times"
-        assert pool.all_ended("was terminated", 0.0) == [Fail(f"{text} without a result in between.")]
+        assert pool.all_ended("was terminated", 0.0) == [
+            Fail(f"{text} without a result in between.")
+        ]
 
 
 class _World:
@@ -216,7 +260,9 @@ class _World:
                     assert len(self.workers) <= self.most
                 case Give(worker, jobs):
                     held = [job for jobs in self.workers.values() for job in jobs]
-                    assert not any(job in held or job.number in self.settled for job in jobs), "done twice"
+                    assert not any(job in held or job.number in self.settled for job in jobs), (
+                        "done twice"
+                    )
                     self.workers[worker] += jobs
                 case Kill(worker) if worker not in self.pool.workers:  # it was let go
                     assert self.workers.pop(worker) == [], "its jobs would be lost"
@@ -231,7 +277,11 @@ class _World:
         self.settled |= numbers
 
     def submit(self, count, divisible):
-        self.act(self.pool.assign([Job(self.submitted + n, divisible, n + 0.5) for n in range(count)], self.now))
+        self.act(
+            self.pool.assign(
+                [Job(self.submitted + n, divisible, n + 0.5) for n in range(count)], self.now
+            )
+        )
         self.submitted += count
 
     def answer(self, worker, count):
@@ -274,9 +324,15 @@ EVENTS = st.tuples(st.sampled_from(KINDS), st.integers(0, 3), st.integers(1, 3))
 
 
 @pytest.mark.slow
-@given(workers=st.integers(1, 3), timeout=st.sampled_from([None, 2.0]), events=st.lists(EVENTS, max_size=40))
+@given(
+    workers=st.integers(1, 3),
+    timeout=st.sampled_from([None, 2.0]),
+    events=st.lists(EVENTS, max_size=40),
+)
 def test_no_job_is_lost_or_done_twice_whatever_happens(workers, timeout, events):
-    """After any events, each job is settled or with one worker, and there are never too many workers."""
+    """After any events, each job is settled or with one worker, and there are never too many
+    workers.
+    """
     world = _World(workers, timeout)
     for event in events:
         world.happen(*event)
@@ -293,7 +349,9 @@ def _deep(workers, depth):
 
 
 def test_with_a_depth_jobs_wait_for_workers_that_have_begun():
-    """One that is never made holds nothing back; each has at most so many messages, and jobs are given in their order."""
+    """One that is never made holds nothing back; each has at most so many messages, and jobs are
+    given in their order.
+    """
     pool, jobs = _deep(2, 1), pool_jobs(3)
     assert [pool.assign([job], 0.0) for job in reversed(jobs)] == [[], [], []]
     pool.ready(1, 1.0)
@@ -308,7 +366,10 @@ def test_workers_that_are_lost_are_no_fault_of_their_jobs():
     pool.ready(0, 0.0)
     (job,) = jobs = pool_jobs(1, divisible=True)
     assert pool.assign(jobs, 0.0) == [Give(0, jobs)]
-    assert pool.lost([0], "a node was lost", 1.0) == [Warn("a node was lost; its work is done again"), Spawn(2)]
+    assert pool.lost([0], "a node was lost", 1.0) == [
+        Warn("a node was lost; its work is done again"),
+        Spawn(2),
+    ]
     assert job.tries == 0
     assert pool.lost([1], None, 1.0) == [Spawn(3)]
     pool.ready(2, 2.0)
@@ -368,7 +429,9 @@ def test_a_job_that_was_taken_back_is_given_again():
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("deadly", range(6))
 def test_with_a_depth_only_the_job_that_ends_workers_is_given_up(deadly, workers):
-    """Though each worker ends before anybody has heard of what it did just before: jobs are tried again by themselves."""
+    """Though each worker ends before anybody has heard of what it did just before: jobs are tried
+    again by themselves.
+    """
     pool, jobs = _deep(workers, 3), pool_jobs(6)
     actions = pool.resize(workers)
     held, given_up = {worker: [] for worker in range(workers)}, []

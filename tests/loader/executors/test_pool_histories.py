@@ -1,4 +1,6 @@
-"""Whatever happens to workers, in whatever order, the pool loses no job and has no job done twice."""
+"""Whatever happens to workers, in whatever order, the pool loses no job and has no job
+done twice.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from headrace.loader.executors.pool import Give, Kill, Spawn, Warn, WorkerPool
 
 def _play(seed: int) -> None:
     chance = random.Random(seed)
-    world = PoolWorld(chance, chance.randint(1, 4), chance.choice([None, 1, 2, 3]), chance.choice([None, 2.0]))
+    world = PoolWorld(
+        chance, chance.randint(1, 4), chance.choice([None, 1, 2, 3]), chance.choice([None, 2.0])
+    )
     for _ in range(chance.randint(5, 60)):
         world.happen()
         if world.failed:

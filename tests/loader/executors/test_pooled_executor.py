@@ -26,7 +26,9 @@ class PlayedRows:
 
 
 class Played:
-    """A transport whose worker answers when it is told to: of a span its positions, of a group that it was done."""
+    """A transport whose worker answers when it is told to: of a span its positions, of a group that
+    it was done.
+    """
 
     worker_count, depth, may_lose_rows = 1, 3, True
     nbytes = 0  # of the rows of a task
@@ -70,10 +72,14 @@ def _block(task, nbytes):
 
 
 def _executor(depth=3):
-    pipeline = iter(DataLoader(data_source=range(99), sampler=IndexSampler(99), operations=[Batch(4)]))._pipeline
+    pipeline = iter(
+        DataLoader(data_source=range(99), sampler=IndexSampler(99), operations=[Batch(4)])
+    )._pipeline
     transport = Played()
     transport.depth = depth
-    return PooledExecutor(pipeline, ExecutionOptions(1, worker_buffer_size=2), Observer(), transport), transport
+    return PooledExecutor(
+        pipeline, ExecutionOptions(1, worker_buffer_size=2), Observer(), transport
+    ), transport
 
 
 def test_a_worker_is_sent_tasks_in_the_order_in_which_the_pool_gave_them():
@@ -84,15 +90,23 @@ def test_a_worker_is_sent_tasks_in_the_order_in_which_the_pool_gave_them():
     transport.answer()
     assert [handle.ready() for handle in handles] == [True, True, True, False, False]
     assert [message.tasks[0].start for message in transport.sent] == [12, 16]
-    assert [handle.result().elements for handle in handles] == [list(range(4 * n, 4 * n + 4)) for n in range(5)]
+    assert [handle.result().elements for handle in handles] == [
+        list(range(4 * n, 4 * n + 4)) for n in range(5)
+    ]
 
 
 def test_as_many_batches_wait_as_have_room_but_one_for_each_worker():
-    """Of large ones fewer are made ahead; a limit that is too small for any leaves each worker its batch."""
+    """Of large ones fewer are made ahead; a limit that is too small for any leaves each worker its
+    batch.
+    """
     for most, window in ((None, 6), (5 << 20, 5), (2 << 20, 2), (1, 2)):
-        pipeline = iter(DataLoader(data_source=range(99), sampler=IndexSampler(99), operations=[Batch(4)]))._pipeline
+        pipeline = iter(
+            DataLoader(data_source=range(99), sampler=IndexSampler(99), operations=[Batch(4)])
+        )._pipeline
         options = ExecutionOptions(
-            2, worker_buffer_size=2, read_options=ReadOptions(num_threads=0, prefetch_buffer_bytes=most)
+            2,
+            worker_buffer_size=2,
+            read_options=ReadOptions(num_threads=0, prefetch_buffer_bytes=most),
         )
         transport = Played()
         transport.worker_count, transport.nbytes = 1, 1 << 20
@@ -102,7 +116,9 @@ def test_as_many_batches_wait_as_have_room_but_one_for_each_worker():
 
 
 def test_rows_that_were_lost_are_made_again_before_what_names_them():
-    """The task that made them goes to a worker first; what names them follows, with the rows that came of that."""
+    """The task that made them goes to a worker first; what names them follows, with the rows that
+    came of that.
+    """
     executor, transport = _executor()
     span = executor.submit(SpanTask(0, 8, 12))
     block = span.result()
@@ -120,7 +136,9 @@ def test_rows_that_were_lost_are_made_again_before_what_names_them():
 
 
 def test_a_worker_that_cannot_do_its_tasks_yet_makes_other_lost_rows(monkeypatch):
-    """A message whose rows are lost goes back; what waits behind it goes to the worker in its place, or nothing would."""
+    """A message whose rows are lost goes back; what waits behind it goes to the worker in its
+    place, or nothing would.
+    """
     executor, transport = _executor(depth=1)
     spans = [executor.submit(SpanTask(0, start, start + 4)) for start in (0, 4)]
     blocks = [span.result() for span in spans]

@@ -1,4 +1,6 @@
-"""Workers where parts of Linux are missing, and where the user asks for the transport that needs none of them."""
+"""Workers where parts of Linux are missing, and where the user asks for the transport that needs
+none of them.
+"""
 
 import json
 import os
@@ -68,7 +70,11 @@ def outcome(tmp_path: Path, **environment: str) -> dict:
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(PROGRAM))
     told = subprocess.run(
-        [sys.executable, program], capture_output=True, text=True, timeout=120, env={**os.environ, **environment}
+        [sys.executable, program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
     )
     assert told.returncode == 0, told.stderr
     return json.loads(told.stdout)
@@ -80,7 +86,9 @@ AS_EVERYWHERE = {"died": True, "same": True, "regrouped": True, "kept": True, "f
 @pytest.mark.parametrize("parts", [PARTS, *[(part,) for part in PARTS]], ids=str)
 @pytest.mark.long
 def test_workers_do_without_what_only_linux_has(tmp_path, parts):
-    """The stream is the same, through the death of a worker and a resume; large batches are kept, and errors come."""
+    """The stream is the same, through the death of a worker and a resume; large batches are kept,
+    and errors come.
+    """
     path = os.pathsep.join([str(folder_without(parts, tmp_path)), os.environ.get("PYTHONPATH", "")])
     is_portable = parts != ("os.sched_getaffinity",)
     assert outcome(tmp_path, PYTHONPATH=path) == {"portable": is_portable, **AS_EVERYWHERE}
@@ -159,14 +167,24 @@ STUCK = """
 
 @pytest.mark.long
 def test_a_worker_ends_whose_maker_was_killed_while_it_booted(tmp_path):
-    """Also if that was before it could look who its parent is, and the user's code would keep it for long."""
+    """Also if that was before it could look who its parent is, and the user's code would keep it
+    for long.
+    """
     (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(ORPHAN))
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(STUCK))
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    environment = {"HEADRACE_TRANSPORT": "portable", "PYTHONPATH": path, "ORPHAN": str(tmp_path / "pid")}
+    environment = {
+        "HEADRACE_TRANSPORT": "portable",
+        "PYTHONPATH": path,
+        "ORPHAN": str(tmp_path / "pid"),
+    }
     told = subprocess.run(
-        [sys.executable, "-u", program], capture_output=True, text=True, timeout=120, env={**os.environ, **environment}
+        [sys.executable, "-u", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
     )
     assert told.stdout == "ended\n", told.stderr
 
@@ -175,6 +193,7 @@ def test_an_unknown_transport_is_refused(monkeypatch):
     """The message says what there is."""
     monkeypatch.setenv("HEADRACE_TRANSPORT", "fast")
     with pytest.raises(
-        ValueError, match="HEADRACE_TRANSPORT='fast' is not a known value\\. Set the variable to \"portable\""
+        ValueError,
+        match="HEADRACE_TRANSPORT='fast' is not a known value\\. Set the variable to \"portable\"",
     ):
         next(iter(headrace.load(range(8), batch_size=4, worker_count=1)))

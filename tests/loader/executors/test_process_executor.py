@@ -1,4 +1,6 @@
-"""What the executor does when messages, deaths and lack of room come in any order: with workers that are played."""
+"""What the executor does when messages, deaths and lack of room come in any order: with workers
+that are played.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def _expected(count, length=4):
 
 @pytest.mark.parametrize("report_first", [False, True])
 def test_what_a_worker_had_answered_when_it_died_counts(report_first):
-    """Answers that come with the death, or are read only after its report, are taken; the rest is done again, once."""
+    """Answers that come with the death, or are read only after its report, are taken; the rest is
+    done again, once.
+    """
     with Played() as played:
         handles = played.submit(3)
         worker = played[0]
@@ -119,7 +123,9 @@ def test_a_task_of_several_units_becomes_its_parts():
     ("status", "how"), [(SIGKILL, "by signal SIGKILL"), (40, "by signal 40"), (256, "exit code 1")]
 )
 def test_a_task_that_ends_three_workers_fails_by_name(status, how):
-    """The error says how the last one ended and which records it was at; real-time signals have no name."""
+    """The error says how the last one ended and which records it was at; real-time signals have no
+    name.
+    """
     with Played() as played:
         deadly, other = played.submit(2)
         for worker in range(3):
@@ -135,7 +141,9 @@ def test_a_task_that_ends_three_workers_fails_by_name(status, how):
 
 
 def test_a_late_task_that_is_answered_before_its_worker_dies_is_done():
-    """The answer counts, and the task that died with the worker is not blamed: it may still end two others."""
+    """The answer counts, and the task that died with the worker is not blamed: it may still end two
+    others.
+    """
     with Played(timeout=AT_ONCE) as played:
         late, other = played.submit(2)
         played.hear()
@@ -168,7 +176,9 @@ def test_a_late_task_is_told_as_late(caplog):
 
 
 def test_when_the_zygote_dies_what_was_answered_counts_and_the_rest_is_done_again(caplog):
-    """Its workers' last answers are read, and all else goes to new workers of a new zygote, in order."""
+    """Its workers' last answers are read, and all else goes to new workers of a new zygote, in
+    order.
+    """
     with Played(workers=2) as played:
         handles = played.submit(5)
         played[0].answer()
@@ -188,7 +198,9 @@ def test_a_zygote_that_dies_again_and_again_is_an_error():
             played.zygote.die()
             played.hear()
         played.zygote.die()
-        with pytest.raises(WorkerCrashedError, match=r"by signal SIGKILL \(.*, 3 times without a result"):
+        with pytest.raises(
+            WorkerCrashedError, match=r"by signal SIGKILL \(.*, 3 times without a result"
+        ):
             played.hear()
 
 
@@ -201,7 +213,9 @@ def test_a_pipeline_that_cannot_be_unpacked_is_the_error_that_says_why():
 
 
 def test_groups_are_done_again_with_the_rows_that_they_name():
-    """Rows of earlier tasks go along to the worker that does a group again, each group on its own."""
+    """Rows of earlier tasks go along to the worker that does a group again, each group
+    on its own.
+    """
     with Played(pipeline=GROUPS) as played:
         (span,) = played.submit(1, length=32)
         played.finish()
@@ -225,14 +239,18 @@ EVENTS = ["submit", "answer", "die", "report", "begin", "full", "room", "zygote 
     events=st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 5)), max_size=25),
 )
 def test_every_task_is_answered_once_whatever_happens(workers, timeout, events):
-    """Whatever comes, in whatever order: at the end each task has its own rows, or was given up after its tries."""
+    """Whatever comes, in whatever order: at the end each task has its own rows, or was given up
+    after its tries.
+    """
     with Played(workers, timeout) as played:
         handles, dead = [], []
         for event, number in events:
             alive = list(played.zygote.workers.values())
             worker = alive[number % len(alive)] if alive else None
             if event == "submit":
-                handles.append(played.executor.submit(SpanTask(0, 4 * len(handles), 4 * len(handles) + 4)))
+                handles.append(
+                    played.executor.submit(SpanTask(0, 4 * len(handles), 4 * len(handles) + 4))
+                )
             elif event == "hear":
                 played.executor.handle_events(wait=False)
             elif event == "zygote dies":

@@ -1,4 +1,6 @@
-"""Workers that are actors in a Ray cluster: what goes through its object store, and what the user is told."""
+"""Workers that are actors in a Ray cluster: what goes through its object store, and what the user
+is told.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,16 @@ from headrace.loader.options import ExecutionOptions
 ON_RAY = {"worker_count": 2, "worker_kind": "ray"}
 
 BUSY_SECONDS = 30
-"""In which the loss of the head is told on a machine that is busy with other tests; on a quiet one, 8 s (measured). Ray ends
+"""In which the loss of the head is told on a machine that is busy with other tests; on a quiet one,
+8 s (measured). Ray ends
 the process after 60."""
 
 
 def _loader(operations, records=40, **more):
     sampler = IndexSampler(records, num_epochs=1)
-    return DataLoader(data_source=range(records), sampler=sampler, operations=operations, **{**ON_RAY, **more})
+    return DataLoader(
+        data_source=range(records), sampler=sampler, operations=operations, **{**ON_RAY, **more}
+    )
 
 
 def _address(array):
@@ -49,13 +54,17 @@ def _bytes_in_store():
     """What the object store of this machine holds."""
     import ray
 
-    return ray.cluster_resources()["object_store_memory"] - ray.available_resources().get("object_store_memory", 0)
+    return ray.cluster_resources()["object_store_memory"] - ray.available_resources().get(
+        "object_store_memory", 0
+    )
 
 
 @pytest.mark.ray
 @pytest.mark.long
 def test_a_batch_that_is_here_is_not_copied(monkeypatch):
-    """Its arrays stand, read-only, at the address that the object store tells of what the worker put there."""
+    """Its arrays stand, read-only, at the address that the object store tells of what the worker
+    put there.
+    """
     import ray
 
     from headrace.loader.executors.ray.worker import RayRows
@@ -95,10 +104,17 @@ def test_a_batch_is_what_it_was_as_long_as_it_is_looked_at():
 @pytest.mark.ray
 @pytest.mark.long
 def test_the_object_store_does_not_grow_over_epochs():
-    """Twenty epochs: what is dropped is free, rows that became batches too; and after the end nothing is left."""
+    """Twenty epochs: what is dropped is free, rows that became batches too; and after the end
+    nothing is left.
+    """
     before = _bytes_in_store()
     operations = [lambda x: np.full(100_000, x), Filter(lambda row: row[0] % 3), Batch(4)]
-    one = DataLoader(data_source=range(40), sampler=IndexSampler(40, num_epochs=20), operations=operations, **ON_RAY)
+    one = DataLoader(
+        data_source=range(40),
+        sampler=IndexSampler(40, num_epochs=20),
+        operations=operations,
+        **ON_RAY,
+    )
     used = []
     for number, batch in enumerate(one):
         del batch
@@ -106,9 +122,8 @@ def test_the_object_store_does_not_grow_over_epochs():
             used.append(_bytes_in_store())
     assert number == 26 * 20 // 4 - 1
     assert max(used[len(used) // 2 :]) <= 2 * max(used[: len(used) // 2])
-    assert wait_until(
-        lambda: gc.collect() >= 0 and _bytes_in_store() < before + (1 << 20), 20
-    )  # Ray counts some time later
+    # Ray counts some time later
+    assert wait_until(lambda: gc.collect() >= 0 and _bytes_in_store() < before + (1 << 20), 20)
 
 
 @pytest.mark.ray
@@ -118,9 +133,20 @@ def test_a_source_in_memory_is_read_where_it_lies_in_the_store():
     columns = {"x": np.arange(1_000_000)}
 
     def where(row):
-        return {"address": _address(row["x"]) // (1 << 40), "writable": row["x"].flags.writeable, "x": int(row["x"])}
+        return {
+            "address": _address(row["x"]) // (1 << 40),
+            "writable": row["x"].flags.writeable,
+            "x": int(row["x"]),
+        }
 
-    rows = list(DataLoader(data_source=columns, sampler=IndexSampler(50, num_epochs=1), operations=[where], **ON_RAY))
+    rows = list(
+        DataLoader(
+            data_source=columns,
+            sampler=IndexSampler(50, num_epochs=1),
+            operations=[where],
+            **ON_RAY,
+        )
+    )
     assert [row["x"] for row in rows] == list(range(50))
     assert not any(row["writable"] for row in rows)
 
@@ -128,7 +154,9 @@ def test_a_source_in_memory_is_read_where_it_lies_in_the_store():
 @pytest.mark.ray
 @pytest.mark.long
 def test_rows_of_a_mix_may_be_changed_in_place():
-    """By an operation that works on them after they were in the object store, as without workers."""
+    """By an operation that works on them after they were in the object store, as
+    without workers.
+    """
 
     def doubled(row):
         row *= 2
@@ -171,13 +199,17 @@ def test_a_node_with_another_version_ends_the_run(monkeypatch):
     """Before any element comes from there."""
     here = agreement.release_here()
     monkeypatch.setattr(agreement, "release_here", lambda: here._replace(version="9.9"))
-    with pytest.raises(ClusterMismatchError, match=rf"runs {here.version} of headrace, and this process 9\.9"):
+    with pytest.raises(
+        ClusterMismatchError, match=rf"runs {here.version} of headrace, and this process 9\.9"
+    ):
         next(iter(_loader([Batch(4)])))
 
 
 @pytest.mark.ray
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX's, if it was imported: the child does not use it
+@pytest.mark.filterwarnings(
+    "ignore:os.fork:RuntimeWarning"
+)  # JAX's, if it was imported: the child does not use it
 def test_a_forked_child_gives_nothing_back_that_its_parent_uses():
     """It is told that the iterator is its parent's; what it drops stays as it is in the parent."""
     with iter(_loader([lambda x: np.full(50_000, x), Batch(4)], 80)) as iterator:
@@ -238,12 +270,19 @@ next(left_open)
 
 @pytest.mark.long
 def test_a_cluster_is_started_where_there_is_none_and_ends_with_the_process(tmp_path):
-    """By a thread that ends, too. Functions of modules that only this process finds are found; nothing is left."""
+    """By a thread that ends, too. Functions of modules that only this process finds are found;
+    nothing is left.
+    """
     (tmp_path / "only_on_the_path.py").write_text("def doubled(x):\n    return 2 * x\n")
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
         ran = _program("-c", STARTS_ONE, str(tmp_path), folder=folder)
         assert ran.stdout.splitlines()[-1] == str(2 * list(range(3, 80, 16))), ran.stderr[-2000:]
-        assert wait_until(lambda: not [one for one in psutil.process_iter(["cmdline"]) if folder in str(one.info)], 20)
+        assert wait_until(
+            lambda: (
+                not [one for one in psutil.process_iter(["cmdline"]) if folder in str(one.info)]
+            ),
+            20,
+        )
 
 
 def _program(*arguments, folder):
@@ -255,24 +294,33 @@ def _program(*arguments, folder):
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # under `uv run`, it would install all packages anew
         "RAY_memory_monitor_refresh_ms": "0",
     }
-    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=300
+    )
 
 
 @pytest.mark.long
 def test_what_dies_in_a_cluster_leaves_the_stream_as_it_is():
-    """An actor, a node: the same batches, and a warning each. The head: one error soon, and the state is right."""
+    """An actor, a node: the same batches, and a warning each. The head: one error soon, and the
+    state is right.
+    """
     program = Path(__file__).parents[2] / "support" / "ray_deaths.py"
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
         ran = _program(program, "worker", "node", "grow", "head", folder=folder)
-    told = {one["what"]: one for line in ran.stdout.splitlines() if line.startswith("{") for one in [json.loads(line)]}
+    told = {
+        one["what"]: one
+        for line in ran.stdout.splitlines()
+        if line.startswith("{")
+        for one in [json.loads(line)]
+    }
     assert list(told) == ["worker", "node", "grow", "head"], ran.stderr[-2000:]
     assert all(one["same"] for one in told.values())
     deaths = {
-        what: [text for text in one["warnings"] if "its work is done again" in text] for what, one in told.items()
+        what: [text for text in one["warnings"] if "its work is done again" in text]
+        for what, one in told.items()
     }
-    assert [len(texts) for texts in deaths.values()] == [1, 1, 0, 0], (
-        told
-    )  # on a busy machine, workers also wait for a place
+    # on a busy machine, workers also wait for a place
+    assert [len(texts) for texts in deaths.values()] == [1, 1, 0, 0], told
     assert "node" in deaths["node"][0]
     assert told["grow"]["workers"] > 2
     assert told["head"]["seconds"] < BUSY_SECONDS
@@ -282,14 +330,18 @@ def test_what_dies_in_a_cluster_leaves_the_stream_as_it_is():
 def _told_by(*what):
     """What `ray_deaths.py` printed, each by its name."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
-        ran = _program(Path(__file__).parents[2] / "support" / "ray_deaths.py", *what, folder=folder)
+        ran = _program(
+            Path(__file__).parents[2] / "support" / "ray_deaths.py", *what, folder=folder
+        )
     told = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     return {one["what"]: one for one in told}, ran.stderr[-2000:]
 
 
 @pytest.mark.long
 def test_a_node_that_stops_answering_is_lost_before_ray_says_so():
-    """The batches are the same, and no record is blamed, though tasks have a timeout: one warning names the node."""
+    """The batches are the same, and no record is blamed, though tasks have a timeout: one warning
+    names the node.
+    """
     told, printed = _told_by("stop")
     assert list(told) == ["stop"], printed
     assert told["stop"]["same"]
@@ -310,7 +362,9 @@ def test_a_head_that_stops_answering_is_an_error():
 
 @pytest.mark.long
 def test_rows_that_are_large_beside_the_object_stores_flow():
-    """Rows of 20 MB with stores of 90 MB, also through a mix: a task has no more of them than there is room for."""
+    """Rows of 20 MB with stores of 90 MB, also through a mix: a task has no more of them than there
+    is room for.
+    """
     told, printed = _told_by("heavy")
     assert list(told) == ["alone", "mixed"], printed
     assert all(one["same"] for one in told.values())
@@ -320,7 +374,9 @@ def test_rows_that_are_large_beside_the_object_stores_flow():
 def test_a_head_that_died_before_the_loop_began_is_an_error():
     """Soon, where Ray would end the process."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
-        ran = _program(Path(__file__).parents[2] / "support" / "ray_deaths.py", "before", folder=folder)
+        ran = _program(
+            Path(__file__).parents[2] / "support" / "ray_deaths.py", "before", folder=folder
+        )
     told = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     assert [one["what"] for one in told] == ["before"], ran.stderr[-2000:]
     assert told[0]["seconds"] < BUSY_SECONDS
@@ -335,11 +391,19 @@ def test_options_of_ray_go_with_its_workers():
         ({"address": "auto"}, ValueError, 'worker_kind="ray"'),
         ({"worker_count": "cluster"}, ValueError, 'worker_kind="ray"'),
         ({"worker_kind": "ray", "ray_options": [1]}, TypeError, "Pass a dict"),
-        ({"worker_kind": "ray", "ray_options": {"max_restarts": 1}}, ValueError, "headrace sets itself"),
+        (
+            {"worker_kind": "ray", "ray_options": {"max_restarts": 1}},
+            ValueError,
+            "headrace sets itself",
+        ),
         ({"worker_kind": "ray", "address": 6379}, TypeError, "host:port"),
         ({"worker_kind": "ray", "address": "nonsense"}, ValueError, "host:port"),
         ({"worker_kind": "ray", "address": "host:x"}, ValueError, "host:port"),
-        ({"worker_kind": "ray", "address": "ray://127.0.0.1:10001"}, ValueError, r"can join\. Pass"),
+        (
+            {"worker_kind": "ray", "address": "ray://127.0.0.1:10001"},
+            ValueError,
+            r"can join\. Pass",
+        ),
     ]:
         with pytest.raises(error, match=told):
             ExecutionOptions(**wrong)
@@ -365,7 +429,9 @@ def test_the_environment_may_name_a_cluster_of_nodes_only(monkeypatch):
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
-    with pytest.raises(ClusterNotFoundError, match=r"at RAY_ADDRESS='ray://127\.0\.0\.1:10001'\. Set"):
+    with pytest.raises(
+        ClusterNotFoundError, match=r"at RAY_ADDRESS='ray://127\.0\.0\.1:10001'\. Set"
+    ):
         next(iter(_loader([])))
 
 
@@ -378,10 +444,14 @@ def test_an_address_without_a_cluster_is_named_with_where_it_comes_from(monkeypa
     started = []
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(cluster, "_lasting", lambda action: started.append(action))
-    with pytest.raises(ClusterNotFoundError, match=r"at address='127\.0\.0\.1:1'\. Pass .*leave address= out"):
+    with pytest.raises(
+        ClusterNotFoundError, match=r"at address='127\.0\.0\.1:1'\. Pass .*leave address= out"
+    ):
         cluster.join("127.0.0.1:1", 1)
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(ClusterNotFoundError, match=r"at RAY_ADDRESS='127\.0\.0\.1:1'\. Set .*, unset it\."):
+    with pytest.raises(
+        ClusterNotFoundError, match=r"at RAY_ADDRESS='127\.0\.0\.1:1'\. Set .*, unset it\."
+    ):
         cluster.join(None, 1)
     monkeypatch.delenv("RAY_ADDRESS")
     cluster.join(None, 1)

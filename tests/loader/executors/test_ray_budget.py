@@ -1,4 +1,6 @@
-"""How many rows go into one object, and how many tasks are under way, beside object stores of any size. Without Ray."""
+"""How many rows go into one object, and how many tasks are under way, beside object stores of any
+size. Without Ray.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,10 @@ def bounded(monkeypatch):
 
 def _mix(filtered=False):
     parts = [
-        MapDataset.range(at, at + 40).to_iter_dataset().filter(lambda x: x % 3).map(lambda x: np.full(3, x))
+        MapDataset.range(at, at + 40)
+        .to_iter_dataset()
+        .filter(lambda x: x % 3)
+        .map(lambda x: np.full(3, x))
         for at in (0, 100)
     ]
     mixed = IterDataset.mix(parts, [2, 1]).map(lambda row: row + 1)
@@ -132,7 +137,9 @@ def test_the_stream_does_not_depend_on_how_large_tasks_are(name, bounded):
 
 def _unbounded(name):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(InlineExecutor, "inputs", lambda self, stage: self._pace._limits[stage].task)
+        patched.setattr(
+            InlineExecutor, "inputs", lambda self, stage: self._pace._limits[stage].task
+        )
         patched.setattr(InlineExecutor, "window", lambda *_: 1)
         return stream(CASES[name]())
 

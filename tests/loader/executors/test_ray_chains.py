@@ -1,4 +1,6 @@
-"""Chains of any methods in actors of a Ray cluster: from any state on, and with records that fail."""
+"""Chains of any methods in actors of a Ray cluster: from any state on, and with records
+that fail.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ ON_RAY: dict[str, Any] = {"worker_count": 2, "worker_kind": "ray"}
 @given(recipe=recipes(), data=st.data())
 @tries(8)
 def test_the_stream_of_any_chain_does_not_depend_on_actors(recipe, data):
-    """The same elements as without workers; a state that was taken with actors goes on without them, and the other way."""
+    """The same elements as without workers; a state that was taken with actors goes on without
+    them, and the other way.
+    """
     expected = taken(opened(recipe))
     assert taken(opened(recipe, **ON_RAY)) == expected
     if not expected:
@@ -32,13 +36,18 @@ def test_the_stream_of_any_chain_does_not_depend_on_actors(recipe, data):
             state = iterator.get_state()
         iterator = opened(recipe, **other)
         iterator.set_state(state)
-        rest = taken(iterator, 3)  # the last elements of `expected` may not be the last ones of the chain
+        # the last elements of `expected` may not be the last ones of the chain
+        rest = taken(iterator, 3)
         assert rest[: len(expected) - step] == expected[step : step + 3]
 
 
 @pytest.mark.ray
 @pytest.mark.long
-@given(recipe=failing_recipes(), shard=st.sampled_from(SHARDS), hold=st.sampled_from([failing, leaving_out]))
+@given(
+    recipe=failing_recipes(),
+    shard=st.sampled_from(SHARDS),
+    hold=st.sampled_from([failing, leaving_out]),
+)
 @tries(8)
 def test_a_failure_in_an_actor_comes_at_its_place_in_any_chain(recipe, shard, hold):
     """Or is left out, that alone, and counted."""

@@ -1,4 +1,6 @@
-"""What workers on other nodes tell of themselves when they begin: other code, or another pipeline, is an error. Without Ray."""
+"""What workers on other nodes tell of themselves when they begin: other code, or another pipeline,
+is an error. Without Ray.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from headrace.loader.options import ExecutionOptions
 
 def _pipeline(*operations):
     sampler = headrace.IndexSampler(40, num_epochs=1)
-    return iter(headrace.DataLoader(data_source=range(40), sampler=sampler, operations=operations))._pipeline
+    return iter(
+        headrace.DataLoader(data_source=range(40), sampler=sampler, operations=operations)
+    )._pipeline
 
 
 def _checked(pipeline):
@@ -47,12 +51,16 @@ def test_a_worker_that_has_the_same_is_welcome():
 
 @pytest.mark.parametrize("error", [None, b"an error"])
 def test_a_node_with_another_version_is_refused(error):
-    """With both versions, the node, and what to do; also where it could not even unpickle the pipeline."""
+    """With both versions, the node, and what to do; also where it could not even unpickle the
+    pipeline.
+    """
     pipeline, here = _pipeline(), release_here()
     with pytest.raises(
         ClusterMismatchError, match=rf"node 10\.0\.0\.7 .*runs 9\.9 of headrace.*{here.version}"
     ) as told:
-        _checked(pipeline).check(_begun(pipeline, here._replace(version="9.9"), "", error), "10.0.0.7")
+        _checked(pipeline).check(
+            _begun(pipeline, here._replace(version="9.9"), "", error), "10.0.0.7"
+        )
     assert f"Install headrace {here.version} there" in str(told.value)
     assert len(str(told.value)) < 500
 
@@ -60,7 +68,9 @@ def test_a_node_with_another_version_is_refused(error):
 def test_a_node_with_other_files_of_the_same_version_is_refused():
     """As two working copies may have; not where one of them has no files at all."""
     pipeline, here = _pipeline(), release_here()
-    with pytest.raises(ClusterMismatchError, match=rf"other files of headrace {here.version} \(abcd\)"):
+    with pytest.raises(
+        ClusterMismatchError, match=rf"other files of headrace {here.version} \(abcd\)"
+    ):
         _checked(pipeline).check(_begun(pipeline, here._replace(source="abcd")), "10.0.0.7")
     _checked(pipeline).check(_begun(pipeline, here._replace(source="")), "10.0.0.7")
 
@@ -78,7 +88,11 @@ def test_the_digest_tells_any_change_of_the_package_and_no_other(tmp_path):
     (package / "room" / "one.py").write_bytes(b"name = 'room/one.py'\r\nnumber = 1\r\n")
     assert source_digest(package) == found
     others = set()
-    for name, text in [("room/one.py", "name = 'room/one.py'\nnumber = 2\n"), ("room/two.py", ""), ("three.py", "x")]:
+    for name, text in [
+        ("room/one.py", "name = 'room/one.py'\nnumber = 2\n"),
+        ("room/two.py", ""),
+        ("three.py", "x"),
+    ]:
         copy = tmp_path / name.replace("/", "-")
         shutil.copytree(package, copy)
         (copy / name).write_text(text)
@@ -114,7 +128,8 @@ def test_a_node_that_unpickles_another_operation_is_refused():
     here, there = (_pipeline(abs, _Times(factor)) for factor in (2, 3))
     _checked(here).check(_begun(_unpickled(here)), "10.0.0.7")
     with pytest.raises(
-        ClusterMismatchError, match=r"10\.0\.0\.7 .*another pipeline.*operation 1, .*_Times.* differs"
+        ClusterMismatchError,
+        match=r"10\.0\.0\.7 .*another pipeline.*operation 1, .*_Times.* differs",
     ) as told:
         _checked(here).check(_begun(_unpickled(there)), "10.0.0.7")
     assert "identity_parameters()" in str(told.value)
@@ -122,7 +137,9 @@ def test_a_node_that_unpickles_another_operation_is_refused():
 
 
 def test_an_operation_that_pickle_changes_by_intent_is_none_of_it():
-    """It becomes the same in this process; and a source that cannot tell what it is on a node is let pass."""
+    """It becomes the same in this process; and a source that cannot tell what it is on a node is
+    let pass.
+    """
     here = _pipeline(_Times(2))
     assert identity_of(_unpickled(here)) != identity_of(here)
     _checked(here).check(_begun(_unpickled(here)), "10.0.0.7")
@@ -141,7 +158,9 @@ def _packed(pipeline):
 
 
 def test_another_numpy_is_one_warning(caplog):
-    """For a node, and not for a release that only repairs: generators keep their numbers in those."""
+    """For a node, and not for a release that only repairs: generators keep their
+    numbers in those.
+    """
     pipeline, here = _pipeline(), release_here()
     checked = _checked(pipeline)
     major, minor, *_ = here.numpy.split(".")

@@ -32,7 +32,9 @@ def _address(server):
 
 
 def _answer(server, text):
-    """Take a connection, and say something once the greeting has come; or hang up without a word."""
+    """Take a connection, and say something once the greeting has come; or hang up
+    without a word.
+    """
     connection, _ = server.accept()
     connection.settimeout(10)
     assert connection.recv(len(HELLO), socket.MSG_WAITALL) == HELLO
@@ -41,9 +43,14 @@ def _answer(server, text):
 
 
 def test_a_process_that_stands_still_is_silent(pings, listener):
-    """It takes connections, and says nothing; that is known some seconds after it was asked, and stays so."""
+    """It takes connections, and says nothing; that is known some seconds after it was asked, and
+    stays so.
+    """
     address = _address(listener)
-    looks = [pings.silent([address], now) for now in (0.0, 1.0, SILENT_SECONDS, SILENT_SECONDS + 1.1, 99.0)]
+    looks = [
+        pings.silent([address], now)
+        for now in (0.0, 1.0, SILENT_SECONDS, SILENT_SECONDS + 1.1, 99.0)
+    ]
     assert looks == [[], [], [], [address], [address]]
 
 
@@ -51,7 +58,12 @@ def test_one_that_is_gone_is_silent(pings):
     """It is asked again and again, in case it comes back."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = _address(server)
-    assert [pings.silent([address], now) for now in (0.0, 1.0, 2.0, SILENT_SECONDS + 0.1)] == [[], [], [], [address]]
+    assert [pings.silent([address], now) for now in (0.0, 1.0, 2.0, SILENT_SECONDS + 0.1)] == [
+        [],
+        [],
+        [],
+        [address],
+    ]
     assert not answers(address)
 
 
@@ -66,7 +78,9 @@ def test_one_that_answers_is_there(pings, listener, text):
 
 
 def test_a_pause_of_ours_is_no_silence_of_theirs(pings, listener):
-    """Whoever asks may have been busy for an hour, or stopped, before the question was even sent."""
+    """Whoever asks may have been busy for an hour, or stopped, before the question was
+    even sent.
+    """
     address = _address(listener)
     assert pings.silent([address], 0.0) == []
     assert pings.silent([address], 3600.0) == []

@@ -1,4 +1,6 @@
-"""Warnings about workers that wait for a place in a Ray cluster. Without Ray: the cluster is played."""
+"""Warnings about workers that wait for a place in a Ray cluster. Without Ray: the cluster is
+played.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,18 @@ class PlayedCluster:
 
 @pytest.fixture
 def waiting(monkeypatch, caplog):
-    """Return a transport whose two workers never get a place, and a function: how many warnings there are at a time."""
+    """Return a transport whose two workers never get a place, and a function: how many warnings
+    there are at a time.
+    """
     clock = [0.0]
     monkeypatch.setattr(transport.time, "monotonic", lambda: clock[0])
     made = RayTransport.__new__(RayTransport)
-    made.worker_count, made._grows, made._needs, made._cluster = 2, False, {"CPU": 1.0}, PlayedCluster()
+    made.worker_count, made._grows, made._needs, made._cluster = (
+        2,
+        False,
+        {"CPU": 1.0},
+        PlayedCluster(),
+    )
     made._events, made._remotes, made._killed, made._gone = [], {}, set(), set()
     made._begun = made._resized = clock[0]
 
@@ -45,7 +54,13 @@ def waiting(monkeypatch, caplog):
 def test_workers_that_wait_for_room_are_warned_of_once(waiting):
     """Some seconds after the start, and never again while nothing changes."""
     _, warnings_at = waiting
-    assert [warnings_at(NO_ROOM_SECONDS * times) for times in (0.5, 1.1, 2, 3, 100)] == [0, 1, 1, 1, 1]
+    assert [warnings_at(NO_ROOM_SECONDS * times) for times in (0.5, 1.1, 2, 3, 100)] == [
+        0,
+        1,
+        1,
+        1,
+        1,
+    ]
 
 
 def test_workers_that_wait_for_room_are_warned_of_again_after_a_node_is_lost(waiting):

@@ -69,7 +69,9 @@ def _most_under_way(wanted, source, *operations, **options):
     """What each of two processes had under way at most, as soon as that is what is wanted."""
     found = defaultdict(int)
     sampler = IndexSampler(len(source), num_epochs=None)
-    loader = DataLoader(data_source=source, sampler=sampler, operations=operations, **{**ON_RAY, **options})
+    loader = DataLoader(
+        data_source=source, sampler=sampler, operations=operations, **{**ON_RAY, **options}
+    )
     until = time.monotonic() + PATIENCE
     with iter(loader) as iterator:
         while (len(found) < 2 or min(found.values()) < wanted) and time.monotonic() < until:

@@ -1,4 +1,6 @@
-"""What actors of a Ray cluster do with each record: global generators, rows that cannot be sent, records that end them."""
+"""What actors of a Ray cluster do with each record: global generators, rows that cannot be sent,
+records that end them.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,16 @@ pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 def _loader(records, operations, **more):
     sampler = IndexSampler(records, num_epochs=1)
-    return DataLoader(data_source=range(records), sampler=sampler, operations=operations, **ON_RAY, **more)
+    return DataLoader(
+        data_source=range(records), sampler=sampler, operations=operations, **ON_RAY, **more
+    )
 
 
 @pytest.mark.filterwarnings(SEEN)
 def test_no_two_actors_have_the_same_numbers():
-    """What draws from NumPy's global generator draws other numbers in each, and the user is warned once."""
+    """What draws from NumPy's global generator draws other numbers in each, and the user is warned
+    once.
+    """
     loader = load(range(400), transformations=[numpys], batch_size=4, num_epochs=1, **ON_RAY)
     with pytest.warns(UserWarning, match="draws from the global generator") as caught:
         drawn = np.concatenate(list(loader)).tolist()
@@ -44,7 +50,9 @@ def _holds_a_lock(record):
 
 
 def test_a_row_that_cannot_be_sent_is_a_failure_of_its_operation():
-    """What comes before it comes first; the error names operation and record. Or it is left out, that alone."""
+    """What comes before it comes first; the error names operation and record. Or it is left out,
+    that alone.
+    """
     got = []
     with pytest.raises(TypeError) as raised:
         got.extend(record for record, _ in _loader(40, [_holds_a_lock, Filter(lambda row: True)]))
@@ -78,9 +86,13 @@ def test_except_theirs_works_with_actors():
     assert raised.value.code == 4
 
 
-@pytest.mark.parametrize("operations", [[Batch(8)], [Filter(lambda x: True), Batch(8)]], ids=["batch", "rows, batch"])
+@pytest.mark.parametrize(
+    "operations", [[Batch(8)], [Filter(lambda x: True), Batch(8)]], ids=["batch", "rows, batch"]
+)
 def test_of_a_batch_that_ends_its_actors_the_record_at_fault_is_named(operations):
-    """Not one that an actor did just before, whose answer was lost with it; what is whole before it comes first."""
+    """Not one that an actor did just before, whose answer was lost with it; what is whole before it
+    comes first.
+    """
 
     def ends(record):
         if record == 21:

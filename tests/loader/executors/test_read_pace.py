@@ -1,4 +1,6 @@
-"""Where records are read: in the thread that needs them if they are quick, on threads if they wait or compute for long."""
+"""Where records are read: in the thread that needs them if they are quick, on threads if they wait
+or compute for long.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def read_in_place(pace, count, kind):
 
 @pytest.mark.parametrize("count", [1, 128, 2048])
 def test_quick_records_are_read_in_place_however_many_a_span_has(clock, count):
-    """After the first reads on threads, which may have waited for the interpreter, and one trial."""
+    """After the first reads on threads, which may have waited for the interpreter, and
+    one trial.
+    """
     pace = ReadPace(None)
     assert read_in_place(pace, count, QUICK) == 0, "nothing is known yet"
     pace.note(1, 5e-3, 1e-6)
@@ -66,7 +70,9 @@ def test_records_that_take_much_processor_time_are_never_read_in_place(clock, ca
         assert read_in_place(pace, 128, COMPUTES) == 0
 
 
-def test_a_source_that_begins_to_wait_gets_threads_and_one_that_ceases_is_read_in_place_again(clock):
+def test_a_source_that_begins_to_wait_gets_threads_and_one_that_ceases_is_read_in_place_again(
+    clock,
+):
     """A cache in front of a store."""
     pace = ReadPace(None)
     note(pace, 1, QUICK)
@@ -115,7 +121,9 @@ def test_pieces_of_records_that_are_read_one_by_one_take_a_millisecond(clock):
 
 
 def test_calls_of_joined_spans_take_ten_milliseconds():
-    """As far as there is room; nothing is joined as long as nothing is known, or where a span alone takes that long."""
+    """As far as there is room; nothing is joined as long as nothing is known, or where a span alone
+    takes that long.
+    """
     pace = ReadPace(1, joins=True)
     assert pace.piece(32, 32, 320, 500) == 32
     note(pace, 32, (5e-6, 1e-6))
@@ -127,7 +135,9 @@ def test_calls_of_joined_spans_take_ten_milliseconds():
     assert pace.piece(32, 20, 4000, 500) == 20
 
 
-def test_a_call_that_is_made_where_records_are_needed_goes_to_a_thread_when_their_use_takes_long(clock):
+def test_a_call_that_is_made_where_records_are_needed_goes_to_a_thread_when_their_use_takes_long(
+    clock,
+):
     """And comes back when it does not."""
     pace = ReadPace(1, joins=True)
     assert pace.is_called_here
@@ -143,7 +153,9 @@ def test_a_call_that_is_made_where_records_are_needed_goes_to_a_thread_when_thei
 
 
 def test_the_processor_time_of_quick_reads_is_not_asked_for(clock, monkeypatch):
-    """It takes longer than a record in memory. A read that takes longer than usual is looked at the next time."""
+    """It takes longer than a record in memory. A read that takes longer than usual is looked at the
+    next time.
+    """
     asked = []
     monkeypatch.setattr(spans, "thread_time", lambda: asked.append(None) or 0.0)
     pace, reads = ReadPace(None), Reads(1, 8, 1e9, lambda reads, count: None)
@@ -167,7 +179,9 @@ def test_the_processor_time_of_quick_reads_is_not_asked_for(clock, monkeypatch):
 
 
 def test_records_that_suddenly_compute_are_found_out_by_the_next_look(clock):
-    """A read that was not looked at counts as a wait; a look in a trial tells how much of the time was work."""
+    """A read that was not looked at counts as a wait; a look in a trial tells how much of the time
+    was work.
+    """
     pace = ReadPace(None)
     note(pace, 1, QUICK)
     clock[0] = 1.0

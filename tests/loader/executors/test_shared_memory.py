@@ -1,4 +1,6 @@
-"""Memory that worker processes share with the user's process: it is given back when batches are no longer kept."""
+"""Memory that worker processes share with the user's process: it is given back when batches are no
+longer kept.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,16 @@ def _large(number):
 
 
 def test_memory_of_batches_that_nobody_keeps_any_more_is_given_back():
-    """Once the user lets go of many batches, the process of the loop has about as much memory mapped as before."""
-    loader = load(range(32), transformations=[_large, Batch(1)], num_epochs=1, worker_count=1, worker_kind="process")
+    """Once the user lets go of many batches, the process of the loop has about as much memory
+    mapped as before.
+    """
+    loader = load(
+        range(32),
+        transformations=[_large, Batch(1)],
+        num_epochs=1,
+        worker_count=1,
+        worker_kind="process",
+    )
     with iter(loader) as iterator:
         held = [next(iterator) for _ in range(16)]
         most = iterator.stats().shared_bytes

@@ -38,7 +38,9 @@ def alarms():
 
 
 def test_what_another_handler_raises_in_a_section_is_raised_after_it(alarms):
-    """The handler is called at once, with the frame; its own exception comes out, and it is the handler again."""
+    """The handler is called at once, with the frame; its own exception comes out, and it is the
+    handler again.
+    """
     done, handler = [], signal.getsignal(signal.SIGALRM)
     with pytest.raises(LateError, match="1") as raised, Uninterrupted():
         with Uninterrupted():
@@ -67,13 +69,18 @@ def test_neither_an_interrupt_nor_an_exception_is_lost_where_both_come(alarms):
         with pytest.raises((KeyboardInterrupt, LateError)) as raised, Uninterrupted():
             signal.raise_signal(first)
             signal.raise_signal(second)
-        assert {type(raised.value), type(raised.value.__context__)} == {KeyboardInterrupt, LateError}
+        assert {type(raised.value), type(raised.value.__context__)} == {
+            KeyboardInterrupt,
+            LateError,
+        }
 
 
 def test_a_handler_that_raises_nothing_is_called_in_sections_each_time():
     """As a profiler's is, which looks at the frame."""
     frames = []
-    former = signal.signal(signal.SIGALRM, lambda number, frame: frames.append(frame.f_code.co_name))
+    former = signal.signal(
+        signal.SIGALRM, lambda number, frame: frames.append(frame.f_code.co_name)
+    )
     try:
         with Uninterrupted():
             for _ in range(3):
@@ -84,7 +91,9 @@ def test_a_handler_that_raises_nothing_is_called_in_sections_each_time():
 
 
 def test_handlers_are_as_they_were_whenever_an_exception_comes(alarms):
-    """Before, in and after the exchange of handlers: nothing is held back later, and nothing is lost."""
+    """Before, in and after the exchange of handlers: nothing is held back later, and nothing is
+    lost.
+    """
     use, places = signal.signal, range(8)
     raised = 0
     for place in places:
@@ -112,7 +121,11 @@ def test_handlers_are_as_they_were_whenever_an_exception_comes(alarms):
 def test_an_exception_of_a_handler_while_workers_are_closed_leaves_nothing(alarms, kind):
     """No process, and soon no thread, at whichever moment it comes; it comes out of close()."""
     came = 0
-    threads, before = threading.active_count(), set(psutil.Process().children())  # a Ray cluster, where one runs
+    # a Ray cluster, where one runs
+    threads, before = (
+        threading.active_count(),
+        set(psutil.Process().children()),
+    )
     for moment in range(1, 9):
         iterator = iter(headrace.load(range(100), batch_size=4, worker_count=2, worker_kind=kind))
         next(iterator)
@@ -128,7 +141,9 @@ def test_an_exception_of_a_handler_while_workers_are_closed_leaves_nothing(alarm
 
 @contextlib.contextmanager
 def in_section_after(count):
-    """An alarm comes at the so-manieth look of who waits in a section, or call that ends something there."""
+    """An alarm comes at the so-manieth look of who waits in a section, or call that ends something
+    there.
+    """
     calls = itertools.count(1)
 
     def watched(frame, event, argument):
@@ -158,9 +173,15 @@ class Numbers:
 
 
 @pytest.mark.parametrize("place", ["source", "map", "filter", "after a batch", "in a batch"])
-@pytest.mark.parametrize("on_error", ["raise", "skip", lambda error, keys: pytest.fail("no record failed")])
-def test_what_a_handler_raises_during_an_operation_comes_out_and_no_record_is_skipped(alarms, place, on_error):
-    """`next` raises it unchanged. The next call of `next` returns the element that was interrupted."""
+@pytest.mark.parametrize(
+    "on_error", ["raise", "skip", lambda error, keys: pytest.fail("no record failed")]
+)
+def test_what_a_handler_raises_during_an_operation_comes_out_and_no_record_is_skipped(
+    alarms, place, on_error
+):
+    """`next` raises it unchanged. The next call of `next` returns the element that was
+    interrupted.
+    """
 
     def once(record):
         if np.any(record == 13) and not alarms:
@@ -229,7 +250,9 @@ def test_a_second_exception_before_a_run_is_closed_does_not_look_like_the_end(al
 
 
 def test_handlers_of_any_kind_are_recognised(alarms):
-    """Functions, methods, partial functions and objects; not a function that only happens to raise."""
+    """Functions, methods, partial functions and objects; not a function that only
+    happens to raise.
+    """
 
     class Handler:
         def __call__(self, number, frame):

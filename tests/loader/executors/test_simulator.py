@@ -1,4 +1,6 @@
-"""No history breaks an invariant; and each of twelve mistakes in pool, flow and resume would be seen in some."""
+"""No history breaks an invariant; and each of twelve mistakes in pool, flow and resume would be
+seen in some.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from headrace.loader.stream.provenance import Provenance
 from headrace.loader.stream.stage_output import StageOutput
 from headrace.loader.timing.observer import Observer
 from headrace.loader.work.tasks import SpanTask
-from headrace.testing import FakeTransport, FakeWorkerDeath, StuckError, TransportMisuseError, simulation
+from headrace.testing import (
+    FakeTransport,
+    FakeWorkerDeath,
+    StuckError,
+    TransportMisuseError,
+    simulation,
+)
 
 HISTORIES = 3000
 """Played by each run of the tests: 12 ms of processor time each, where this was measured."""
@@ -61,8 +69,12 @@ def test_the_command_shows_a_history(capsys):
 
 @pytest.mark.parametrize("number", [0, 87, 219])
 def test_a_window_that_is_done_in_pieces_ends_with_its_last_row(number):
-    """After a death, and where a filter leaves out what comes after that row: on other shards no element repeats."""
-    simulation.play(number, lambda world: simulate._play_elastic(simulate.elastic_of(125_159), world))
+    """After a death, and where a filter leaves out what comes after that row: on other shards no
+    element repeats.
+    """
+    simulation.play(
+        number, lambda world: simulate._play_elastic(simulate.elastic_of(125_159), world)
+    )
 
 
 def _deadly(x):
@@ -73,12 +85,20 @@ def _deadly(x):
 
 
 def _fake_executor(pipeline, options, observer, tuning=None):
-    return PooledExecutor(pipeline, options, observer, FakeTransport(pipeline, random.Random(1), options.workers))
+    return PooledExecutor(
+        pipeline, options, observer, FakeTransport(pipeline, random.Random(1), options.workers)
+    )
 
 
 def test_the_inputs_of_a_task_that_was_given_up_may_be_tried_before_anybody_asks_for_it():
     """The one at fault is named then, and nothing more is waited for."""
-    loader = load(range(6), transformations=[_deadly], batch_size=3, num_epochs=1, read_options=simulate.NO_THREADS)
+    loader = load(
+        range(6),
+        transformations=[_deadly],
+        batch_size=3,
+        num_epochs=1,
+        read_options=simulate.NO_THREADS,
+    )
     options, pipeline = ExecutionOptions(worker_count=2, observe=False), iter(loader).pipeline
     executor = _fake_executor(pipeline, options, Observer())
     good, deadly = (executor.submit(SpanTask(0, start, start + 3)) for start in (0, 3))
@@ -145,7 +165,11 @@ def _as_they_come(original):
     """Of two results the one that is there first."""
 
     def following(self, wait):
-        if len(self._submitted) > 1 and self._submitted[1][1].ready() and not self._submitted[0][1].ready():
+        if (
+            len(self._submitted) > 1
+            and self._submitted[1][1].ready()
+            and not self._submitted[0][1].ready()
+        ):
             self._submitted[0], self._submitted[1] = self._submitted[1], self._submitted[0]
         return original(self, wait)
 
@@ -153,7 +177,9 @@ def _as_they_come(original):
 
 
 def _all_but_last(original):
-    return lambda task, pipeline: original(task, pipeline)[: max(1, len(original(task, pipeline)) - 1)]
+    return lambda task, pipeline: original(task, pipeline)[
+        : max(1, len(original(task, pipeline)) - 1)
+    ]
 
 
 def _row_before(original):
@@ -168,7 +194,10 @@ def _first_rows_alone(original):
     def read(cls, data):
         state = original(data)
         return state.__class__(
-            **{**_fields(state), "cursor": state.cursor._replace(skips=(0,) * len(state.cursor.skips))}
+            **{
+                **_fields(state),
+                "cursor": state.cursor._replace(skips=(0,) * len(state.cursor.skips)),
+            }
         )
 
     return classmethod(read)
@@ -183,11 +212,23 @@ def _forgets_one(original):
 
 
 MUTANTS = {
-    "pool: what a dead worker had is given again, but for the last job": (WorkerPool, "_assign_again", _without_last),
-    "pool: of what ended with all workers, the first job alone is done again": (WorkerPool, "_jobs_of", _first_of_each),
+    "pool: what a dead worker had is given again, but for the last job": (
+        WorkerPool,
+        "_assign_again",
+        _without_last,
+    ),
+    "pool: of what ended with all workers, the first job alone is done again": (
+        WorkerPool,
+        "_jobs_of",
+        _first_of_each,
+    ),
     "pool: a worker's answer is taken for its last job": (WorkerPool, "answered", _last_first),
     "pool: nobody is late": (WorkerPool, "look", _nobody_is_late),
-    "pool: a worker is sent tasks before it is ready": (WorkerPool, "_worker_for", _room_before_ready),
+    "pool: a worker is sent tasks before it is ready": (
+        WorkerPool,
+        "_worker_for",
+        _room_before_ready,
+    ),
     "pool: rows are never lost": (pooled.RowsWithTask, "are_lost", _not_lost),
     "pool: a task is divided without its last part": (pooled, "parts_of", _all_but_last),
     "flow: results come as they are done": (Ordered, "next", _as_they_come),

@@ -1,4 +1,6 @@
-"""Each fault that is planted in a transport fails the test of `TransportConformance` that is for it."""
+"""Each fault that is planted in a transport fails the test of `TransportConformance` that is for
+it.
+"""
 
 from __future__ import annotations
 
@@ -60,12 +62,16 @@ class AnswersInAnyOrder(Sound):
     def poll(self, seconds):
         events = [*self.kept, *super().poll(seconds)]
         answers = [event for event in events if isinstance(event, Answered)]
-        self.kept = deque(answers if len(answers) == 1 and seconds else ())  # until there is another one
+        # until there is another one
+        self.kept = deque(answers if len(answers) == 1 and seconds else ())
         first = {}
         for event in answers[::-1]:
             first.setdefault(event.worker, []).append(event)
         others = [event for event in events if not isinstance(event, Answered)]
-        return [*others, *(() if self.kept else (event for some in first.values() for event in some))]
+        return [
+            *others,
+            *(() if self.kept else (event for some in first.values() for event in some)),
+        ]
 
 
 class AnswersAfterTheEnd(Sound):
@@ -216,7 +222,9 @@ def cleared():
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize(("kind", "test", "match"), PLANTED, ids=[kind.__name__ for kind, _, _ in PLANTED])
+@pytest.mark.parametrize(
+    ("kind", "test", "match"), PLANTED, ids=[kind.__name__ for kind, _, _ in PLANTED]
+)
 def test_a_planted_fault_fails_its_test(kind, test, match, tmp_path):
     """And the message says what is wrong."""
     suite = OfSimulated()
@@ -276,7 +284,12 @@ class StaysOpen(ProcessTransport):
     ("kind", "test", "error", "match"),
     [
         (Waits, "test_only_poll_waits_for_workers", AssertionError, "waited until"),
-        (SleepsThroughInterrupts, "test_an_interrupt_ends_the_wait_in_poll", RuntimeError, "forgotten"),
+        (
+            SleepsThroughInterrupts,
+            "test_an_interrupt_ends_the_wait_in_poll",
+            RuntimeError,
+            "forgotten",
+        ),
         (StaysOpen, NOTHING_LEFT, AssertionError, "process .*zygote"),
     ],
     ids=lambda one: one.__name__ if isinstance(one, type) else None,

@@ -1,4 +1,6 @@
-"""What every way to workers must do: `headrace.testing.TransportConformance`, for worker processes, Ray and the fake."""
+"""What every way to workers must do: `headrace.testing.TransportConformance`, for worker processes,
+Ray and the fake.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +51,14 @@ class TestRay(TransportConformance):
         return RayTransport(pipeline, dataclasses.replace(options, worker_kind="ray"), RayWorker)
 
     def end_worker(self):
-        os.kill(os.getpid(), signal.SIGKILL)  # an actor that exits tells Ray of it, as one that was asked to
+        # an actor that exits tells Ray of it, as one that was asked to
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def things(self):
         """Actors. Ray has threads, connections and idle processes when it likes."""
-        return {"actor": {key: text for key, text in processes().items() if ": ray::RayWorker" in text}}
+        return {
+            "actor": {key: text for key, text in processes().items() if ": ray::RayWorker" in text}
+        }
 
 
 class TestFake(TransportConformance):

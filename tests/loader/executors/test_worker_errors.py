@@ -1,4 +1,6 @@
-"""What comes out of workers that is no element: exceptions of the user's own, rows that cannot be sent, deadly records."""
+"""What comes out of workers that is no element: exceptions of the user's own, rows that cannot be
+sent, deadly records.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,10 @@ ERRORS = {
     "of the system": (lambda: OwnSystemError("a/b"), {"errno": 2, "filename": "a/b"}),
     "demanding": (lambda: DemandingError(key="k"), {"key": "k"}),
     "plain": (lambda: KeyError("nine"), {"args": ("nine",)}),
-    "unicode": (lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), {"start": 0, "reason": "bad"}),
+    "unicode": (
+        lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
+        {"start": 0, "reason": "bad"},
+    ),
 }
 
 
@@ -98,7 +103,9 @@ def test_an_exception_comes_back_as_its_own_type(make, attributes):
 
 
 def test_an_exception_whose_class_cannot_cross_is_one_of_its_nearest_base():
-    """A class that holds a lock stays where it is: a subclass of its base, made on the spot, has its name and message."""
+    """A class that holds a lock stays where it is: a subclass of its base, made on the spot, has
+    its name and message.
+    """
     local = type("Local", (OwnArgumentsError,), {"lock": threading.Lock()})
     back = remote_errors.decode(remote_errors.encode(local(3, detail="odd")))
     assert isinstance(back, OwnArgumentsError)
@@ -106,8 +113,12 @@ def test_an_exception_whose_class_cannot_cross_is_one_of_its_nearest_base():
 
 
 def test_an_exception_of_a_module_that_only_workers_have_is_one_of_pythons_own():
-    """What cannot be imported here comes back by name and message, under the nearest class of Python's."""
-    copies, text = remote_errors.pickle.loads(remote_errors.encode(OwnArgumentsError(3, detail="odd")))
+    """What cannot be imported here comes back by name and message, under the nearest class of
+    Python's.
+    """
+    copies, text = remote_errors.pickle.loads(
+        remote_errors.encode(OwnArgumentsError(3, detail="odd"))
+    )
     data = remote_errors.pickle.dumps(([b"cnot_a_module\nx\n.", copies[-1]], text))
     back = remote_errors.decode(data)
     assert isinstance(back, ValueError)
@@ -119,7 +130,9 @@ def test_an_exception_of_a_module_that_only_workers_have_is_one_of_pythons_own()
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["own arguments", "holds a lock"])
 def test_except_theirs_works_with_workers(name):
-    """A program that catches its own exception catches it from a worker too, with the note that names the record."""
+    """A program that catches its own exception catches it from a worker too, with the note that
+    names the record.
+    """
     make, attributes = ERRORS[name]
 
     def fails(record):
@@ -135,7 +148,9 @@ def test_except_theirs_works_with_workers(name):
 
 def unsendable(record):
     """A row that cannot be pickled, for some records."""
-    return {"x": record, "lock": threading.Lock()} if record in (3, 6) else {"x": record, "lock": None}
+    return (
+        {"x": record, "lock": threading.Lock()} if record in (3, 6) else {"x": record, "lock": None}
+    )
 
 
 def twice(record):
@@ -154,7 +169,9 @@ def twice(record):
 )
 @pytest.mark.one_in(3)
 def test_a_row_that_cannot_be_pickled_is_a_failure_of_its_operation(operations, before):
-    """What comes before it is delivered; then the error names operation, record and remedy; "skip" leaves the record out."""
+    """What comes before it is delivered; then the error names operation, record and remedy; "skip"
+    leaves the record out.
+    """
     arguments = {"transformations": operations, "num_epochs": 1, "worker_count": 2}
     got = []
     with pytest.raises(TypeError, match="cannot pickle") as caught:
@@ -196,10 +213,14 @@ def test_a_batch_that_cannot_be_pickled_is_named_too():
 @pytest.mark.slow
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
-    "operations", [[Batch(8)], [Filter(lambda record: True), Batch(8)], [Batch(4), Batch(2)]], ids=str
+    "operations",
+    [[Batch(8)], [Filter(lambda record: True), Batch(8)], [Batch(4), Batch(2)]],
+    ids=str,
 )
 def test_of_a_batch_that_ends_its_workers_the_record_at_fault_is_named(operations):
-    """One of eight records ends the worker: after three tries each is tried alone, and the error names that one."""
+    """One of eight records ends the worker: after three tries each is tried alone, and the error
+    names that one.
+    """
 
     def deadly(record):
         if record == 13:
@@ -229,7 +250,10 @@ def test_where_no_record_alone_ends_a_worker_all_are_named():
         return batch
 
     loader = DataLoader(
-        data_source=range(12), sampler=IndexSampler(12, num_epochs=1), operations=[Batch(4), deadly], worker_count=1
+        data_source=range(12),
+        sampler=IndexSampler(12, num_epochs=1),
+        operations=[Batch(4), deadly],
+        worker_count=1,
     )
     with pytest.raises(WorkerCrashedError, match="record keys 8, 9, 10, 11 at positions"):
         list(loader)

@@ -1,4 +1,6 @@
-"""Workers that die while they hand over, that run out of memory, and what is left after many runs."""
+"""Workers that die while they hand over, that run out of memory, and what is left after
+many runs.
+"""
 
 import asyncio
 import gc
@@ -31,7 +33,11 @@ def run_program(text: str, folder: Path, *prefix: str, timeout: float = 120) -> 
     program = folder / "program.py"
     program.write_text(textwrap.dedent(text))
     result = subprocess.run(
-        [*prefix, sys.executable, str(program)], capture_output=True, text=True, timeout=timeout, cwd=folder
+        [*prefix, sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=folder,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()
@@ -69,7 +75,9 @@ class DiesAtHandOver:
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-@pytest.mark.parametrize("sends_first", [True, False], ids=["after the answer", "before the answer"])
+@pytest.mark.parametrize(
+    "sends_first", [True, False], ids=["after the answer", "before the answer"]
+)
 @pytest.mark.slow
 def test_a_worker_killed_while_it_hands_over_changes_nothing(number, sends_first, tmp_path):
     """An answer that was sent counts, and one that was not is worked out again."""
@@ -103,18 +111,24 @@ def test_a_stopped_and_continued_worker_changes_nothing():
 
 @pytest.mark.slow
 def test_memory_that_a_worker_cannot_get_is_a_memory_error_with_the_record_key():
-    """Beyond a limit of the address space the operation's MemoryError arrives, and the next step may go on."""
+    """Beyond a limit of the address space the operation's MemoryError arrives, and the next step
+    may go on.
+    """
 
     def greedy(x):
         if x == 9:
-            resource.setrlimit(resource.RLIMIT_AS, (2 << 30, resource.getrlimit(resource.RLIMIT_AS)[1]))
+            resource.setrlimit(
+                resource.RLIMIT_AS, (2 << 30, resource.getrlimit(resource.RLIMIT_AS)[1])
+            )
             np.ones(4 << 30, np.uint8)
         return x
 
     sampler = IndexSampler(20, num_epochs=1)
     got = []
     with pytest.raises(MemoryError) as caught:
-        for batch in DataLoader(data_source=range(20), sampler=sampler, operations=[greedy, Batch(4)], worker_count=2):
+        for batch in DataLoader(
+            data_source=range(20), sampler=sampler, operations=[greedy, Batch(4)], worker_count=2
+        ):
             got += batch.tolist()
     assert got == list(range(8))
     assert "record key 9" in " ".join(caught.value.__notes__)
@@ -122,7 +136,9 @@ def test_memory_that_a_worker_cannot_get_is_a_memory_error_with_the_record_key()
 
 @pytest.mark.slow
 def test_a_limit_of_the_address_space_is_named(tmp_path):
-    """Where batches do not fit under `ulimit -v`, the error says how large they are and what to do."""
+    """Where batches do not fit under `ulimit -v`, the error says how large they are and
+    what to do.
+    """
     text = """
         import resource, numpy as np, headrace
         def large(x):
@@ -148,7 +164,9 @@ def _may_mount() -> bool:
 @pytest.mark.parametrize("transport", ["", "portable"])
 @pytest.mark.slow
 def test_little_shared_memory_is_enough(tmp_path, monkeypatch, transport):
-    """With 64 MB under /dev/shm, batches of 20 MB come: memory has no limit there, and files are elsewhere if it is full."""
+    """With 64 MB under /dev/shm, batches of 20 MB come: memory has no limit there, and files are
+    elsewhere if it is full.
+    """
     monkeypatch.setenv("HEADRACE_TRANSPORT", transport)
     (tmp_path / "shell").write_text('mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"')
     text = """
@@ -173,7 +191,9 @@ def test_a_notebook_works(tmp_path):
         "print(sum(int(batch.sum()) for batch in loader))",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
+    )
     asyncio.run(client.async_execute())  # `execute` would leave its loop open
     (output,) = notebook.cells[-1].outputs
     assert output.text.strip() == str(sum(3 * x + 1 for x in range(20)))
@@ -212,13 +232,17 @@ def _footprint() -> tuple[int, int, int]:
 def _more_than(before: tuple[int, int, int]) -> list[str]:
     """What there is more of now. Threads of other libraries may have ended meanwhile."""
     names = ("descriptors", "threads", "processes")
-    return [f"{name}: {old} → {new}" for name, old, new in zip(names, before, _footprint()) if new > old]
+    return [
+        f"{name}: {old} → {new}" for name, old, new in zip(names, before, _footprint()) if new > old
+    ]
 
 
 @pytest.mark.parametrize("iterators", chosen([8, 200], 8))
 @pytest.mark.long
 def test_many_iterators_leave_nothing(iterators):
-    """Descriptors, threads and processes are those from before; memory does not grow after the first iterators."""
+    """Descriptors, threads and processes are those from before; memory does not grow after the
+    first iterators.
+    """
     short = headrace.load(np.arange(4096), batch_size=512, num_epochs=1, worker_count=2)
     for _ in range(8):
         next(iter(short))
@@ -234,18 +258,23 @@ def test_many_iterators_leave_nothing(iterators):
 @pytest.mark.long
 @linux_only
 def test_a_further_worker_costs_little_memory():
-    """Less than 16 MB of proportional set size for each (11 measured alone), with a source of 50 MB that all share."""
+    """Less than 16 MB of proportional set size for each (11 measured alone), with a source of 50 MB
+    that all share.
+    """
 
     def cost(workers: int) -> int:
-        loader = headrace.load(np.ones((12_500, 1_000), np.float32), batch_size=32, worker_count=workers)
+        loader = headrace.load(
+            np.ones((12_500, 1_000), np.float32), batch_size=32, worker_count=workers
+        )
         with iter(loader) as iterator:
             for _ in range(4 * workers):
                 next(iterator)
             everyone = everything()
-            workers_own = _proportional_bytes([one for one in everyone if one.pid != os.getpid()], "Anon")
-            return workers_own + _proportional_bytes(
-                everyone, "Shmem"
-            )  # what this process holds for other tests changes
+            workers_own = _proportional_bytes(
+                [one for one in everyone if one.pid != os.getpid()], "Anon"
+            )
+            # what this process holds for other tests changes
+            return workers_own + _proportional_bytes(everyone, "Shmem")
 
     cost(1)
     one, five = cost(1), cost(5)
@@ -257,9 +286,13 @@ def test_batches_smaller_than_a_page_share_memory():
     """They stand side by side, 64-byte aligned, and one that is kept stays what it is."""
     operations = [lambda x: np.full(20, x), Batch(4)]
     sampler = IndexSampler(400, num_epochs=1)
-    with iter(DataLoader(data_source=range(400), sampler=sampler, operations=operations, worker_count=1)) as iterator:
+    with iter(
+        DataLoader(data_source=range(400), sampler=sampler, operations=operations, worker_count=1)
+    ) as iterator:
         batches = list(iterator)
     addresses = [batch.__array_interface__["data"][0] for batch in batches]
     assert all(address % 64 == 0 for address in addresses)
     assert len({address // 16384 for address in addresses}) < len(batches) // 5
-    assert [batch[:, 7].tolist() for batch in batches] == [[4 * n, 4 * n + 1, 4 * n + 2, 4 * n + 3] for n in range(100)]
+    assert [batch[:, 7].tolist() for batch in batches] == [
+        [4 * n, 4 * n + 1, 4 * n + 2, 4 * n + 3] for n in range(100)
+    ]

@@ -1,4 +1,6 @@
-"""What the user's process learns of its workers: their log, lines of code in tracebacks, why they ended."""
+"""What the user's process learns of its workers: their log, lines of code in tracebacks, why they
+ended.
+"""
 
 from __future__ import annotations
 

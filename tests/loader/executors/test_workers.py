@@ -38,10 +38,14 @@ from headrace.loader.work.tasks import SpanTask
 
 @pytest.mark.long
 @pytest.mark.one_in(8)
-@pytest.mark.parametrize("name", ["random", "filter, batch", "trees", "filter, batch, flat map, batch"])
+@pytest.mark.parametrize(
+    "name", ["random", "filter, batch", "trees", "filter, batch, flat map, batch"]
+)
 @pytest.mark.parametrize("kind", ["process", "thread"])
 def test_resume_goes_from_any_worker_count_to_any_other(name, kind):
-    """A state taken with workers is restored without, and the other way round, with exactly the rest of the stream."""
+    """A state taken with workers is restored without, and the other way round, with exactly the
+    rest of the stream.
+    """
     expected = stream(loader(name))
     for before, after in ((0, 2), (3, 0)):
         with iter(loader(name, worker_count=before, worker_kind=kind)) as iterator:
@@ -148,7 +152,9 @@ def mapping(address: int) -> dict[str, str]:
     with open("/proc/self/smaps") as file:
         behind = file.read().partition(f"\n{address:x}-")[2]
     told, _, flags = behind.partition("VmFlags:")
-    return dict(line.split(":", 1) for line in told.splitlines()[1:]) | {"VmFlags": flags.partition("\n")[0]}
+    return dict(line.split(":", 1) for line in told.splitlines()[1:]) | {
+        "VmFlags": flags.partition("\n")[0]
+    }
 
 
 def collapses() -> bool:
@@ -162,10 +168,14 @@ def collapses() -> bool:
     return True
 
 
-@pytest.mark.skipif(sys.platform != "linux" or not collapses(), reason="the kernel has no large pages")
+@pytest.mark.skipif(
+    sys.platform != "linux" or not collapses(), reason="the kernel has no large pages"
+)
 @linux_only
 def test_memory_of_large_batches_stands_on_large_pages():
-    """From the beginning in the worker that made it, and from the first look on where it was handed over."""
+    """From the beginning in the worker that made it, and from the first look on where it was handed
+    over.
+    """
     size = (16 << 20) + 4096
     descriptor = create_shared(size)
     made = attach_shared(descriptor, size, fresh=True)
@@ -222,7 +232,9 @@ def test_a_source_that_starts_threads_gets_fresh_interpreters():
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 @pytest.mark.parametrize("name", ["map, batch, map", "filter, batch", "pack, random, batch"])
 def test_a_killed_worker_changes_nothing(name, number, caplog):
-    """Workers killed between steps are replaced, and the stream goes on unchanged, with a warning that names the signal."""
+    """Workers killed between steps are replaced, and the stream goes on unchanged, with a warning
+    that names the signal.
+    """
     expected = stream(loader(name, records=200))
     got = []
     with iter(loader(name, records=200, worker_count=2)) as iterator:
@@ -274,7 +286,9 @@ def test_a_killed_zygote_changes_nothing():
 )
 @pytest.mark.one_in(3)
 def test_a_record_that_kills_its_worker_is_named_after_three_tries(end, message):
-    """What precedes the record comes; then WorkerCrashedError with signal or exit code and record keys."""
+    """What precedes the record comes; then WorkerCrashedError with signal or exit code and record
+    keys.
+    """
 
     def deadly(x):
         if x == 9:
@@ -284,7 +298,9 @@ def test_a_record_that_kills_its_worker_is_named_after_three_tries(end, message)
     sampler = IndexSampler(20, num_epochs=1)
     got = []
     with pytest.raises(WorkerCrashedError, match=message) as caught:
-        for batch in DataLoader(data_source=range(20), sampler=sampler, operations=[deadly, Batch(4)], worker_count=2):
+        for batch in DataLoader(
+            data_source=range(20), sampler=sampler, operations=[deadly, Batch(4)], worker_count=2
+        ):
             got += batch.tolist()
     assert got == list(range(8))
     assert "record key 9 at position 9: " in str(caught.value)
@@ -292,7 +308,9 @@ def test_a_record_that_kills_its_worker_is_named_after_three_tries(end, message)
 
 @pytest.mark.slow
 def test_a_stuck_worker_is_killed_after_the_timeout(tmp_path):
-    """A task that hangs once is done again; one that always hangs is an error that names timeout and records."""
+    """A task that hangs once is done again; one that always hangs is an error that names timeout
+    and records.
+    """
     flag = tmp_path / "hung"
 
     def hangs_once(x):
@@ -318,7 +336,10 @@ def test_a_stuck_worker_is_killed_after_the_timeout(tmp_path):
     assert np.concatenate(list(run(hangs_once))).tolist() == list(range(20))
     with pytest.raises(
         WorkerCrashedError,
-        match=r"^record key 9 at position 9: a worker was stopped after timeout=0.3 s, 3 times, .*\. Pass a larger timeout=",
+        match=(
+            r"^record key 9 at position 9: a worker was stopped after timeout=0.3 s, 3 times, .*\. "
+            r"Pass a larger timeout="
+        ),
     ):
         list(run(hangs))
 
@@ -353,7 +374,9 @@ class OwnError(Exception):
 )
 @pytest.mark.one_in(3)
 def test_an_exception_in_a_worker_arrives_as_itself(error, kind, message):
-    """Type, message, note and the worker's traceback arrive, at the right place in the stream; going on works."""
+    """Type, message, note and the worker's traceback arrive, at the right place in the stream;
+    going on works.
+    """
 
     def failing(x):
         if x == 9:
@@ -361,7 +384,9 @@ def test_an_exception_in_a_worker_arrives_as_itself(error, kind, message):
         return x
 
     sampler = IndexSampler(20, num_epochs=1)
-    one = DataLoader(data_source=range(20), sampler=sampler, operations=[failing, Batch(4)], worker_count=2)
+    one = DataLoader(
+        data_source=range(20), sampler=sampler, operations=[failing, Batch(4)], worker_count=2
+    )
     got = []
     with iter(one) as iterator:
         with pytest.raises(kind, match=message) as caught:
@@ -380,7 +405,9 @@ def test_an_exception_in_a_worker_arrives_as_itself(error, kind, message):
 @pytest.mark.parametrize("operations", [[Batch(4)], [Filter(lambda x: x % 2 == 0), Batch(4)], []])
 @pytest.mark.one_in(3)
 def test_records_that_fail_can_be_skipped(workers, operations, caplog):
-    """on_error="skip" leaves out what fails, counts and logs it, and resumes exactly, for any worker count."""
+    """on_error="skip" leaves out what fails, counts and logs it, and resumes exactly, for any
+    worker count.
+    """
 
     def failing(x):
         if x % 10 == 4:
@@ -441,14 +468,18 @@ def test_what_cannot_be_pickled_is_named_by_attribute():
 
     lock = threading.Lock()
     for operation, name in ((Locked(), "guard"), (lambda x: (lock, x), "lock")):
-        loader = DataLoader(data_source=[1], sampler=IndexSampler(1), operations=[operation], worker_count=1)
+        loader = DataLoader(
+            data_source=[1], sampler=IndexSampler(1), operations=[operation], worker_count=1
+        )
         with pytest.raises(PicklingError, match=name):
             next(iter(loader))
 
 
 @pytest.mark.slow
 def test_breaking_dropping_and_reopening_leaves_nothing():
-    """Iterators that are used and dropped in every way leave no process, descriptor or thread (see the fixture)."""
+    """Iterators that are used and dropped in every way leave no process, descriptor or thread (see
+    the fixture).
+    """
     one = large(worker_count=2)
     for number in range(4):
         iterator = iter(one)
@@ -481,25 +512,36 @@ def test_a_large_buffer_does_not_have_both_sides_wait_for_each_other(tmp_path):
             assert number == 12_000
         """)
     )
-    result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=100)
+    result = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=100
+    )
     assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.slow
 def test_a_slow_consumer_does_not_pile_up_batches():
-    """At most (1 + worker_buffer_size) batches per worker exist at a time, however slow the consumer is."""
+    """At most (1 + worker_buffer_size) batches per worker exist at a time, however slow the
+    consumer is.
+    """
     with iter(large(records=400, row=600_000, worker_count=2)) as iterator:
         for _ in range(3):
             batch = next(iterator)
             time.sleep(0.3)
-        memory = [m for child in workers() for m in child.memory_maps(grouped=False) if "headrace-slab" in m.path]
+        memory = [
+            m
+            for child in workers()
+            for m in child.memory_maps(grouped=False)
+            if "headrace-slab" in m.path
+        ]
     assert batch.shape == (4, 600_000)
     assert len(memory) <= 2 * (1 + 1 + 2)
 
 
 @pytest.mark.slow
 def test_objects_of_a_workers_batch_are_pickled_once():
-    """Whatever stands beside them: an object may be another one after it was asked what it is made of."""
+    """Whatever stands beside them: an object may be another one after it was asked what it is made
+    of.
+    """
 
     class Once:
         def __init__(self, x):
@@ -512,21 +554,34 @@ def test_objects_of_a_workers_batch_are_pickled_once():
         return {"object": Once(x), "array": np.full(1000, x)}
 
     loader = DataLoader(
-        data_source=range(8), sampler=IndexSampler(8, num_epochs=1), operations=[element], worker_count=1
+        data_source=range(8),
+        sampler=IndexSampler(8, num_epochs=1),
+        operations=[element],
+        worker_count=1,
     )
     assert [element["object"] for element in loader] == [[x, x + 1] for x in range(8)]
 
 
 @pytest.mark.slow
 def test_workers_import_what_they_need_and_no_more():
-    """Every import delays the first batch; an array that is not masked needs none of NumPy's masked arrays."""
+    """Every import delays the first batch; an array that is not masked needs none of NumPy's masked
+    arrays.
+    """
 
     def imported(row):
-        return " ".join(sorted({"numpy.ma", "jax", "pyarrow", "orbax", "array_record", "asyncio"} & set(sys.modules)))
+        return " ".join(
+            sorted(
+                {"numpy.ma", "jax", "pyarrow", "orbax", "array_record", "asyncio"}
+                & set(sys.modules)
+            )
+        )
 
     source = {"x": np.ones((8, 1000)), "y": np.ones(8)}
-    loader = headrace.load(source, transformations=[imported], batch_size=4, num_epochs=1, worker_count=1)
-    numpys = "numpy.ma" if np.__version__.startswith("1.") else ""  # NumPy 1 imports them with itself
+    loader = headrace.load(
+        source, transformations=[imported], batch_size=4, num_epochs=1, worker_count=1
+    )
+    # NumPy 1 imports them with itself
+    numpys = "numpy.ma" if np.__version__.startswith("1.") else ""
     assert [batch.tolist() for batch in loader] == [[numpys] * 4] * 2
 
 
@@ -552,13 +607,22 @@ print("fine", total)
 @pytest.mark.parametrize("way", ["script", "stdin", "command", "elsewhere"])
 @pytest.mark.slow
 def test_unguarded_programs_work(way, tmp_path):
-    """Functions of __main__ reach the workers from a script without a guard, from stdin, -c, and an odd cwd; no jax there."""
+    """Functions of __main__ reach the workers from a script without a guard, from stdin, -c, and an
+    odd cwd; no jax there.
+    """
     program = PROGRAM.replace("import headrace\n", "import headrace, jax\n", 1)
-    (tmp_path / "numpy.py").write_text("raise ImportError('the wrong numpy')") if way == "elsewhere" else None
+    (tmp_path / "numpy.py").write_text(
+        "raise ImportError('the wrong numpy')"
+    ) if way == "elsewhere" else None
     script = tmp_path / "inner" / "program.py"
     script.parent.mkdir()
     script.write_text(program)
-    command = {"script": [str(script)], "stdin": ["-"], "command": ["-c", program], "elsewhere": [str(script)]}[way]
+    command = {
+        "script": [str(script)],
+        "stdin": ["-"],
+        "command": ["-c", program],
+        "elsewhere": [str(script)],
+    }[way]
     result = subprocess.run(
         [sys.executable, *command],
         input=program if way == "stdin" else None,
@@ -574,7 +638,9 @@ def test_unguarded_programs_work(way, tmp_path):
 
 @pytest.mark.slow
 def test_everything_ends_with_the_users_process(tmp_path):
-    """After SIGKILL to the user's process all workers are gone within two seconds, in the middle of work too."""
+    """After SIGKILL to the user's process all workers are gone within two seconds, in the middle of
+    work too.
+    """
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
@@ -589,7 +655,9 @@ def test_everything_ends_with_the_users_process(tmp_path):
         time.sleep(1000)
         """)
     )
-    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, str(program)], stdout=subprocess.PIPE, text=True
+    ) as process:
         pids = [int(pid) for pid in process.stdout.readline().split()]
         assert len(pids) == 3
         process.kill()
@@ -607,7 +675,9 @@ def _runs(pid: int) -> bool:
 
 
 def test_control_c_is_one_interrupt_and_everything_stops(tmp_path):
-    """SIGINT to the whole process group gives one KeyboardInterrupt and no word from the workers."""
+    """SIGINT to the whole process group gives one KeyboardInterrupt and no word from
+    the workers.
+    """
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
@@ -633,7 +703,8 @@ def test_control_c_is_one_interrupt_and_everything_stops(tmp_path):
         process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=20)
-    assert output.endswith("interrupted\n")  # the interrupt may come inside a print, before the end of its line
+    # the interrupt may come inside a print, before the end of its line
+    assert output.endswith("interrupted\n")
     assert output.count("interrupted") == 1
     assert errors == ""
     assert process.returncode == 0
@@ -641,7 +712,9 @@ def test_control_c_is_one_interrupt_and_everything_stops(tmp_path):
 
 @pytest.mark.slow
 def test_an_interrupt_while_a_process_is_made_leaves_none(monkeypatch):
-    """It comes between the moment in which the process exists and that in which its number is known."""
+    """It comes between the moment in which the process exists and that in which its number is
+    known.
+    """
     make = subprocess.Popen
 
     def interrupted(*arguments, **named):
@@ -669,7 +742,9 @@ def test_processes_are_made_where_there_are_no_more_threads(monkeypatch):
 
 @pytest.mark.slow
 def test_few_descriptors_are_enough(tmp_path):
-    """With 64 file descriptors two workers run, however many batches the user keeps: mapped memory needs none."""
+    """With 64 file descriptors two workers run, however many batches the user keeps: mapped memory
+    needs none.
+    """
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
@@ -680,20 +755,33 @@ def test_few_descriptors_are_enough(tmp_path):
         print(sum(int(batch[:, 0].sum()) for batch in list(loader)) == sum(range(400)))
         """)
     )
-    result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
+    result = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=60
+    )
     assert result.stdout.strip() == "True", result.stderr
 
 
 @pytest.mark.slow
 def test_a_batch_may_come_from_hundreds_of_slabs():
-    """A filter that drops nearly all leaves each row of a batch on a slab of its own; each is handed over.
+    """A filter that drops nearly all leaves each row of a batch on a slab of its own; each is
+    handed over.
 
-    With a timeout, which is one for a span, tasks never grow to several spans, whose rows would stand on one slab.
+    With a timeout, which is one for a span, tasks never grow to several spans, whose rows would
+    stand on one slab.
     """
     numbers = IndexSampler(60_000, num_epochs=1)
     operations = [Filter(lambda x: x % 300 == 0), lambda x: np.full(300, x), Batch(150)]
-    batches = DataLoader(data_source=range(60_000), sampler=numbers, operations=operations, worker_count=2, timeout=60)
-    assert [batch[:, -1].tolist() for batch in batches] == [[*range(0, 45_000, 300)], [*range(45_000, 60_000, 300)]]
+    batches = DataLoader(
+        data_source=range(60_000),
+        sampler=numbers,
+        operations=operations,
+        worker_count=2,
+        timeout=60,
+    )
+    assert [batch[:, -1].tolist() for batch in batches] == [
+        [*range(0, 45_000, 300)],
+        [*range(45_000, 60_000, 300)],
+    ]
 
 
 @pytest.mark.slow
@@ -715,7 +803,9 @@ def test_too_few_descriptors_for_the_slabs_of_a_batch_are_named(tmp_path):
             print("ulimit -n" in str(error))
         """)
     )
-    result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
+    result = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=60
+    )
     assert result.stdout.strip() == "True", result.stderr
 
 
@@ -723,7 +813,9 @@ def test_too_few_descriptors_for_the_slabs_of_a_batch_are_named(tmp_path):
 @pytest.mark.parametrize("times", [1, 2, 99])
 @pytest.mark.one_in(3)
 def test_a_group_that_kills_its_worker_among_others_is_found(times, tmp_path):
-    """Small batches of a ragged pipeline travel together; one that kills twice changes nothing, else it is told apart."""
+    """Small batches of a ragged pipeline travel together; one that kills twice changes nothing,
+    else it is told apart.
+    """
 
     def deadly(batch):
         deaths = len(os.listdir(tmp_path))
@@ -749,7 +841,9 @@ def test_a_group_that_kills_its_worker_among_others_is_found(times, tmp_path):
 
 @pytest.mark.slow
 def test_a_forked_copy_of_an_iterator_is_told_apart(tmp_path):
-    """An iterator used in a forked child is an error there, and goes on working in its own process."""
+    """An iterator used in a forked child is an error there, and goes on working in its
+    own process.
+    """
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
@@ -768,7 +862,9 @@ def test_a_forked_copy_of_an_iterator_is_told_apart(tmp_path):
             assert next(iterator).tolist() == [4, 5, 6, 7]
         """)
     )
-    result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
+    result = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=60
+    )
     assert result.returncode == 0, result.stderr
 
 
@@ -799,7 +895,9 @@ def test_a_forked_copy_gives_no_memory_back(tmp_path):
             assert [batch[0, 0] for batch in rest] == [32, 64]
         """)
     )
-    result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
+    result = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=60
+    )
     assert result.returncode == 0, result.stderr
 
 
@@ -814,7 +912,9 @@ def test_an_error_after_the_batch_of_a_ragged_pipeline_arrives_as_itself(workers
     """It names the first record of that batch."""
     operations = [Filter(lambda x: True), Batch(8), _fails_at_2000]
     sampler = IndexSampler(3000, num_epochs=1)
-    loader = DataLoader(data_source=range(3000), sampler=sampler, operations=operations, worker_count=workers)
+    loader = DataLoader(
+        data_source=range(3000), sampler=sampler, operations=operations, worker_count=workers
+    )
     with iter(loader) as iterator:
         assert len(list(itertools.islice(iterator, 250))) == 250
         with pytest.raises(LookupError, match="at 2000") as caught:
@@ -836,20 +936,28 @@ def _without_memory(i: int) -> np.ndarray:
 def test_memory_that_runs_out_for_rows_is_an_error_that_says_so():
     """And no worker that dies again and again."""
     loader = load(
-        range(100_000), num_epochs=1, transformations=[_without_memory, Filter(len)], batch_size=8, worker_count=1
+        range(100_000),
+        num_epochs=1,
+        transformations=[_without_memory, Filter(len)],
+        batch_size=8,
+        worker_count=1,
     )
     with iter(loader) as iterator, pytest.raises(OSError, match="ulimit -n"):
         list(iterator)
 
 
 def _loses_a_message(i: int) -> dict:
-    """From record 2,000 on, the next message to a worker that is in the middle of a group is lost."""
+    """From record 2,000 on, the next message to a worker that is in the middle of a
+    group is lost.
+    """
     if i == 2000:
         receive = Channel.receive
 
         def loses(self):
             received = receive(self)
-            if received is not None and any(frame.name == "run_group" for frame in traceback.extract_stack()):
+            if received is not None and any(
+                frame.name == "run_group" for frame in traceback.extract_stack()
+            ):
                 Channel.receive = receive
                 raise OSError(24, "no descriptor is left for shared memory")
             return received
@@ -877,7 +985,9 @@ def test_a_message_that_is_lost_in_the_middle_of_a_batch_is_no_fault_of_a_record
 
 @pytest.mark.slow
 def test_a_pipeline_that_workers_cannot_unpickle_says_so():
-    """When a module is not to be found in the workers, the error there is raised here, with a word about where."""
+    """When a module is not to be found in the workers, the error there is raised here, with a word
+    about where.
+    """
 
     class Unloadable:
         def __len__(self):
@@ -898,17 +1008,27 @@ def test_a_pipeline_that_workers_cannot_unpickle_says_so():
 def test_workers_end_without_a_word(tmp_path):
     """With all warnings on, a loader that is closed has its processes print nothing."""
     program = tmp_path / "program.py"
-    program.write_text("import headrace\nlist(headrace.load(range(8), batch_size=4, num_epochs=1, worker_count=1))\n")
+    program.write_text(
+        "import headrace\nlist(headrace.load(range(8), batch_size=4, num_epochs=1, "
+        "worker_count=1))\n"
+    )
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     result = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, timeout=60, env=environment, check=True
+        [sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        check=True,
     )
     assert result.stdout + result.stderr == ""
 
 
 @pytest.mark.slow
 def test_classes_with_slots_come_back_from_workers():
-    """Instances of slotted classes of the program itself, which travel by value: with their values, and of the same class."""
+    """Instances of slotted classes of the program itself, which travel by value: with their values,
+    and of the same class.
+    """
 
     @dataclasses.dataclass(slots=True)
     class Point:
@@ -928,6 +1048,13 @@ def test_classes_with_slots_come_back_from_workers():
         """With a `__dict__` of its own."""
 
     for kind, name in ((Point, "x"), (Slotted, "_kept"), (Below, "_kept"), (Open, "_kept")):
-        found = list(load(range(3), transformations=[lambda x, kind=kind: kind(x)], num_epochs=1, worker_count=1))
+        found = list(
+            load(
+                range(3),
+                transformations=[lambda x, kind=kind: kind(x)],
+                num_epochs=1,
+                worker_count=1,
+            )
+        )
         assert [getattr(each, name) for each in found] == [0, 1, 2]
         assert {type(each) for each in found} == {kind}

@@ -1,4 +1,6 @@
-"""Worker processes of an iterator stay when it goes to another place; the stream is what it would be with new ones."""
+"""Worker processes of an iterator stay when it goes to another place; the stream is what it would
+be with new ones.
+"""
 
 from __future__ import annotations
 
@@ -63,14 +65,23 @@ def _loader(operations=(), **more):
 
 
 def _grain_chain():
-    chain = grain.MapDataset.range(300).shuffle(seed=4).map(lambda record: record).to_iter_dataset().batch(4)
+    chain = (
+        grain.MapDataset.range(300)
+        .shuffle(seed=4)
+        .map(lambda record: record)
+        .to_iter_dataset()
+        .batch(4)
+    )
     return chain.mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
 
 
 def _grain_loader():
     sampler = grain.samplers.IndexSampler(300, shuffle=True, seed=4, num_epochs=1)
     return grain.DataLoader(
-        data_source=range(300), sampler=sampler, operations=[grain.transforms.Batch(4)], worker_count=2
+        data_source=range(300),
+        sampler=sampler,
+        operations=[grain.transforms.Batch(4)],
+        worker_count=2,
     )
 
 
@@ -79,7 +90,9 @@ STREAMS = {
     "ragged loader": lambda: _loader(
         [FlatMap(lambda record: [record] * 2), Filter(lambda record: record % 2 == 0), Batch(4)]
     ),
-    "map dataset": lambda: MapDataset.range(300).map(lambda record: record).batch(4).to_iter_dataset().mp_prefetch(2),
+    "map dataset": lambda: (
+        MapDataset.range(300).map(lambda record: record).batch(4).to_iter_dataset().mp_prefetch(2)
+    ),
     "run through": lambda: Once().map(lambda record: record).mp_prefetch(2),
     "Grain's chain": _grain_chain,
     "Grain's loader": _grain_loader,
@@ -98,7 +111,9 @@ def _processes():
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", STREAMS)
 def test_workers_stay_when_the_iterator_goes_elsewhere(name):
-    """After `set_state` the same processes work on, back or forth, in the middle of a run, and the elements are the same."""
+    """After `set_state` the same processes work on, back or forth, in the middle of a run, and the
+    elements are the same.
+    """
     expected = [_plain(element) for element in STREAMS[name]()]
     with Closing(STREAMS[name]()) as iterator:
         states = [iterator.get_state()]
@@ -133,7 +148,9 @@ class Closing:
 @pytest.mark.one_in(3)
 @pytest.mark.slow
 def test_workers_that_are_killed_around_a_move_leave_the_stream_as_it_is(name):
-    """Whether a worker, or what makes workers, ends before the move or after it: the elements are the same, nothing is left."""
+    """Whether a worker, or what makes workers, ends before the move or after it: the elements are
+    the same, nothing is left.
+    """
     expected = [_plain(element) for element in STREAMS[name]()]
     iterator = iter(STREAMS[name]())
     for place in range(4):
@@ -153,7 +170,9 @@ def test_workers_that_are_killed_around_a_move_leave_the_stream_as_it_is(name):
 
 @pytest.mark.slow
 def test_a_record_that_ends_its_worker_does_no_harm_once_the_iterator_is_elsewhere():
-    """Work that was dropped is not done again: it ends one worker at most, and is no error of elements that do not need it."""
+    """Work that was dropped is not done again: it ends one worker at most, and is no error of
+    elements that do not need it.
+    """
 
     def deadly(record):
         if record == 12:
@@ -176,7 +195,9 @@ def test_a_record_that_ends_its_worker_does_no_harm_once_the_iterator_is_elsewhe
 
 @pytest.mark.slow
 def test_workers_with_long_work_begin_anew():
-    """Workers that are expected to take a second and more over what nobody wants any more are ended, and others made."""
+    """Workers that are expected to take a second and more over what nobody wants any more are
+    ended, and others made.
+    """
 
     def slow(record):
         time.sleep(0.05)
@@ -197,7 +218,9 @@ def test_workers_with_long_work_begin_anew():
 
 @pytest.mark.long
 def test_another_history_of_shards_has_workers_of_its_own():
-    """After states of other shards the pipeline is another one, and so are its workers; going on within it keeps these."""
+    """After states of other shards the pipeline is another one, and so are its workers; going on
+    within it keeps these.
+    """
 
     def shard(index, count):
         return iter(_loader([Batch(2)], shard_options=ShardOptions(index, count)))
@@ -223,7 +246,9 @@ def test_another_history_of_shards_has_workers_of_its_own():
 
 @pytest.mark.slow
 def test_an_iterator_that_was_moved_and_dropped_leaves_nothing():
-    """Workers that wait for the next run end with their iterator, whether it is closed or forgotten."""
+    """Workers that wait for the next run end with their iterator, whether it is closed or
+    forgotten.
+    """
     for closes in (True, False):
         iterator = iter(_loader([Batch(4)]))
         state = iterator.get_state()

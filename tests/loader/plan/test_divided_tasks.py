@@ -1,4 +1,6 @@
-"""Tasks that are divided, as those are that ended their worker: the same stream, and the same from every place on."""
+"""Tasks that are divided, as those are that ended their worker: the same stream, and the same from
+every place on.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class _Done:
 
 
 def run(pipeline: Any, start: Any, window: int) -> tuple[list[Any], list[Any], str | None, int]:
-    """The elements from a cursor on, those that follow each, the failure after them, and how much was left out."""
+    """The elements from a cursor on, those that follow each, the failure after them, and how much
+    was left out.
+    """
     skipped = SkippedRecords()
     flow = Flow(pipeline, start, Dividing(pipeline, window), skipped, Observer())
     elements, cursors = [], []

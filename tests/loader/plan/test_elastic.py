@@ -22,7 +22,11 @@ OPERATIONS = {
     "filter": [Filter(lambda x: x % 3 != 1)],
     "filter, batch": [Filter(lambda x: x % 3 != 1), Batch(2)],
     "flat map": [FlatMap(lambda x: [x] * (x % 4))],
-    "flat map, filter, batch": [FlatMap(lambda x: [x] * (x % 4)), Filter(lambda x: x % 5 != 1), Batch(3)],
+    "flat map, filter, batch": [
+        FlatMap(lambda x: [x] * (x % 4)),
+        Filter(lambda x: x % 5 != 1),
+        Batch(3),
+    ],
 }
 
 TAKEN_APART = {
@@ -41,7 +45,9 @@ TAKEN_APART = {
 
 def _shards(name, count, records, num_epochs=2, worker_count=0):
     for index in range(count):
-        sampler = IndexSampler(records, ShardOptions(index, count), shuffle=True, seed=4, num_epochs=num_epochs)
+        sampler = IndexSampler(
+            records, ShardOptions(index, count), shuffle=True, seed=4, num_epochs=num_epochs
+        )
         yield iter(
             DataLoader(
                 data_source=range(records),
@@ -63,7 +69,9 @@ def _numbers(element):
     counts=st.lists(st.integers(1, 6), min_size=2, max_size=4),
     data=st.data(),
 )
-def test_every_record_comes_exactly_once_however_often_the_shards_change(name, records, counts, data):
+def test_every_record_comes_exactly_once_however_often_the_shards_change(
+    name, records, counts, data
+):
     """S to S' to S'', each shard stopping at a step of its own, over the ends of epochs too."""
     (whole,) = _shards(name, 1, records)
     expected = Counter(number for element in whole for number in _numbers(element))
@@ -89,11 +97,19 @@ def test_every_record_comes_exactly_once_however_often_the_shards_change(name, r
 
 @pytest.mark.parametrize(("before", "after"), [(3, 4), (4, 3), (3, 2)])
 def test_shards_of_equal_length_go_on_with_what_they_had_left_out_too(before, after):
-    """With drop_remainder, what the former shards dropped may come; nothing comes twice, and the state can be restored."""
+    """With drop_remainder, what the former shards dropped may come; nothing comes twice, and the
+    state can be restored.
+    """
 
     def shards(count):
         return [
-            iter(headrace.load(range(10), num_epochs=1, shard_options=ShardOptions(index, count, drop_remainder=True)))
+            iter(
+                headrace.load(
+                    range(10),
+                    num_epochs=1,
+                    shard_options=ShardOptions(index, count, drop_remainder=True),
+                )
+            )
             for index in range(count)
         ]
 
@@ -112,19 +128,28 @@ def test_shards_of_equal_length_go_on_with_what_they_had_left_out_too(before, af
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4), (3, 1), (1, 3)])
 def test_shards_at_equal_steps_go_on_with_the_same_global_batches(before, after):
-    """The union of what all shards deliver at a step is that of the run that was not interrupted."""
+    """The union of what all shards deliver at a step is that of the run that was not
+    interrupted.
+    """
 
     def shards(count):
         for index in range(count):
             options = ShardOptions(index, count)
             yield iter(
                 headrace.load(
-                    range(500), batch_size=12 // count, shuffle=True, seed=1, num_epochs=3, shard_options=options
+                    range(500),
+                    batch_size=12 // count,
+                    shuffle=True,
+                    seed=1,
+                    num_epochs=3,
+                    shard_options=options,
                 )
             )
 
     def global_batches(iterators):
-        while batches := [batch for batch in (next(iterator, None) for iterator in iterators) if batch is not None]:
+        while batches := [
+            batch for batch in (next(iterator, None) for iterator in iterators) if batch is not None
+        ]:
             yield sorted(np.concatenate(batches).tolist())
 
     expected = list(global_batches(list(shards(before))))
@@ -155,7 +180,9 @@ def test_a_lineage_stays_short_and_the_state_small(name):
         iterators = list(_shards(name, count, 1000, num_epochs=None))
         for index, iterator in enumerate(iterators):
             if states is not None:
-                iterator.set_states(states) if len(states) != count else iterator.set_state(states[index])
+                iterator.set_states(states) if len(states) != count else iterator.set_state(
+                    states[index]
+                )
             for _ in range(40 + index):
                 next(iterator)
         states = [iterator.get_state() for iterator in iterators]
@@ -169,7 +196,11 @@ def test_another_batch_size_goes_on_with_the_next_record():
     next(one), next(one)
     other = iter(headrace.load(range(20), batch_size=5, num_epochs=1))
     other.set_state(one.get_state())
-    assert [batch.tolist() for batch in other] == [[6, 7, 8, 9, 10], [11, 12, 13, 14, 15], [16, 17, 18, 19]]
+    assert [batch.tolist() for batch in other] == [
+        [6, 7, 8, 9, 10],
+        [11, 12, 13, 14, 15],
+        [16, 17, 18, 19],
+    ]
 
 
 def test_a_loader_with_another_batch_size_refuses_what_has_no_one_batch():
@@ -186,23 +217,31 @@ def test_a_loader_with_another_batch_size_refuses_what_has_no_one_batch():
 @pytest.mark.parametrize("drop_remainder", [False, True])
 @pytest.mark.parametrize("shard", [0, 1])
 def test_the_records_of_any_step_are_known_without_reading(drop_remainder, shard):
-    """records_at(step) gives the keys that the step will deliver, and an IndexError after the end."""
+    """records_at(step) gives the keys that the step will deliver, and an IndexError
+    after the end.
+    """
     options = ShardOptions(shard, 2)
     sampler = IndexSampler(23, options, shuffle=True, seed=1, num_epochs=3)
-    loader = DataLoader(data_source=range(23), sampler=sampler, operations=[Batch(4, drop_remainder)])
+    loader = DataLoader(
+        data_source=range(23), sampler=sampler, operations=[Batch(4, drop_remainder)]
+    )
     batches = [batch.tolist() for batch in loader]
     assert [loader.records_at(step).tolist() for step in range(len(batches))] == batches
     with pytest.raises(IndexError, match="after the end"):
         loader.records_at(len(batches))
     with pytest.raises(TypeError, match="a Filter"):
-        DataLoader(data_source=range(23), sampler=sampler, operations=OPERATIONS["filter"]).records_at(0)
+        DataLoader(
+            data_source=range(23), sampler=sampler, operations=OPERATIONS["filter"]
+        ).records_at(0)
 
 
 @pytest.mark.parametrize("worker_count", [0, 2])
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.one_in(16)
 def test_the_records_after_the_last_element_are_known(name, worker_count):
-    """last_records() gives the keys of the records that an element was made of, ragged pipelines included."""
+    """last_records() gives the keys of the records that an element was made of, ragged pipelines
+    included.
+    """
     (one,) = _shards(name, 1, 40, worker_count=worker_count)
     with pytest.raises(ValueError, match="next"):
         one.last_records()
@@ -249,12 +288,16 @@ def test_strict_false_goes_on_with_another_pipeline():
 
 @pytest.mark.slow
 @tries(40)
-@given(counts=st.lists(st.integers(1, 4), min_size=2, max_size=4), drop=st.booleans(), data=st.data())
+@given(
+    counts=st.lists(st.integers(1, 4), min_size=2, max_size=4), drop=st.booleans(), data=st.data()
+)
 @pytest.mark.parametrize("shared", [False, True])
 def test_grains_order_goes_on_with_other_shards_too(shared, counts, drop, data):
-    """There each of the first shards has an order of its own, or all read parts of one; what they left of it is shared out.
+    """There each of the first shards has an order of its own, or all read parts of one; what they
+    left of it is shared out.
 
-    Shards are equally long, as Grain's: the last ones leave out what they cannot share. Nothing comes twice.
+    Shards are equally long, as Grain's: the last ones leave out what they cannot share. Nothing
+    comes twice.
     """
 
     def sampler(index, count):
@@ -265,7 +308,14 @@ def test_grains_order_goes_on_with_other_shards_too(shared, counts, drop, data):
     def shards(count):
         for index in range(count):
             order, loaders = sampler(index, count)
-            yield iter(DataLoader(data_source=range(41), sampler=order, operations=[Batch(2)], shard_options=loaders))
+            yield iter(
+                DataLoader(
+                    data_source=range(41),
+                    sampler=order,
+                    operations=[Batch(2)],
+                    shard_options=loaders,
+                )
+            )
 
     orders = [sampler(index, counts[0])[0] for index in range(counts[0])]
     positions = np.arange(len(orders[0]))
@@ -295,7 +345,11 @@ def test_a_batch_size_changes_in_the_middle_of_a_records_rows():
 
     def shard(index, count, batch_size):
         options = ShardOptions(index, count)
-        more = {"transformations": [FlatMap(lambda x: [x] * 3)], "num_epochs": 1, "shard_options": options}
+        more = {
+            "transformations": [FlatMap(lambda x: [x] * 3)],
+            "num_epochs": 1,
+            "shard_options": options,
+        }
         return iter(headrace.load(range(20), batch_size=batch_size, **more))
 
     one = shard(0, 1, 4)
@@ -308,18 +362,26 @@ def test_a_batch_size_changes_in_the_middle_of_a_records_rows():
     for states in ([p.get_state() for p in pair], [p.get_state() for p in pair][::-1]):
         whole = shard(0, 1, 8)
         whole.set_states(states)
-        assert sorted(seen + [n for batch in whole for n in batch.tolist()]) == sorted([*range(20)] * 3)
+        assert sorted(seen + [n for batch in whole for n in batch.tolist()]) == sorted(
+            [*range(20)] * 3
+        )
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("records", [10, 37, 64])
 @pytest.mark.slow
 def test_a_rare_record_of_an_endless_stream_still_comes_after_the_shards_change(records):
-    """A filter that keeps one record of an epoch is not taken for one that keeps none, wherever the shards stood."""
+    """A filter that keeps one record of an epoch is not taken for one that keeps none, wherever the
+    shards stood.
+    """
 
     def shard(index, count, seed):
         sampler = IndexSampler(records, ShardOptions(index, count), shuffle=True, seed=seed)
-        return iter(DataLoader(data_source=range(records), sampler=sampler, operations=[Filter(lambda x: x == 3)]))
+        return iter(
+            DataLoader(
+                data_source=range(records), sampler=sampler, operations=[Filter(lambda x: x == 3)]
+            )
+        )
 
     for seed in range(30):
         pair = [shard(0, 2, seed), shard(1, 2, seed)]
@@ -335,7 +397,9 @@ def test_steps_left_out_and_batch_sizes_that_changed_at_other_steps_are_refused(
 
     def shard(index, count, batch_size):
         options = ShardOptions(index, count)
-        return iter(headrace.load(range(400), batch_size=batch_size, shard_options=options).skip([(10, 12)]))
+        return iter(
+            headrace.load(range(400), batch_size=batch_size, shard_options=options).skip([(10, 12)])
+        )
 
     states = []
     for index, steps in enumerate((2, 4)):
@@ -349,15 +413,21 @@ def test_steps_left_out_and_batch_sizes_that_changed_at_other_steps_are_refused(
 
 
 def test_steps_keep_their_numbers_when_the_shards_change():
-    """A step that was left out is counted as before, and later ones can be left out by their numbers."""
+    """A step that was left out is counted as before, and later ones can be left out by their
+    numbers.
+    """
 
     def shard(index, count, ranges):
         options = ShardOptions(index, count)
-        loader = headrace.load(range(400), batch_size=4 // count, shard_options=options, num_epochs=1)
+        loader = headrace.load(
+            range(400), batch_size=4 // count, shard_options=options, num_epochs=1
+        )
         return iter(loader.skip(ranges)), loader
 
     def numbered(iterator):
-        return [(json.loads(iterator.get_state())["step"], sorted(batch.tolist())) for batch in iterator]
+        return [
+            (json.loads(iterator.get_state())["step"], sorted(batch.tolist())) for batch in iterator
+        ]
 
     expected = numbered(shard(0, 1, [(10, 20), (30, 32)])[0])
     pair = [shard(index, 2, [(10, 20)])[0] for index in range(2)]
@@ -391,28 +461,39 @@ def test_a_change_of_a_flat_map_loses_rows_of_one_record_at_most():
 
 def test_with_several_batches_one_says_which():
     """By its number, from the first or from the last; without one, the error lists them."""
-    loader = headrace.load(range(24), transformations=[headrace.Batch(3)], batch_size=2, num_epochs=1)
-    shapes = [loader.with_batch_size(6, batch=number).records_at(0).size for number in (0, 1, -1, -2)]
+    loader = headrace.load(
+        range(24), transformations=[headrace.Batch(3)], batch_size=2, num_epochs=1
+    )
+    shapes = [
+        loader.with_batch_size(6, batch=number).records_at(0).size for number in (0, 1, -1, -2)
+    ]
     assert shapes == [12, 18, 18, 12]
     with pytest.raises(
-        ValueError, match=r"which of 2 batches to change: Batch\(3\), Batch\(2\)\. Pass its number, batch=0"
+        ValueError,
+        match=r"which of 2 batches to change: Batch\(3\), Batch\(2\)\. Pass its number, batch=0",
     ):
         loader.with_batch_size(6)
     with pytest.raises(ValueError, match=r"batch=2 must be in \[-2, 1\]"):
         loader.with_batch_size(6, batch=2)
     with pytest.raises(TypeError, match="batch='first'"):
         loader.with_batch_size(6, batch="first")
-    assert next(iter(headrace.load(range(8), batch_size=2).with_batch_size(4, batch=0))).tolist() == [0, 1, 2, 3]
+    assert next(
+        iter(headrace.load(range(8), batch_size=2).with_batch_size(4, batch=0))
+    ).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("batch", [0, 1])
 def test_a_state_goes_on_with_another_size_of_either_batch(batch):
     """The next record comes next, each exactly once."""
-    loader = headrace.load(range(48), transformations=[headrace.Batch(3)], batch_size=2, num_epochs=1)
+    loader = headrace.load(
+        range(48), transformations=[headrace.Batch(3)], batch_size=2, num_epochs=1
+    )
     iterator = iter(loader)
     seen = np.concatenate([next(iterator).ravel(), next(iterator).ravel()])
     other = iter(loader.with_batch_size(4, batch=batch))
     other.set_state(iterator.get_state())
     rest = [np.asarray(element) for element in other]
     assert rest[0].shape == ((2, 4), (4, 3))[batch]
-    assert np.concatenate([seen, *(element.ravel() for element in rest)]).tolist() == list(range(48))
+    assert np.concatenate([seen, *(element.ravel() for element in rest)]).tolist() == list(
+        range(48)
+    )

@@ -1,4 +1,6 @@
-"""A first plan is as quick as later ones: it imports nothing, reads nothing, and looks at no batch but its own."""
+"""A first plan is as quick as later ones: it imports nothing, reads nothing, and looks at no batch
+but its own.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ print(sorted(name for name in {*sys.modules} - before if not name.startswith("he
 
 def test_a_first_plan_imports_nothing():
     """Else it would take ten times as long as a later one, in each process."""
-    found = subprocess.run([sys.executable, "-c", PLANNING], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", PLANNING], capture_output=True, text=True, check=True
+    )
     assert found.stdout == "[]\n"
 
 
@@ -70,7 +74,11 @@ def test_what_is_left_of_a_run_is_that_of_each_shard(windows):
             for step in range(start, end)
         ]
         there = [key for key in expected if run.plans.batch_keys(np.array([key])).records[0]]
-        found = [key for key in begun.ravel().tolist() if run.plans.batch_keys(np.array([key])).records[0]]
+        found = [
+            key
+            for key in begun.ravel().tolist()
+            if run.plans.batch_keys(np.array([key])).records[0]
+        ]
         assert sorted(found) == sorted(there)
 
 
@@ -91,7 +99,9 @@ class Counted:
 
 
 def test_batches_are_read_ahead_by_their_records():
-    """So many records as `prefetch_buffer_size` says, not so many batches; but a batch for each thread."""
+    """So many records as `prefetch_buffer_size` says, not so many batches; but a batch for each
+    thread.
+    """
     for threads, buffer, most in ((2, 100, 100 + 3 * 32), (4, 8, 5 * 32)):
         source = Counted(np.full(3200, 2))
         iterator = iter(
@@ -116,10 +126,16 @@ def test_a_record_is_found_without_looking_at_all_of_them(monkeypatch):
     lengths = np.random.default_rng(1).integers(1, 64, 200)
     records = [np.zeros(length, np.int8) for length in lengths]
     loader = load(
-        records, transformations=[BudgetBatch(256, pad_to=4, lengths=lengths)], shuffle=True, seed=3, num_epochs=1
+        records,
+        transformations=[BudgetBatch(256, pad_to=4, lengths=lengths)],
+        shuffle=True,
+        seed=3,
+        num_epochs=1,
     )
     places = {
-        key: (step, row) for step in range(len(loader)) for row, key in enumerate(loader.records_at(step).tolist())
+        key: (step, row)
+        for step in range(len(loader))
+        for row, key in enumerate(loader.records_at(step).tolist())
     }
     monkeypatch.delattr(IndexSampler, "record_keys")
     assert {key: tuple(loader.find(key, 0)) for key in range(200)} == places

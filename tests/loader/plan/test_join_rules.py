@@ -4,11 +4,20 @@ from headrace.loader.plan.rules import Again, Interleaved, InTurn
 
 
 def test_states_that_cannot_be_are_no_states():
-    """A place beyond the open inputs, more open inputs than may be, one that is open twice or was never opened."""
+    """A place beyond the open inputs, more open inputs than may be, one that is open twice or was
+    never opened.
+    """
     rule = Interleaved(inputs=5, cycle=2)
     assert rule.is_state(rule.start)
     assert rule.is_state((7, 1, 4, 2, 3))
-    for state in ((7, 2, 4, 2, 3), (7, 0, 4, 1, 2, 3), (7, 0, 6, 2, 3), (7, 0, 4, 3, 3), (7, 0, 4, 2, 4), (7, 0, 4)):
+    for state in (
+        (7, 2, 4, 2, 3),
+        (7, 0, 4, 1, 2, 3),
+        (7, 0, 6, 2, 3),
+        (7, 0, 4, 3, 3),
+        (7, 0, 4, 2, 4),
+        (7, 0, 4),
+    ):
         assert not rule.is_state(state), state
 
 
@@ -23,4 +32,10 @@ def test_a_stream_that_was_repeated_often_enough_gives_nothing_more():
 
 def test_a_zip_takes_one_element_of_each_input_for_each_row():
     """An input that comes later in the row is behind by one in the middle of a row."""
-    assert [InTurn(3).taken(rows) for rows in range(5)] == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1], [2, 1, 1]]
+    assert [InTurn(3).taken(rows) for rows in range(5)] == [
+        [0, 0, 0],
+        [1, 0, 0],
+        [1, 1, 0],
+        [1, 1, 1],
+        [2, 1, 1],
+    ]

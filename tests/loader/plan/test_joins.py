@@ -1,4 +1,6 @@
-"""Streams that come together run on the same engine: workers, states and other shards as for one line of operations."""
+"""Streams that come together run on the same engine: workers, states and other shards as for one
+line of operations.
+"""
 
 import itertools
 
@@ -15,7 +17,9 @@ ONE = NoSharding()
 @pytest.mark.long
 @pytest.mark.one_in(36)
 @pytest.mark.parametrize("name", TREES)
-@pytest.mark.parametrize(("worker_count", "worker_kind"), [(1, "process"), (2, "process"), (3, "thread")])
+@pytest.mark.parametrize(
+    ("worker_count", "worker_kind"), [(1, "process"), (2, "process"), (3, "thread")]
+)
 def test_the_stream_does_not_depend_on_workers(name, worker_count, worker_kind):
     """Byte for byte."""
     expected = stream(iterate(TREES[name](ONE)))
@@ -48,10 +52,14 @@ EXACT = [name for name in TREES if not any(word in name for word in (*LOSSY, *RE
 
 
 @pytest.mark.parametrize("name", EXACT)
-@pytest.mark.parametrize(("before", "after", "steps"), [(2, 3, (3, 5)), (3, 1, (2, 0, 4)), (1, 2, (6,))])
+@pytest.mark.parametrize(
+    ("before", "after", "steps"), [(2, 3, (3, 5)), (3, 1, (2, 0, 4)), (1, 2, (6,))]
+)
 @pytest.mark.one_in(6)
 def test_other_shards_go_on_with_each_record_once(name, before, after, steps):
-    """Also where the former shards stand at unequal steps. A mix that ends with its first dataset leaves out some."""
+    """Also where the former shards stand at unequal steps. A mix that ends with its first dataset
+    leaves out some.
+    """
     delivered, states = [], []
     for shard, count in enumerate(steps):
         iterator = iterate(TREES[name](ShardOptions(shard, before)))
@@ -69,7 +77,11 @@ def test_other_shards_go_on_with_each_record_once(name, before, after, steps):
 
 
 def _whole(name, shards):
-    return [element for shard in range(shards) for element in iterate(TREES[name](ShardOptions(shard, shards)))]
+    return [
+        element
+        for shard in range(shards)
+        for element in iterate(TREES[name](ShardOptions(shard, shards)))
+    ]
 
 
 def test_a_mix_ends_with_the_first_that_ends_or_goes_on_without_it():
@@ -88,7 +100,9 @@ def test_a_mix_takes_rows_in_proportion():
         assert abs(sum(x < 1000 for x in elements[:count]) - 0.7 * count) <= 1
 
 
-@pytest.mark.parametrize(("counts", "wording"), [((5, 3), "argument 2 is shorter"), ((3, 5), "argument 1 is shorter")])
+@pytest.mark.parametrize(
+    ("counts", "wording"), [((5, 3), "argument 2 is shorter"), ((3, 5), "argument 1 is shorter")]
+)
 def test_a_strict_zip_of_unequal_lengths_says_which_is_shorter(counts, wording):
     """After the elements that there are."""
     node = apply(Joined((numbers(0, counts[0]), numbers(10, counts[1])), InTurn(2)), ZipRows(2))
@@ -108,9 +122,13 @@ def test_last_records_of_a_mix_tells_them_by_dataset():
     )
 
 
-@pytest.mark.parametrize("steps", [[lambda x: x], [Filter(lambda x: x % 3), WindowShuffle(4, seed=1)]])
+@pytest.mark.parametrize(
+    "steps", [[lambda x: x], [Filter(lambda x: x % 3), WindowShuffle(4, seed=1)]]
+)
 def test_last_records_of_an_element_of_a_group_are_its_own(steps):
-    """Not those of all rows that one task was about: neither after a mix, nor in a window that is shuffled."""
+    """Not those of all rows that one task was about: neither after a mix, nor in a window that is
+    shuffled.
+    """
     node = apply(mix(numbers(0, 40, name="a"), numbers(100, 40, name="b"), weights=[1, 1]), *steps)
     iterator = iterate(node)
     for element in itertools.islice(iterator, 20):
@@ -149,7 +167,9 @@ def test_on_error_skip_leaves_out_single_rows_of_a_mix():
     from headrace.loader.options import ExecutionOptions
     from headrace.loader.plan.compile import compiled
 
-    node = apply(mix(*three(ONE), weights=[1, 1, 1], goes_on=True), lambda x: 1 / (x % 10 - 5) and x)
+    node = apply(
+        mix(*three(ONE), weights=[1, 1, 1], goes_on=True), lambda x: 1 / (x % 10 - 5) and x
+    )
     iterator = DataLoaderIterator(compiled(node, skips_errors=True), ExecutionOptions())
     every = [*iterate(mix(*three(ONE), weights=[1, 1, 1], goes_on=True))]
     assert list(iterator) == [x for x in every if x % 10 != 5]

@@ -15,7 +15,9 @@ from headrace.loader.plan.lineage import ReshardHistory
 @tries(300)
 @given(st.data())
 def test_each_position_comes_once_although_the_order_grows_between_the_runs(data):
-    """Shards stop anywhere, also at the end; the order then gets more positions, and other shards read what is left."""
+    """Shards stop anywhere, also at the end; the order then gets more positions, and other shards
+    read what is left.
+    """
     history, total, read = ReshardHistory(), data.draw(st.integers(0, 30)), []
     for _ in range(data.draw(st.integers(1, 5))):
         shards = data.draw(st.integers(1, 5))
@@ -32,12 +34,16 @@ def test_each_position_comes_once_although_the_order_grows_between_the_runs(data
     assert sorted([*read, *left]) == list(range(total))
 
 
-@pytest.mark.parametrize(("total", "is_refused"), [(10, False), (9, False), (8, False), (7, True), (0, True)])
+@pytest.mark.parametrize(
+    ("total", "is_refused"), [(10, False), (9, False), (8, False), (7, True), (0, True)]
+)
 def test_an_order_may_not_become_shorter_than_its_shards_have_read(total, is_refused):
     """Two shards have read four positions each, so eight must be there."""
     history = ReshardHistory().followed_by([(4, 0), (4, 0)], 10)
     if is_refused:
-        with pytest.raises(CheckpointError, match=f"10 records .* but this sampler has only {total}, fewer"):
+        with pytest.raises(
+            CheckpointError, match=f"10 records .* but this sampler has only {total}, fewer"
+        ):
             history.check_total(total)
     else:
         history.check_total(total)
@@ -46,7 +52,9 @@ def test_an_order_may_not_become_shorter_than_its_shards_have_read(total, is_ref
 
 @pytest.mark.parametrize(("total", "is_refused"), [(12, False), (10, False), (9, True), (8, True)])
 def test_an_order_may_not_become_shorter_than_later_runs_have_read(total, is_refused):
-    """The first run left the positions 1, 3, 5, 7, 8 and 9, of which the second run's first shard has read half."""
+    """The first run left the positions 1, 3, 5, 7, 8 and 9, of which the second run's first shard
+    has read half.
+    """
     history = ReshardHistory().followed_by([(4, 0), (0, 0)], 10).followed_by([(3, 0), (0, 0)], 10)
     assert len(history.layers) == 2
     if is_refused:
@@ -54,24 +62,33 @@ def test_an_order_may_not_become_shorter_than_later_runs_have_read(total, is_ref
             history.check_total(total)
     else:
         history.check_total(total)
-        assert history.positions(np.arange(history.length(total))).tolist() == [3, 7, 9, *range(10, total)]
+        assert history.positions(np.arange(history.length(total))).tolist() == [
+            3,
+            7,
+            9,
+            *range(10, total),
+        ]
 
 
 def test_states_that_read_more_than_there_is_are_refused_with_numbers_since_the_last_change_of_shards():
     """The first run read 8 of 10 records, so the second has two."""
     with pytest.raises(
-        CheckpointError, match=r"shards had read \[6, 6\] records each, .* only 10 in all epochs and shards\."
+        CheckpointError,
+        match=r"shards had read \[6, 6\] records each, .* only 10 in all epochs and shards\.",
     ):
         ReshardHistory().followed_by([(6, 0), (6, 0)], 10)
     history = ReshardHistory().followed_by([(4, 0), (4, 0)], 10)
     message = (
-        r"had, since their number last changed, read \[3\] records each, .* only 2 in .* not read before this change\."
+        r"had, since their number last changed, read \[3\] records each, .* only 2 in .* not read "
+        r"before this change\."
     )
     with pytest.raises(CheckpointError, match=message):
         history.followed_by([(3, 0)], 10)
 
 
-@pytest.mark.parametrize("grown", [[[0, 1.5]], [[0, True]], [[0, 0]], [3], [["a", 1]], [[0, 1, 2]], [[-1, 1]]])
+@pytest.mark.parametrize(
+    "grown", [[[0, 1.5]], [[0, True]], [[0, 0]], [3], [["a", 1]], [[0, 1, 2]], [[-1, 1]]]
+)
 def test_a_damaged_growth_is_refused(grown):
     """Whatever is there in place of pairs of numbers."""
     with pytest.raises(CheckpointError, match="the state is damaged: lineage="):

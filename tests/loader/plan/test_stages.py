@@ -7,7 +7,9 @@ from headrace.loader.plan.stages import runs_of
 
 
 def test_a_stage_begins_with_a_batch_above_what_may_drop_elements():
-    """With skipped failures, any operation may drop elements; without, a batch of mapped records is in their stage."""
+    """With skipped failures, any operation may drop elements; without, a batch of mapped records is
+    in their stage.
+    """
     map_, filter_, batch = MapTransform(abs), Filter(bool), Batch(2)
     assert runs_of([map_, batch, map_]) == [(map_, batch, map_)]
     assert runs_of([map_, filter_, batch, map_]) == [(map_, filter_), (batch, map_)]

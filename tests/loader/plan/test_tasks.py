@@ -34,15 +34,21 @@ class LooksAlways(Stopwatch):
 
 
 class Far:
-    """An executor that has each task done twice, by workers that know of it only what pickle carries; one of them is timed."""
+    """An executor that has each task done twice, by workers that know of it only what pickle
+    carries; one of them is timed.
+    """
 
     def inputs(self, stage):
         return self._inputs[stage]
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self._inputs = {number: each.task for number, each in limits_of(pipeline, several=False).items()}
+        self._inputs = {
+            number: each.task for number, each in limits_of(pipeline, several=False).items()
+        }
         data = cloudpickle.dumps(pipeline)
-        self._workers = [Worker(cloudpickle.loads(data), stopwatch=one) for one in (None, LooksAlways)]
+        self._workers = [
+            Worker(cloudpickle.loads(data), stopwatch=one) for one in (None, LooksAlways)
+        ]
         self.kinds: set[type] = set()
 
     def window(self, stage):
@@ -74,7 +80,9 @@ def test_tasks_of_every_pipeline_can_be_done_elsewhere(name):
     executor = Far(one._pipeline)
     flow = Flow(one._pipeline, one._pipeline.start, executor, SkippedRecords(), Observer())
     assert stream(element for element, _, _ in flow) == stream(one)
-    assert executor.kinds == ({SpanTask} if len(one._pipeline.stages) == 1 else {SpanTask, GroupTask})
+    assert executor.kinds == (
+        {SpanTask} if len(one._pipeline.stages) == 1 else {SpanTask, GroupTask}
+    )
 
 
 def test_a_source_in_memory_is_sent_once():
@@ -89,7 +97,9 @@ def test_a_source_in_memory_is_sent_once():
 
 def test_a_task_is_a_few_numbers():
     """Whatever the size of its rows, which stay where they are."""
-    pipeline = load(np.zeros((64, 1000)), transformations=[Filter(lambda row: True), Batch(32)])._pipeline
+    pipeline = load(
+        np.zeros((64, 1000)), transformations=[Filter(lambda row: True), Batch(32)]
+    )._pipeline
     sizes = []
 
     class Measuring(Far):

@@ -40,7 +40,9 @@ def test_step_and_epoch_are_those_of_the_batch_received_last(on_devices):
             assert (again.step, again.epoch) == place
 
 
-@pytest.mark.parametrize("operations", [[Filter(lambda x: x % 2), Batch(3)], [FlatMap(lambda x: [x, x, x])]])
+@pytest.mark.parametrize(
+    "operations", [[Filter(lambda x: x % 2), Batch(3)], [FlatMap(lambda x: [x, x, x])]]
+)
 def test_the_epoch_is_told_whatever_the_operations_drop_or_add(operations):
     """The epoch of the record delivered last."""
     iterator = iter(load(range(6), transformations=operations, num_epochs=4))
@@ -62,13 +64,19 @@ def test_the_epochs_of_grains_order_are_told(shard, drop):
 
 @both
 def test_an_iterator_has_passed_what_it_delivered_whatever_is_skipped(on_devices):
-    """`passed` grows by one with each element, up to `len()`, so a progress line with skipped steps ends full."""
+    """`passed` grows by one with each element, up to `len()`, so a progress line with skipped steps
+    ends full.
+    """
     loader = load(np.arange(48), batch_size=4, num_epochs=1).skip([(0, 1), (2, 4), (11, 12)])
     with _opened(loader, on_devices) as iterator:
         found = [iterator.passed, *(iterator.passed for _ in iterator)]
         assert found == list(range(len(iterator) + 1))
     shards = [
-        iter(load(np.arange(48), batch_size=4, num_epochs=1, shard_options=ShardOptions(i, 2)).skip([(1, 2)]))
+        iter(
+            load(np.arange(48), batch_size=4, num_epochs=1, shard_options=ShardOptions(i, 2)).skip(
+                [(1, 2)]
+            )
+        )
         for i in range(2)
     ]
     for shard in shards:
@@ -81,13 +89,18 @@ def test_an_iterator_has_passed_what_it_delivered_whatever_is_skipped(on_devices
 
 @both
 def test_an_iterator_has_the_length_of_its_loader(on_devices):
-    """Also in the middle, with steps left out, and where the number of shards changed; endless ones have none."""
+    """Also in the middle, with steps left out, and where the number of shards changed; endless ones
+    have none.
+    """
     loader = load(np.arange(48), batch_size=4, num_epochs=1).skip([(2, 4)])
     with _opened(loader, on_devices) as iterator:
         for _ in itertools.islice(iterator, 5):
             assert len(iterator) == len(loader) == 10
         assert len(list(iterator)) == 5
-    shards = [load(np.arange(48), batch_size=4, num_epochs=1, shard_options=ShardOptions(i, 2)) for i in range(2)]
+    shards = [
+        load(np.arange(48), batch_size=4, num_epochs=1, shard_options=ShardOptions(i, 2))
+        for i in range(2)
+    ]
     states = []
     for shard in shards:
         first = iter(shard)
@@ -131,7 +144,15 @@ def test_a_feeder_of_something_else_knows_no_step():
 def test_dir_shows_what_is_for_users():
     """Names without an underscore are those of the documentation."""
     loader = load(np.arange(4), batch_size=2)
-    state = {"get_state", "set_state", "set_states", "state_dict", "load_state_dict", "save", "load"}
+    state = {
+        "get_state",
+        "set_state",
+        "set_states",
+        "state_dict",
+        "load_state_dict",
+        "save",
+        "load",
+    }
     state |= {"get_extra_state", "set_extra_state"}
     shared = state | {
         "change",
@@ -153,10 +174,25 @@ def test_dir_shows_what_is_for_users():
     }
     with iter(loader.to_device(DEVICE)) as feeder:
         assert _shown(feeder) == shared | {"mask"}
-    assert _shown(iter(loader)) == shared | {"as_made", "execution", "go_back", "pipeline", "take_up"}
+    assert _shown(iter(loader)) == shared | {
+        "as_made",
+        "execution",
+        "go_back",
+        "pipeline",
+        "take_up",
+    }
     assert _shown(headrace.checkpoint) == set(headrace.checkpoint.__all__)
     assert _shown(loader) == {
-        *("across_hosts", "epochs", "find", "loader_description", "records_at", "skip", "to_device", "with_batch_size"),
+        *(
+            "across_hosts",
+            "epochs",
+            "find",
+            "loader_description",
+            "records_at",
+            "skip",
+            "to_device",
+            "with_batch_size",
+        ),
     }
 
 
@@ -166,11 +202,15 @@ def _shown(thing):
 
 @pytest.mark.parametrize("records", range(6, 20))
 def test_records_of_batches_of_batches_are_those_that_come(records):
-    """The last batch is dropped only where it is short: `records_at` knows it, whatever the batches inside."""
+    """The last batch is dropped only where it is short: `records_at` knows it, whatever the batches
+    inside.
+    """
     loader = DataLoader(
         data_source=range(records),
         sampler=IndexSampler(records, num_epochs=1),
-        operations=[Batch(3), Batch(2, drop_remainder=True)] if records % 3 == 0 else [Batch(3, True), Batch(2)],
+        operations=[Batch(3), Batch(2, drop_remainder=True)]
+        if records % 3 == 0
+        else [Batch(3, True), Batch(2)],
     )
     delivered = [np.ravel(element).tolist() for element in loader]
     assert [loader.records_at(step).tolist() for step in range(len(delivered))] == delivered

@@ -1,4 +1,6 @@
-"""Edits of a mix where the state stands inside a window, or a batch that is taken apart: right, or refused at once."""
+"""Edits of a mix where the state stands inside a window, or a batch that is taken apart: right, or
+refused at once.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ def by_position(weights):
 
 def of_rows(weights):
     """A mix of streams."""
-    parts = {name: MapDataset.range(FIRST[name], FIRST[name] + RECORDS).to_iter_dataset() for name in weights}
+    parts = {
+        name: MapDataset.range(FIRST[name], FIRST[name] + RECORDS).to_iter_dataset()
+        for name in weights
+    }
     return IterDataset.mix(parts, weights, when_exhausted="all")
 
 
@@ -54,8 +59,12 @@ def refusal(iterator, state):
 @pytest.mark.parametrize("size", [2, 6])
 @pytest.mark.parametrize("weights", [EQUAL, OTHER, ONE_MORE])
 @pytest.mark.one_in(6)
-def test_weights_and_a_batch_size_that_change_in_one_edit_lose_and_repeat_nothing(mixed, size, weights):
-    """Between two batches; inside one that is taken apart another size is refused, with both sizes."""
+def test_weights_and_a_batch_size_that_change_in_one_edit_lose_and_repeat_nothing(
+    mixed, size, weights
+):
+    """Between two batches; inside one that is taken apart another size is refused, with
+    both sizes.
+    """
     refused = []
     for steps in range(9):
         former = iter(taken_apart(mixed(EQUAL).filter(lambda x: x % 5), 4))
@@ -76,15 +85,21 @@ def test_weights_and_a_batch_size_that_change_in_one_edit_lose_and_repeat_nothin
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("filtered", [False, True])
 @pytest.mark.parametrize("mixed", [by_position, of_rows])
-def test_a_part_that_is_removed_in_a_second_edit_is_missed_when_the_state_is_set(mixed, filtered, window):
-    """Not by `next`, though it is the first edit's window that needs it; where nothing needs it, the run goes on to its end."""
+def test_a_part_that_is_removed_in_a_second_edit_is_missed_when_the_state_is_set(
+    mixed, filtered, window
+):
+    """Not by `next`, though it is the first edit's window that needs it; where nothing needs it,
+    the run goes on to its end.
+    """
 
     def chain(weights):
         stream = mixed(weights)
         return WINDOWS[window](stream.filter(lambda x: x % 5 != 3) if filtered else stream)
 
     refused = taken = 0
-    for first, second, steps, more in itertools.product((OTHER, ONE_MORE), (EQUAL, FEWER), (1, 3, 5), (0, 2)):
+    for first, second, steps, more in itertools.product(
+        (OTHER, ONE_MORE), (EQUAL, FEWER), (1, 3, 5), (0, 2)
+    ):
         former = iter(chain(EQUAL))
         for _ in range(steps):
             next(former)
@@ -101,13 +116,20 @@ def test_a_part_that_is_removed_in_a_second_edit_is_missed_when_the_state_is_set
 
 def _packed(parts, weights, shard):
     """Rows of a window that holds more documents than a shard has."""
-    sources = {name: MapDataset.source([np.array([token]) for token in tokens]) for name, tokens in parts.items()}
-    mixed = MapDataset.mix(sources, weights, when_exhausted="all").to_iter_dataset(shard_options=ShardOptions(*shard))
+    sources = {
+        name: MapDataset.source([np.array([token]) for token in tokens])
+        for name, tokens in parts.items()
+    }
+    mixed = MapDataset.mix(sources, weights, when_exhausted="all").to_iter_dataset(
+        shard_options=ShardOptions(*shard)
+    )
     return iter(mixed.flat_map(lambda document: [document, document * 10]).pack(2, window=6))
 
 
 def _resumed_on_one_shard(parts):
-    """The state of one shard, after two others stood inside windows that the end of the mix cuts short."""
+    """The state of one shard, after two others stood inside windows that the end of the mix cuts
+    short.
+    """
     states = []
     for shard in range(2):
         iterator = _packed(parts, None, (shard, 2))
@@ -125,7 +147,9 @@ def test_a_window_of_rows_that_the_end_of_a_mix_cut_short_takes_no_record_of_a_n
     state = _resumed_on_one_shard(parts)
     iterator = _packed({**parts, "c": [7, 8, 9]}, None, (0, 1))
     assert refusal(iterator, state) is None
-    rest = Counter(token for row in iterator for token in row["tokens"][row["tokens_segment_ids"] > 0].tolist())
+    rest = Counter(
+        token for row in iterator for token in row["tokens"][row["tokens_segment_ids"] > 0].tolist()
+    )
     begun = Counter([1, 10, 2, 20, 3, 30])
     assert rest + begun == Counter(token * by for token in (1, 2, 3, 4, 7, 8, 9) for by in (1, 10))
 
@@ -136,6 +160,10 @@ def test_a_window_of_rows_in_the_midst_of_a_mix_takes_a_new_part():
     state = _resumed_on_one_shard(parts)
     iterator = _packed({**parts, "c": [101, 102]}, None, (0, 1))
     assert refusal(iterator, state) is None
-    rest = Counter(token for row in iterator for token in row["tokens"][row["tokens_segment_ids"] > 0].tolist())
+    rest = Counter(
+        token for row in iterator for token in row["tokens"][row["tokens_segment_ids"] > 0].tolist()
+    )
     begun = Counter([1, 10, 2, 20, 3, 30])
-    assert rest + begun == Counter(token * by for token in (*range(1, 30), 101, 102) for by in (1, 10))
+    assert rest + begun == Counter(
+        token * by for token in (*range(1, 30), 101, 102) for by in (1, 10)
+    )

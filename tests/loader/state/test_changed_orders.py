@@ -71,7 +71,9 @@ def _shards(stride, count, states=None, strict=True):
 
 
 def _take(iterators, steps):
-    taken = [[int(next(iterator)[0]) for _ in range(count)] for iterator, count in zip(iterators, steps)]
+    taken = [
+        [int(next(iterator)[0]) for _ in range(count)] for iterator, count in zip(iterators, steps)
+    ]
     return [key for keys in taken for key in keys], [iterator.get_state() for iterator in iterators]
 
 
@@ -80,12 +82,17 @@ def _rest(iterators):
 
 
 def test_an_order_that_changes_is_one_class():
-    """Two changes and two other numbers of shards: each position is read once, by the stride that is in force there."""
+    """Two changes and two other numbers of shards: each position is read once, by the stride that
+    is in force there.
+    """
     first, states = _take(list(_shards(2, 2)), [5, 9])
     with pytest.raises(CheckpointError, match="stride 2 → 3"):
         list(_shards(3, 3, states))
     second, states = _take(list(_shards(3, 3, states, strict=False)), [4, 2, 3])
-    assert json.loads(states[0])["history"]["orders"] == [[0, 0, {"stride": 2}], [0, 18, {"stride": 3}]]
+    assert json.loads(states[0])["history"]["orders"] == [
+        [0, 0, {"stride": 2}],
+        [0, 18, {"stride": 3}],
+    ]
     third = _rest(_shards(5, 1, states, strict=False))
     again = _rest(_shards(3, 1, states))
     expected = [position * (2 if position < 18 else 3) % RECORDS for position in range(RECORDS)]

@@ -10,7 +10,16 @@ from support.damage import sealed
 from support.growing_source import GrowingKeys, append
 
 import headrace
-from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MixSampler, ShardOptions, WeightedSampler
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    FlatMap,
+    IndexSampler,
+    MixSampler,
+    ShardOptions,
+    WeightedSampler,
+)
 from headrace.errors import CheckpointError
 
 
@@ -37,7 +46,9 @@ def _take(loader, states, steps, strict=True):
 
 
 def test_a_state_without_changes_goes_on_with_a_loader_that_knows_them():
-    """A run of before, over a plain list; and the loader that knows changes gives that run's states where there are none."""
+    """A run of before, over a plain list; and the loader that knows changes gives that run's states
+    where there are none.
+    """
     plain = headrace.load(range(20), batch_size=4, shuffle=True, seed=7)
     with iter(plain) as iterator:
         first = [next(iterator).tolist() for _ in range(3)]
@@ -82,19 +93,29 @@ def test_other_records_in_the_place_of_the_former_ones_are_refused(tmp_path):
 
 
 def test_shards_that_stand_apart_do_not_give_a_record_that_is_left_out_now():
-    """What one of them has read and the other has not keeps its order: such a record there is an error that names it."""
+    """What one of them has read and the other has not keeps its order: such a record there is an
+    error that names it.
+    """
     states = [
-        _take(_loader(range(40), shard=(shard, 2), shuffle=False), [], steps)[1] for shard, steps in [(0, 3), (1, 1)]
+        _take(_loader(range(40), shard=(shard, 2), shuffle=False), [], steps)[1]
+        for shard, steps in [(0, 3), (1, 1)]
     ]
     one = _loader(range(40), [30], shuffle=False)
     keys, _ = _take(one, states, 6)
-    assert [key for batch in keys for key in batch] == [*range(9, 24, 2), *range(24, 30), *range(31, 40), 0]
+    assert [key for batch in keys for key in batch] == [
+        *range(9, 24, 2),
+        *range(24, 30),
+        *range(31, 40),
+        0,
+    ]
     with pytest.raises(CheckpointError, match="record 13 is omitted now"):
         _take(_loader(range(40), [13], shuffle=False), states, 1)
 
 
 def test_records_within_a_window_that_was_begun_are_refused_or_go_on():
-    """A record that is taken apart goes on with its rest; if it is left out now, that is an error."""
+    """A record that is taken apart goes on with its rest; if it is left out now, that
+    is an error.
+    """
     twice = FlatMap(lambda key: [key, key])
     loader = _loader(range(10), batch=3, operations=[twice], shuffle=False)
     _, state = _take(loader, [], 1)  # 0 0 1
@@ -129,7 +150,13 @@ def test_a_damaged_state_is_refused():
     """Numbers of omitted keys, places, histories."""
     _, state = _take(_loader(range(20), [3]), [], 2)
     values = json.loads(state)
-    marks = ({"0": {"place": [1]}}, "x", {"0": {"place": [-1, 3]}}, {"1": {"place": [1, 3]}}, {"0": {"ended": [[1]]}})
+    marks = (
+        {"0": {"place": [1]}},
+        "x",
+        {"0": {"place": [-1, 3]}},
+        {"1": {"place": [1, 3]}},
+        {"0": {"ended": [[1]]}},
+    )
     for damage in marks:
         with pytest.raises(CheckpointError, match="damaged"):
             _take(_loader(range(20), [3]), sealed({**values, "marks": damage}), 1)
@@ -143,17 +170,26 @@ def _stands(shards, steps, **options):
     """States of shards at these steps."""
     states = []
     for shard, count in enumerate(steps):
-        states.append(_take(_loader(range(12), batch=1, shard=(shard, shards), **options), [], count)[1])
+        states.append(
+            _take(_loader(range(12), batch=1, shard=(shard, shards), **options), [], count)[1]
+        )
     return states
 
 
 @pytest.mark.parametrize("steps", [(1, 3), (2, 2), (0, 2)])
 def test_more_omitted_records_need_the_states_of_all_shards(steps):
-    """A shard cannot tell from its own state where the others stood, so the change is refused with both remedies."""
+    """A shard cannot tell from its own state where the others stood, so the change is refused with
+    both remedies.
+    """
     states = _stands(2, steps, num_epochs=2, shuffle=False)
     for shard, state in enumerate(states):
-        with iter(_loader(range(12), [7, 11], 1, (shard, 2), num_epochs=2, shuffle=False)) as iterator:
-            with pytest.raises(CheckpointError, match=r"Call set_states\(…\) with the states of all.*equal_steps=True"):
+        with iter(
+            _loader(range(12), [7, 11], 1, (shard, 2), num_epochs=2, shuffle=False)
+        ) as iterator:
+            with pytest.raises(
+                CheckpointError,
+                match=r"Call set_states\(…\) with the states of all.*equal_steps=True",
+            ):
                 iterator.set_state(state)
             iterator.set_states(states)
 
@@ -171,13 +207,18 @@ def test_the_state_of_one_shard_restores_any_number_of_shards_at_equal_steps():
 
 
 def test_one_state_restores_no_other_shards_where_these_may_stand_elsewhere():
-    """After a filter, at the end of uneven shards, of several states: each is refused with a remedy."""
+    """After a filter, at the end of uneven shards, of several states: each is refused with a
+    remedy.
+    """
     even = Filter(lambda key: key % 2 == 0)
     filtered = _stands(2, (1, 1), operations=[even])
     with pytest.raises(CheckpointError, match="each step has the same number of records"):
         _take(_loader(range(12), batch=1, operations=[even]), filtered[0], 1)
     ended = _take(_loader(range(5), batch=1, shard=(1, 2), num_epochs=1), [], 2)[1]
-    with pytest.raises(CheckpointError, match="at the end of a shard of 2 records, because other shards have 2 to 3"):
+    with pytest.raises(
+        CheckpointError,
+        match="at the end of a shard of 2 records, because other shards have 2 to 3",
+    ):
         _take(_loader(range(5), batch=1, num_epochs=1), ended, 1)
     with (
         iter(_loader(range(12), batch=1)) as iterator,
@@ -194,7 +235,9 @@ def test_an_iterator_is_restored_twice_after_records_were_appended(tmp_path):
     def stream(generation=None):
         source = GrowingKeys(path, generation)
         sampler = IndexSampler(len(source), num_epochs=2)
-        return iter(DataLoader(data_source=source, sampler=sampler, operations=[Batch(2)], growth="hand"))
+        return iter(
+            DataLoader(data_source=source, sampler=sampler, operations=[Batch(2)], growth="hand")
+        )
 
     before = stream(0)
     next(before)
@@ -218,8 +261,12 @@ def test_a_part_drawn_by_weight_is_restored_over_a_source_that_has_grown(tmp_pat
     parts = {"a": GrowingKeys(path, 1), "b": range(5)}
 
     def batches():
-        sampler = MixSampler({"a": WeightedSampler(np.ones(10), seed=1), "b": 5}, when_exhausted="repeat")
-        return iter(DataLoader(data_source=parts, sampler=sampler, operations=[Batch(2)], growth="hand"))
+        sampler = MixSampler(
+            {"a": WeightedSampler(np.ones(10), seed=1), "b": 5}, when_exhausted="repeat"
+        )
+        return iter(
+            DataLoader(data_source=parts, sampler=sampler, operations=[Batch(2)], growth="hand")
+        )
 
     first, second = batches(), batches()
     next(first)

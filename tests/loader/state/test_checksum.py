@@ -1,4 +1,6 @@
-"""States have a checksum: one of which a part was changed or lost is refused, wherever it was kept."""
+"""States have a checksum: one of which a part was changed or lost is refused, wherever
+it was kept.
+"""
 
 import asyncio
 import json
@@ -20,7 +22,10 @@ DAMAGED = "checksum|not JSON|not a state|version"
 
 def limited():
     """A limit of a mix: two numbers in the cursor count the same rows."""
-    parts = [MapDataset.range(first, first + 30).to_iter_dataset().filter(lambda x: x % 3) for first in (0, 100)]
+    parts = [
+        MapDataset.range(first, first + 30).to_iter_dataset().filter(lambda x: x % 3)
+        for first in (0, 100)
+    ]
     return IterDataset.mix(parts).limit(20)
 
 
@@ -31,7 +36,10 @@ def mixed():
 
 def several():
     """Of one shard after three."""
-    shards = [iter(headrace.load(range(90), batch_size=4, shard_options=ShardOptions(index, 3))) for index in range(3)]
+    shards = [
+        iter(headrace.load(range(90), batch_size=4, shard_options=ShardOptions(index, 3)))
+        for index in range(3)
+    ]
     for steps, shard in enumerate(shards, start=1):
         assert [next(shard) for _ in range(steps)]
     whole = iter(headrace.load(range(90), batch_size=4))
@@ -63,7 +71,11 @@ def test_a_state_of_which_any_byte_was_changed_or_lost_is_refused(name):
         state = iterator.get_state()
         for place in range(len(name) % 3, len(state), 3):
             rest = state[place + 1 :]
-            for damaged in (state[:place], state[:place] + rest, state[:place] + bytes([state[place] ^ 1]) + rest):
+            for damaged in (
+                state[:place],
+                state[:place] + rest,
+                state[:place] + bytes([state[place] ^ 1]) + rest,
+            ):
                 with pytest.raises(CheckpointError, match=DAMAGED):
                     iterator.set_state(damaged)
         assert iterator.get_state() == state
@@ -72,7 +84,9 @@ def test_a_state_of_which_any_byte_was_changed_or_lost_is_refused(name):
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", [*ITERATORS, "grain"])
 def test_a_dict_of_which_any_value_was_changed_is_refused(name):
-    """Each value in turn, by each of many others; the message tells both checksums where there are such."""
+    """Each value in turn, by each of many others; the message tells both checksums where there are
+    such.
+    """
     chain = grain.MapDataset.range(90).shuffle(seed=1).to_iter_dataset().batch(4)
     iterator = iter(chain) if name == "grain" else moved(name)
     if name == "grain":
@@ -95,7 +109,9 @@ def test_numbers_that_contradict_one_another_are_refused():
     assert len([next(iterator) for _ in range(4)]) == 4
     state, place = json.loads(iterator.get_state()), ("cursor", 2, 1, 0)
     assert 0 < state["cursor"][2][1][0] < 15
-    with pytest.raises(CheckpointError, match=r"is damaged: its checksum is '[0-9a-f]{8}'.*Pass what get_state"):
+    with pytest.raises(
+        CheckpointError, match=r"is damaged: its checksum is '[0-9a-f]{8}'.*Pass what get_state"
+    ):
         iter(limited()).set_state(json.dumps(with_value(state, place, 15)).encode())
 
 
@@ -106,7 +122,10 @@ def test_a_state_may_be_written_in_another_way(name):
     next(iterator)
     values = json.loads(iterator.get_state())
     expected = stream(iterator)
-    for text in (json.dumps(values, indent=2), json.dumps(dict(reversed(values.items())), ensure_ascii=False)):
+    for text in (
+        json.dumps(values, indent=2),
+        json.dumps(dict(reversed(values.items())), ensure_ascii=False),
+    ):
         iterator.set_state(text)
         assert stream(iterator) == expected
 
@@ -126,22 +145,29 @@ def test_a_state_of_another_version_is_refused(version):
     iterator = iter(loader("batch"))
     state = sealed({**json.loads(iterator.get_state()), "version": version})
     with pytest.raises(
-        CheckpointError, match=r"has version .*, but this headrace reads version 1\. Install the version"
+        CheckpointError,
+        match=r"has version .*, but this headrace reads version 1\. Install the version",
     ):
         iterator.set_state(state)
 
 
 def test_the_states_of_all_shards_are_each_checked():
     """The message says which it was."""
-    shards = [iter(headrace.load(range(9), shard_options=ShardOptions(index, 2))) for index in range(2)]
+    shards = [
+        iter(headrace.load(range(9), shard_options=ShardOptions(index, 2))) for index in range(2)
+    ]
     states = [shard.get_state() for shard in shards]
     states[1] = states[1].replace(b'"step":0', b'"step":1')
-    with pytest.raises(CheckpointError, match=r"states\[1\] of 2: the state is damaged: its checksum"):
+    with pytest.raises(
+        CheckpointError, match=r"states\[1\] of 2: the state is damaged: its checksum"
+    ):
         iter(headrace.load(range(9))).set_states(states)
 
 
 def test_files_of_states_are_checked(tmp_path):
-    """A state file, and the file of a checkpoint of Orbax: the error names the place, and the iterator stays where it was."""
+    """A state file, and the file of a checkpoint of Orbax: the error names the place, and the
+    iterator stays where it was.
+    """
     iterator = moved("batches")
     (tmp_path / "folder").mkdir()
     with StateFile(tmp_path / "state.json") as file:

@@ -39,7 +39,9 @@ def at_step(step, extra, *args, **more):
 
 @pytest.mark.parametrize("operations", [[], [Filter(lambda x: x % 3 != 1)]])
 def test_each_state_has_the_extra_state_of_its_step(operations):
-    """The values are those set last; a state without any has the bytes that it had before there were extra states."""
+    """The values are those set last; a state without any has the bytes that it had before there
+    were extra states.
+    """
     iterator, plain = (iter(loader(operations=operations)) for _ in range(2))
     saved = []
     for step in range(1, 6):
@@ -89,8 +91,13 @@ def test_what_the_user_does_with_the_values_afterwards_changes_no_state():
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_other_shards_get_the_extra_state_of_the_shard_that_was_farthest(order):
-    """The order of the states does not matter; of several shards at this step it is the first one."""
-    shards = [at_step(step, {"shard": index}, index, 3).get_state() for index, step in enumerate((2, 4, 4))]
+    """The order of the states does not matter; of several shards at this step it is the
+    first one.
+    """
+    shards = [
+        at_step(step, {"shard": index}, index, 3).get_state()
+        for index, step in enumerate((2, 4, 4))
+    ]
     for index in range(2):
         again = iter(loader(index, 2))
         again.set_states([shards[number] for number in order])
@@ -99,7 +106,9 @@ def test_other_shards_get_the_extra_state_of_the_shard_that_was_farthest(order):
 
 
 def test_as_many_shards_get_their_own_extra_states():
-    """Each shard gets the values of its own state. If one shard's state is enough, all get the values of this one."""
+    """Each shard gets the values of its own state. If one shard's state is enough, all get the
+    values of this one.
+    """
     shards = [at_step(2, {"shard": index}, index, 2).get_state() for index in range(2)]
     again = iter(loader(1, 2))
     again.set_states(shards)
@@ -134,7 +143,9 @@ def test_a_change_of_the_run_keeps_the_extra_state():
     parts = {"web": range(50), "books": range(50)}
     mix = iter(
         DataLoader(
-            data_source=parts, sampler=headrace.MixSampler(parts, when_exhausted="repeat"), operations=[Batch(2)]
+            data_source=parts,
+            sampler=headrace.MixSampler(parts, when_exhausted="repeat"),
+            operations=[Batch(2)],
         )
     )
     mix.set_extra_state({"tokens": 2})
@@ -144,7 +155,9 @@ def test_a_change_of_the_run_keeps_the_extra_state():
 
 
 def test_a_feeder_has_the_extra_state_of_the_batch_received_last():
-    """Whatever was read ahead; and so has the iterator from which it reads, when the feeder is closed."""
+    """Whatever was read ahead; and so has the iterator from which it reads, when the feeder is
+    closed.
+    """
     iterator, plain = iter(loader()), iter(loader())
     feeder = iter(headrace.device_put(iterator, CPU, cpu_buffer_size=3, device_buffer_size=2))
     for step in range(1, 6):
@@ -187,7 +200,16 @@ def test_a_feeder_that_goes_back_keeps_the_extra_state():
         assert feeder.get_extra_state() == {"step": 3}
 
 
-NO_JSON = [[1], "v2", 3, {1: "one"}, {"a": (1, 2)}, {"a": np.float32(1)}, {"a": np.zeros(2)}, {"a": {3}}]
+NO_JSON = [
+    [1],
+    "v2",
+    3,
+    {1: "one"},
+    {"a": (1, 2)},
+    {"a": np.float32(1)},
+    {"a": np.zeros(2)},
+    {"a": {3}},
+]
 
 
 @pytest.mark.parametrize("values", [*NO_JSON, {"a": float("nan")}, {"a": float("inf")}])
@@ -222,7 +244,9 @@ def test_other_iterators_and_remote_loaders_have_no_extra_state():
 
 
 def test_tools_tell_the_extra_state(tmp_path, capsys):
-    """`checkpoint inspect` prints it, `checkpoint diff` the difference; the streams, which `diff` compares, are the same."""
+    """`checkpoint inspect` prints it, `checkpoint diff` the difference; the streams, which `diff`
+    compares, are the same.
+    """
     for name, extra in (("a", None), ("b", {"tokens": 5})):
         (tmp_path / name).write_bytes(at_step(3, extra).get_state())
     assert main(["checkpoint", "inspect", str(tmp_path / "b")]) == 0

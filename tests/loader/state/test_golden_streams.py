@@ -1,4 +1,6 @@
-"""The order of records and the random numbers of operations do not change by accident: streams have the digests of before."""
+"""The order of records and the random numbers of operations do not change by accident: streams have
+the digests of before.
+"""
 
 import json
 from pathlib import Path
@@ -18,6 +20,8 @@ def test_a_whole_stream(name):
 @pytest.mark.parametrize("name", GOLDEN["resharded"])
 @pytest.mark.one_in(3)
 def test_the_streams_of_a_run_on_other_shards_before(name):
-    """What three shards left at unequal steps, in the middle of windows and of what a flat map makes."""
+    """What three shards left at unequal steps, in the middle of windows and of what a flat map
+    makes.
+    """
     pipeline, _, skips = name.rpartition(", ")
     assert golden_streams.resharded(pipeline, skips == "True") == GOLDEN["resharded"][name]

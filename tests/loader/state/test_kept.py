@@ -1,4 +1,6 @@
-"""The values that a run keeps in its states besides its place: each field goes through all that a state goes through."""
+"""The values that a run keeps in its states besides its place: each field goes through all that a
+state goes through.
+"""
 
 import dataclasses
 import json
@@ -28,7 +30,9 @@ def empty_state():
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_each_value_that_a_run_keeps_is_read_back_from_its_state(name):
-    """It has an entry of its name in the state, at the place that the checksum needs; a default value has none."""
+    """It has an entry of its name in the state, at the place that the checksum needs; a default
+    value has none.
+    """
     state = dataclasses.replace(empty_state(), kept=example(name))
     assert LoaderState.from_json(state.to_json()) == state
     assert LoaderState.from_dict(state.to_dict()) == state

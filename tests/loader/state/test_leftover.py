@@ -1,4 +1,6 @@
-"""What former shards had begun inside a window passes through the operations of the new ones, as all rows do."""
+"""What former shards had begun inside a window passes through the operations of the new ones, as
+all rows do.
+"""
 
 import functools
 import itertools
@@ -42,7 +44,9 @@ class Documents:
         return np.arange(10 * key + 1, 10 * key + 3 + int(key) % 4)
 
 
-TOKENS = Counter(int(token) for document in map(Documents(48).__getitem__, range(48)) for token in document)
+TOKENS = Counter(
+    int(token) for document in map(Documents(48).__getitem__, range(48)) for token in document
+)
 KEEP = Filter(lambda document: len(document) > 0)
 PIPELINES = {
     "window of documents": [Pack(8, window=7), Batch(3)],
@@ -53,7 +57,13 @@ PIPELINES = {
         Pack(20, window=2),
         Batch(2),
     ],
-    "batches taken apart": [KEEP, Batch(4, batch_fn=list), FlatMap(list), Pack(9, window=3), Batch(2)],
+    "batches taken apart": [
+        KEEP,
+        Batch(4, batch_fn=list),
+        FlatMap(list),
+        Pack(9, window=3),
+        Batch(2),
+    ],
 }
 
 
@@ -61,8 +71,12 @@ def shards(operations, count, source=None, **options):
     """The iterators of all shards."""
     source = source or Documents(48)
     for index in range(count):
-        sampler = IndexSampler(len(source), ShardOptions(index, count), shuffle=True, seed=3, num_epochs=1)
-        yield iter(DataLoader(data_source=source, sampler=sampler, operations=operations, **options))
+        sampler = IndexSampler(
+            len(source), ShardOptions(index, count), shuffle=True, seed=3, num_epochs=1
+        )
+        yield iter(
+            DataLoader(data_source=source, sampler=sampler, operations=operations, **options)
+        )
 
 
 def tokens(batches):
@@ -83,7 +97,9 @@ def begun(operations, steps):
 @pytest.mark.parametrize("first", range(4))
 @pytest.mark.parametrize("name", PIPELINES)
 def test_batches_stay_full_and_each_token_comes_once(name, first):
-    """Wherever in its windows each shard stood, and taken up anew after each batch, by other shards once more, too."""
+    """Wherever in its windows each shard stood, and taken up anew after each batch, by other shards
+    once more, too.
+    """
     operations = PIPELINES[name]
     size = operations[-1].takes
     for steps in itertools.product([first], range(4)):
@@ -130,7 +146,9 @@ def test_workers_finish_what_others_had_begun(worker_count, before):
         iterator.set_states(states)
         for batch in iterator:
             seen.append(batch)
-            assert {token % 100_000 // 10 for token in tokens([batch])} <= set(iterator.last_records().tolist())
+            assert {token % 100_000 // 10 for token in tokens([batch])} <= set(
+                iterator.last_records().tolist()
+            )
     (whole,) = shards(operations, 1)
     assert tokens(seen) == tokens(whole)
 
@@ -155,9 +173,16 @@ def test_rows_that_are_zipped_stay_together_when_others_finish_their_windows():
     """One shard finishes both, however many there are then, and again."""
 
     def zipped(index, count):
-        documents = MapDataset.source(Documents(48)).shuffle(seed=1).to_iter_dataset().filter(lambda x: len(x) > 2)
+        documents = (
+            MapDataset.source(Documents(48))
+            .shuffle(seed=1)
+            .to_iter_dataset()
+            .filter(lambda x: len(x) > 2)
+        )
         rows = documents.pack(8, window=7).map(lambda row: row["tokens"])
-        return iter(IterDataset.zip([rows, rows.map(np.negative)]).shard(ShardOptions(index, count)))
+        return iter(
+            IterDataset.zip([rows, rows.map(np.negative)]).shard(ShardOptions(index, count))
+        )
 
     for counts, steps in [((1, 2, 3), (5, 2)), ((2, 4, 1), (3, 3)), ((3, 1, 2), (4, 7))]:
         iterators = [zipped(index, counts[0]) for index in range(counts[0])]
@@ -179,10 +204,15 @@ def test_a_part_of_a_mix_that_stands_in_an_unfinished_window_cannot_be_removed()
 
     def mixed(names, index, count):
         parts = {
-            name: MapDataset.range(100 * len(name), 100 * len(name) + 20).map(lambda x: np.full(3, x)) for name in names
+            name: MapDataset.range(100 * len(name), 100 * len(name) + 20).map(
+                lambda x: np.full(3, x)
+            )
+            for name in names
         }
         weights = {"a": 3, "bb": 1} if "bb" in names else None
-        stream = MapDataset.mix(parts, weights, when_exhausted="all").to_iter_dataset().pack(8, window=8)
+        stream = (
+            MapDataset.mix(parts, weights, when_exhausted="all").to_iter_dataset().pack(8, window=8)
+        )
         return iter(stream.shard(ShardOptions(index, count)))
 
     former = [mixed(["a", "bb"], index, 2) for index in range(2)]
@@ -196,7 +226,9 @@ def test_a_part_of_a_mix_that_stands_in_an_unfinished_window_cannot_be_removed()
 @tries(150)
 @given(name=st.sampled_from(sorted(PIPELINES)), data=st.data())
 def test_a_damaged_state_is_refused_or_a_place_in_the_stream(name, data):
-    """Whatever stands in what is unfinished: a CheckpointError, or elements come; no other exception."""
+    """Whatever stands in what is unfinished: a CheckpointError, or elements come; no other
+    exception.
+    """
     state = unfinished_in(name)
     path = data.draw(st.sampled_from(list(paths_in(state["unfinished"]))))
     damaged = with_value(state["unfinished"], path, data.draw(st.sampled_from(ODD_VALUES)))

@@ -1,4 +1,6 @@
-"""The weights of a mix change while its run goes on; a schedule that says so from the start is the oracle."""
+"""The weights of a mix change while its run goes on; a schedule that says so from the start is the
+oracle.
+"""
 
 import json
 from itertools import islice
@@ -58,19 +60,29 @@ def _changed(iterators, weights, step):
 @tries(60)
 @given(data=st.data(), when=st.sampled_from(["repeat", "all", "first"]))
 def test_a_change_is_the_stream_of_a_schedule_that_says_so(data, when):
-    """Killed at any steps, resumed on any shards, by programs that describe the former or the latest weights."""
-    described = schedule = [(0, data.draw(NUMBERS)), *([(13, data.draw(NUMBERS))] if data.draw(st.booleans()) else [])]
+    """Killed at any steps, resumed on any shards, by programs that describe the former or the
+    latest weights.
+    """
+    described = schedule = [
+        (0, data.draw(NUMBERS)),
+        *([(13, data.draw(NUMBERS))] if data.draw(st.booleans()) else []),
+    ]
     latest, shards, states, seen = described, 1, None, []
     for _ in range(data.draw(st.integers(1, 4))):
         program = data.draw(st.sampled_from([described, latest]))
-        iterators = [iter(_loader(program, (shard, shards), 6 // shards, when)) for shard in range(shards)]
+        iterators = [
+            iter(_loader(program, (shard, shards), 6 // shards, when)) for shard in range(shards)
+        ]
         for iterator in iterators if states else ():
             iterator.set_states(states)
         if data.draw(st.booleans()):
             weights, step = data.draw(NUMBERS), iterators[0].step + data.draw(st.integers(0, 3))
             if _changed(iterators, weights, step):
                 latest = weights
-                schedule = [*(stage for stage in schedule if stage[0] < step * 6), (step * 6, weights)]
+                schedule = [
+                    *(stage for stage in schedule if stage[0] < step * 6),
+                    (step * 6, weights),
+                ]
         count = data.draw(st.integers(0, 4))
         taken = [_values(islice(iterator, count)) for iterator in iterators]
         whole = all(len(batch) == 6 // shards for batches in taken for batch in batches)
@@ -116,7 +128,11 @@ def test_the_last_records_are_told_after_a_change():
 def test_a_chain_of_a_mix_changes_as_a_loader_does():
     """`MapDataset.mix` is the same mix."""
     parts = {name: MapDataset.source(part) for name, part in PARTS.items()}
-    stream = MapDataset.mix(parts, {"a": 1, "b": 0, "c": 0}, when_exhausted="repeat").to_iter_dataset().batch(2)
+    stream = (
+        MapDataset.mix(parts, {"a": 1, "b": 0, "c": 0}, when_exhausted="repeat")
+        .to_iter_dataset()
+        .batch(2)
+    )
     iterator = iter(stream)
     iterator.change(weights=[0, 1, 0], at_step=1)
     assert [min(batch) // 100 for batch in _values(islice(iterator, 3))] == [0, 1, 1]
@@ -137,11 +153,17 @@ def test_an_iterator_that_changed_goes_back_to_a_state_from_before():
 
 @pytest.mark.slow
 def test_many_changes_of_many_parts_take_little_room():
-    """A change keeps the weights that differ; an order of changed weights keeps the stages that were made before."""
+    """A change keeps the weights that differ; an order of changed weights keeps the stages that
+    were made before.
+    """
     parts = {f"part {number}": 10 for number in range(200)}
     source = {name: range(10) for name in parts}
     iterator = iter(
-        DataLoader(data_source=source, sampler=MixSampler(parts, when_exhausted="repeat"), operations=[Batch(8)])
+        DataLoader(
+            data_source=source,
+            sampler=MixSampler(parts, when_exhausted="repeat"),
+            operations=[Batch(8)],
+        )
     )
     weights = dict.fromkeys(parts, 1.0)
     before = len(iterator.get_state())
@@ -151,7 +173,11 @@ def test_many_changes_of_many_parts_take_little_room():
     state = iterator.get_state()
     assert len(state) < before + 4_000
     again = iter(
-        DataLoader(data_source=source, sampler=MixSampler(parts, when_exhausted="repeat"), operations=[Batch(8)])
+        DataLoader(
+            data_source=source,
+            sampler=MixSampler(parts, when_exhausted="repeat"),
+            operations=[Batch(8)],
+        )
     )
     again.set_state(state)
     assert _values(islice(again, 45)) == _values(islice(iterator, 45))
@@ -163,8 +189,22 @@ def test_a_state_tells_a_change_and_damage_to_it_is_refused():
     iterator.change(weights={"a": 1, "b": 3, "c": 1}, at_step=5)
     state = json.loads(iterator.get_state())
     assert state["history"]["orders"] == [[0, 10, {"weights": {"b": 3.0}}]]
-    weights = ({}, {"weights": {"x": 1.0}}, {"weights": {"a": "x"}}, {"weights": 3}, {"ramp": True}, {"colour": 1})
-    for damage in (3, [3], [[0, 1]], [[0, -1, {}]], [[0, "x", {}]], *([[0, 5, values]] for values in weights)):
+    weights = (
+        {},
+        {"weights": {"x": 1.0}},
+        {"weights": {"a": "x"}},
+        {"weights": 3},
+        {"ramp": True},
+        {"colour": 1},
+    )
+    for damage in (
+        3,
+        [3],
+        [[0, 1]],
+        [[0, -1, {}]],
+        [[0, "x", {}]],
+        *([[0, 5, values]] for values in weights),
+    ):
         damaged = sealed({**state, "history": {"orders": damage}})
         with pytest.raises(CheckpointError, match="damaged"):
             iterator.set_state(damaged)
@@ -180,15 +220,25 @@ def test_what_cannot_change_is_refused():
         lambda: iterator.change(weights=weights, at_step=0)
     )
     assert "after the end" in _refusal(lambda: iterator.change(weights=weights, at_step=34))
-    assert "has no weight for the parts 'c'" in _refusal(lambda: iterator.change(weights={"a": 1, "b": 1}))
+    assert "has no weight for the parts 'c'" in _refusal(
+        lambda: iterator.change(weights={"a": 1, "b": 1})
+    )
     assert "names 'x'" in _refusal(lambda: iterator.change(weights={**weights, "x": 1}))
-    assert "Pass a number from 0 to" in _refusal(lambda: iterator.change(weights={**weights, "a": -1}))
+    assert "Pass a number from 0 to" in _refusal(
+        lambda: iterator.change(weights={**weights, "a": -1})
+    )
     assert "at_step" in _refusal(lambda: iterator.change(weights=weights, at_step=1.5), TypeError)
     assert iterator.step == 1
     plain = iter(DataLoader(data_source=range(9), sampler=IndexSampler(9), operations=[Batch(2)]))
     assert "has no weights" in _refusal(lambda: plain.change(weights=weights), TypeError)
-    ragged = iter(DataLoader(data_source=PARTS, sampler=MixSampler(PARTS), operations=[Filter(bool), Batch(2)]))
-    assert "change(weights=) needs a mix" in _refusal(lambda: ragged.change(weights=weights), TypeError)
+    ragged = iter(
+        DataLoader(
+            data_source=PARTS, sampler=MixSampler(PARTS), operations=[Filter(bool), Batch(2)]
+        )
+    )
+    assert "change(weights=) needs a mix" in _refusal(
+        lambda: ragged.change(weights=weights), TypeError
+    )
 
 
 def test_what_a_run_on_other_shards_left_comes_by_the_former_weights():
@@ -199,7 +249,10 @@ def test_what_a_run_on_other_shards_left_comes_by_the_former_weights():
     iterator = iter(_loader({"a": 1, "b": 0, "c": 0}))
     iterator.set_states(states)
     why = _refusal(lambda: iterator.change(weights={"a": 0, "b": 1, "c": 0}, at_step=3))
-    assert "at_step=3 is too early: its records are the rest of a run on another number of shards" in why
+    assert (
+        "at_step=3 is too early: its records are the rest of a run on another number of shards"
+        in why
+    )
     assert "Pass 5 or more" in why
     iterator.change(weights={"a": 0, "b": 1, "c": 0}, at_step=5)
     assert [min(batch) // 100 for batch in _values(islice(iterator, 3))] == [0, 0, 1]
@@ -221,10 +274,14 @@ def test_a_mix_whose_parts_grow_during_the_run_is_refused(tmp_path):
     parts = {"a": GrowingKeys(tmp_path / "a"), "b": np.arange(100, 110)}
     sampler = MixSampler(parts, when_exhausted="repeat")
     for growth in ("epoch", "hand"):
-        loader = DataLoader(data_source=parts, sampler=sampler, operations=[Batch(2)], growth=growth)
+        loader = DataLoader(
+            data_source=parts, sampler=sampler, operations=[Batch(2)], growth=growth
+        )
         with iter(loader) as iterator:
             if growth == "hand":
                 iterator.change(weights=[0, 1])
                 assert min(next(iterator)) >= 100
             else:
-                assert "parts grow during the run" in _refusal(lambda it=iterator: it.change(weights=[0, 1]), TypeError)
+                assert "parts grow during the run" in _refusal(
+                    lambda it=iterator: it.change(weights=[0, 1]), TypeError
+                )

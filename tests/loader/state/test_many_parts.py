@@ -49,7 +49,10 @@ def test_a_state_of_a_thousand_parts_is_small_and_goes_on(state):
 
 def test_the_part_that_is_another_one_is_named(state):
     """Though all of them are packed."""
-    with iter(_loader(changed=NAMES[17])) as iterator, pytest.raises(CheckpointError, match="part 'part-0017'"):
+    with (
+        iter(_loader(changed=NAMES[17])) as iterator,
+        pytest.raises(CheckpointError, match="part 'part-0017'"),
+    ):
         iterator.set_state(state[0])
 
 
@@ -72,4 +75,6 @@ def test_what_cannot_be_unpacked_is_a_damaged_state(state):
         for packed in PACKED:
             values["identity"] = {"packed": packed}
             with pytest.raises(CheckpointError, match="the state is damaged: identity="):
-                iterator.set_state(sealed(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()))
+                iterator.set_state(
+                    sealed(json.dumps(values, sort_keys=True, separators=(",", ":")).encode())
+                )

@@ -1,4 +1,6 @@
-"""An iterator that is moved from one run to another, whose shards had other histories, continues the second run."""
+"""An iterator that is moved from one run to another, whose shards had other histories, continues
+the second run.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ RECORDS = 60
 def _iterator(index, count, workers=0):
     shard = ShardOptions(index, count)
     return iter(
-        headrace.load(range(RECORDS), num_epochs=2, shuffle=True, seed=4, worker_count=workers, shard_options=shard)
+        headrace.load(
+            range(RECORDS),
+            num_epochs=2,
+            shuffle=True,
+            seed=4,
+            worker_count=workers,
+            shard_options=shard,
+        )
     )
 
 
@@ -45,15 +54,22 @@ def test_states_of_another_run_are_continued_by_the_same_iterator(workers):
 
 
 def test_a_state_of_epochs_says_where_it_belongs():
-    """Restored in an iterator of the whole stream, the error names `loader.epochs`; a state of another seed does not."""
+    """Restored in an iterator of the whole stream, the error names `loader.epochs`; a state of
+    another seed does not.
+    """
     loader = headrace.load(range(RECORDS), num_epochs=2, batch_size=4)
     with loader.epochs(2) as epochs:
         next(iter(next(iter(epochs))))
         state = epochs.get_state()
-    with iter(loader) as iterator, pytest.raises(CheckpointError, match=r"Restore it in loader\.epochs"):
+    with (
+        iter(loader) as iterator,
+        pytest.raises(CheckpointError, match=r"Restore it in loader\.epochs"),
+    ):
         iterator.set_state(state)
     with (
-        iter(headrace.load(range(RECORDS), num_epochs=2, batch_size=4, shuffle=True, seed=1)) as other,
+        iter(
+            headrace.load(range(RECORDS), num_epochs=2, batch_size=4, shuffle=True, seed=1)
+        ) as other,
         iter(loader) as iterator,
     ):
         with pytest.raises(CheckpointError) as caught:

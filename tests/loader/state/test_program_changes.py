@@ -1,4 +1,5 @@
-"""Omitted records, weights of records, the batch size and the tokens of a batch change while a run goes on.
+"""Omitted records, weights of records, the batch size and the tokens of a batch change while a run
+goes on.
 
 A run that stops, and is restored in the changed program, is the oracle.
 """
@@ -44,7 +45,10 @@ def _flat(iterator):
 
 
 def _lists(iterator):
-    return [np.asarray(batch["tokens"] if isinstance(batch, dict) else batch).tolist() for batch in iterator]
+    return [
+        np.asarray(batch["tokens"] if isinstance(batch, dict) else batch).tolist()
+        for batch in iterator
+    ]
 
 
 def _loader(kind, change=None, shard=(0, 1), worker_count=0):
@@ -78,12 +82,18 @@ def _loader(kind, change=None, shard=(0, 1), worker_count=0):
 
 
 def _budget_loader(kind, max_tokens, shard=(0, 1), worker_count=0):
-    """Each token of a record is its number, from 1; batches are planned by epoch, or by window of 16 records."""
+    """Each token of a record is its number, from 1; batches are planned by epoch, or by window of
+    16 records.
+    """
     records = [np.full(length, number + 1) for number, length in enumerate(LENGTHS)]
     return DataLoader(
         data_source=records,
         sampler=IndexSampler(RECORDS, shuffle=True, num_epochs=2, seed=7),
-        operations=[BudgetBatch(max_tokens, pad_to=(4, 8), lengths=LENGTHS, window=16 if kind == "windows" else None)],
+        operations=[
+            BudgetBatch(
+                max_tokens, pad_to=(4, 8), lengths=LENGTHS, window=16 if kind == "windows" else None
+            )
+        ],
         shard_options=ShardOptions(*shard),
         worker_count=worker_count,
     )
@@ -96,8 +106,16 @@ def _asked(kind, change):
 
 @st.composite
 def _programs(draw):
-    kind = draw(st.sampled_from(["plain", "mix", "weights", "filter", "window", "skip", "planned", "windows"]))
-    of_kind = {"weights": ["weights", "batch_size"], "planned": ["max_tokens"], "windows": ["max_tokens"]}
+    kind = draw(
+        st.sampled_from(
+            ["plain", "mix", "weights", "filter", "window", "skip", "planned", "windows"]
+        )
+    )
+    of_kind = {
+        "weights": ["weights", "batch_size"],
+        "planned": ["max_tokens"],
+        "windows": ["max_tokens"],
+    }
     names = of_kind.get(kind, ["omit", "batch_size"])
     name = draw(st.sampled_from(names))
     value = {
@@ -113,7 +131,9 @@ def _programs(draw):
 @tries(100)
 @given(program=_programs(), step=st.integers(0, 8), early=st.integers(0, 8))
 def test_a_change_in_a_run_is_a_restore_in_the_changed_program(program, step, early):
-    """On every shard, for any step of the call; and states of later steps are those of the changed program."""
+    """On every shard, for any step of the call; and states of later steps are those of the changed
+    program.
+    """
     kind, change, shards = program
     for shard in range(shards):
         plain = iter(_loader(kind, shard=(shard, shards)))
@@ -149,7 +169,9 @@ def test_records_omitted_in_a_run_do_not_come_any_more_and_all_others_do(worker_
     omitted = [key for key in range(RECORDS) if key not in before][:7]
     run.change(omit=omitted)
     rest = _flat(run)
-    assert sorted(before + rest[: RECORDS - len(before) - 7]) == sorted(set(range(RECORDS)) - {*omitted})
+    assert sorted(before + rest[: RECORDS - len(before) - 7]) == sorted(
+        set(range(RECORDS)) - {*omitted}
+    )
     assert sorted(rest[RECORDS - len(before) - 7 :]) == sorted(set(range(RECORDS)) - {*omitted})
 
 
@@ -192,8 +214,13 @@ def test_shards_that_make_the_same_call_resume_on_other_numbers_of_shards():
 @pytest.mark.parametrize("worker_count", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shards", [1, 2])
 def test_batches_may_have_more_tokens_from_the_next_window_on(shards, worker_count):
-    """Each record comes once an epoch, a state of a later step is one of a program with the new size, on other shards too."""
-    runs = [iter(_budget_loader("windows", 16, (shard, shards), worker_count)) for shard in range(shards)]
+    """Each record comes once an epoch, a state of a later step is one of a program with the new
+    size, on other shards too.
+    """
+    runs = [
+        iter(_budget_loader("windows", 16, (shard, shards), worker_count))
+        for shard in range(shards)
+    ]
     batches = []
     for run in runs:
         run.change(max_tokens=64, at_step=3)
@@ -209,7 +236,9 @@ def test_batches_may_have_more_tokens_from_the_next_window_on(shards, worker_cou
 
 
 def test_a_run_whose_tokens_changed_may_go_back_to_its_beginning():
-    """The state of the beginning has nothing of the former plan: all windows have the new tokens."""
+    """The state of the beginning has nothing of the former plan: all windows have the
+    new tokens.
+    """
     run = iter(_budget_loader("windows", 16))
     first = run.get_state()
     run.change(max_tokens=64, at_step=3)
@@ -221,7 +250,9 @@ def test_a_run_whose_tokens_changed_may_go_back_to_its_beginning():
 @pytest.mark.parametrize("steps", [(2, 5), (5, 2), (9, 10)])
 @pytest.mark.parametrize("kind", ["plain", "mix", "weights"])
 def test_shards_on_both_sides_of_a_change_of_the_batch_size_go_together(kind, steps):
-    """The order is the same before and after: some shards have not yet come to the step, or ended before."""
+    """The order is the same before and after: some shards have not yet come to the step, or ended
+    before.
+    """
     shards = [iter(_loader(kind, shard=(shard, 2))) for shard in range(2)]
     for shard in shards:
         shard.change(batch_size=3, at_step=3)
@@ -231,7 +262,9 @@ def test_shards_on_both_sides_of_a_change_of_the_batch_size_go_together(kind, st
         resumed = [iter(_loader(kind, shard=(shard, count))) for shard in range(count)]
         for each in resumed:
             each.set_states(states)
-        assert sorted(came + [key for each in resumed for key in _flat(each)]) == sorted(_flat(iter(_loader(kind))))
+        assert sorted(came + [key for each in resumed for key in _flat(each)]) == sorted(
+            _flat(iter(_loader(kind)))
+        )
 
 
 def test_shards_on_both_sides_of_a_change_of_the_batch_size_with_skipped_steps():
@@ -246,8 +279,13 @@ def test_shards_on_both_sides_of_a_change_of_the_batch_size_with_skipped_steps()
 
 
 def test_a_change_where_some_shards_have_ended_is_refused_on_all():
-    """Otherwise some shards would change, and others not: those at their end do not know where the others are."""
-    for kind, change, records in (("mix", {"weights": {"a": 1, "b": 2}}, 60), ("plain", {"omit": [3]}, 120)):
+    """Otherwise some shards would change, and others not: those at their end do not know where the
+    others are.
+    """
+    for kind, change, records in (
+        ("mix", {"weights": {"a": 1, "b": 2}}, 60),
+        ("plain", {"omit": [3]}, 120),
+    ):
         for batch in range(1, 6):
             shards = [iter(_loader(kind, ("batch_size", batch), (shard, 7))) for shard in range(7)]
             steps = records // 7 // batch
@@ -258,7 +296,10 @@ def test_a_change_where_some_shards_have_ended_is_refused_on_all():
             expected = (
                 "None"
                 if whole
-                else f"at_step={steps} is after the end of the stream on some shards. Pass a smaller step."
+                else (
+                    f"at_step={steps} is after the end of the stream on some shards. Pass a "
+                    "smaller step."
+                )
             )
             assert answers == {expected}
 
@@ -312,9 +353,15 @@ def test_a_change_of_a_step_after_the_end_has_no_effect():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "by_feeder"), chosen(product(["plain", "weights"], [False, True]), ("weights", True)))
-def test_a_coming_change_of_a_step_that_some_shards_do_not_have_has_no_effect_on_any(kind, by_feeder):
-    """The other shards have at most one record more. They deliver it as if there had been no call."""
+@pytest.mark.parametrize(
+    ("kind", "by_feeder"), chosen(product(["plain", "weights"], [False, True]), ("weights", True))
+)
+def test_a_coming_change_of_a_step_that_some_shards_do_not_have_has_no_effect_on_any(
+    kind, by_feeder
+):
+    """The other shards have at most one record more. They deliver it as if there had
+    been no call.
+    """
     change = {"omit": [3]} if kind == "plain" else {"weights": AFTER}
     for batch in range(1, 6):
         steps = 2 * RECORDS // 7 // batch
@@ -340,19 +387,33 @@ def test_changes_that_are_not_possible_are_refused(tmp_path):
     run = iter(_loader("plain"))
     next(run)
     assert "one change a call, but was given no argument" in _refusal(run.change, TypeError)
-    assert "given omit and batch_size" in _refusal(lambda: run.change(omit=[1], batch_size=2), TypeError)
-    assert "at_step=0 is too early: the next step is 1" in _refusal(lambda: run.change(omit=[1], at_step=0), ValueError)
+    assert "given omit and batch_size" in _refusal(
+        lambda: run.change(omit=[1], batch_size=2), TypeError
+    )
+    assert "at_step=0 is too early: the next step is 1" in _refusal(
+        lambda: run.change(omit=[1], at_step=0), ValueError
+    )
     assert "has no weights" in _refusal(lambda: run.change(weights=AFTER), TypeError)
-    assert "record key 60 is out of range" in _refusal(lambda: run.change(omit=[60]), headrace.errors.RecordKeyError)
-    assert "records of the source are omitted" in _refusal(lambda: run.change(omit=range(RECORDS)), EmptyStreamError)
+    assert "record key 60 is out of range" in _refusal(
+        lambda: run.change(omit=[60]), headrace.errors.RecordKeyError
+    )
+    assert "records of the source are omitted" in _refusal(
+        lambda: run.change(omit=range(RECORDS)), EmptyStreamError
+    )
     assert "batch_size=0" in _refusal(lambda: run.change(batch_size=0), ValueError)
     assert "needs a BudgetBatch" in _refusal(lambda: run.change(max_tokens=64), TypeError)
     planned = _budget_loader("planned", 16)
-    assert "more than max_tokens=7" in _refusal(lambda: iter(planned).change(max_tokens=7), ValueError)
-    assert "loader.epochs()" in _refusal(lambda: iter(next(planned.epochs())).change(max_tokens=64), TypeError)
+    assert "more than max_tokens=7" in _refusal(
+        lambda: iter(planned).change(max_tokens=7), ValueError
+    )
+    assert "loader.epochs()" in _refusal(
+        lambda: iter(next(planned.epochs())).change(max_tokens=64), TypeError
+    )
     assert _flat(run) == _flat(iter(_loader("plain")))[4:]
     weighted = iter(_loader("weights"))
-    assert "60 records" in _refusal(lambda: weighted.change(weights=np.ones(RECORDS - 1)), ValueError)
+    assert "60 records" in _refusal(
+        lambda: weighted.change(weights=np.ones(RECORDS - 1)), ValueError
+    )
     assert "cannot be used with" in _refusal(lambda: weighted.change(omit=[1]), ValueError)
     for loader, what in (
         (_loader("filter", shard=(0, 2)), "on several shards needs a pipeline in which each step"),
@@ -360,7 +421,9 @@ def test_changes_that_are_not_possible_are_refused(tmp_path):
     ):
         assert what in _refusal(lambda loader=loader: iter(loader).change(omit=[1]), TypeError)
     streams = headrace.IterDataset.zip([MapDataset.source(range(9)).to_iter_dataset()] * 2)
-    assert "does not work for joined streams" in _refusal(lambda: iter(streams).change(omit=[1]), TypeError)
+    assert "does not work for joined streams" in _refusal(
+        lambda: iter(streams).change(omit=[1]), TypeError
+    )
 
 
 @pytest.mark.parametrize("pack", [[], [Pack(8)]], ids=["records", "packed"])
@@ -378,7 +441,9 @@ def test_an_error_says_that_balanced_records_cannot_be_omitted_whatever_the_keys
         shard_options=ShardOptions(0, shards),
     )
     for key in (3, 30, 50):
-        assert "balance= cannot be combined" in _refusal(lambda key=key: iter(loader).change(omit=[key]), ValueError)
+        assert "balance= cannot be combined" in _refusal(
+            lambda key=key: iter(loader).change(omit=[key]), ValueError
+        )
 
 
 def test_records_are_omitted_from_a_source_that_grows_in_the_run(tmp_path):
@@ -387,7 +452,12 @@ def test_records_are_omitted_from_a_source_that_grows_in_the_run(tmp_path):
     append(path, 20)
     source = GrowingKeys(path)
     run = iter(
-        DataLoader(data_source=source, sampler=IndexSampler(20, num_epochs=3), operations=[Batch(4)], growth="epoch")
+        DataLoader(
+            data_source=source,
+            sampler=IndexSampler(20, num_epochs=3),
+            operations=[Batch(4)],
+            growth="epoch",
+        )
     )
     first = _flat(islice(run, 2))
     run.change(omit=[9, 10])

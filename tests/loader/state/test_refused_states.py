@@ -30,7 +30,8 @@ def _state():
 
 
 @pytest.mark.parametrize(
-    ("count", "message"), [(2**63 - 1, "the state does not fit this loader"), (2**63, "the state is damaged: cursor=")]
+    ("count", "message"),
+    [(2**63 - 1, "the state does not fit this loader"), (2**63, "the state is damaged: cursor=")],
 )
 def test_a_count_that_does_not_fit_in_64_bits_is_damage(count, message):
     """A smaller one that the loader does not reach is a state of another loader."""
@@ -53,17 +54,23 @@ def test_a_state_of_another_shard_is_refused_with_a_remedy_for_each_change(seed,
 
 
 @pytest.mark.parametrize(("skipped", "is_refused"), [((1, 3), False), ((5, 7), True)])
-def test_shapes_of_planned_batches_do_not_change_before_steps_that_are_still_to_be_left_out(skipped, is_refused):
+def test_shapes_of_planned_batches_do_not_change_before_steps_that_are_still_to_be_left_out(
+    skipped, is_refused
+):
     """They may change after these steps."""
     arrays = [np.full(3, key) for key in range(24)]
 
     def opened(tokens):
         planned = BudgetBatch(tokens, pad_to=(3,), lengths=[3] * 24)
         sampler = IndexSampler(24, num_epochs=1)
-        return iter(DataLoader(data_source=arrays, sampler=sampler, operations=[planned]).skip([skipped]))
+        return iter(
+            DataLoader(data_source=arrays, sampler=sampler, operations=[planned]).skip([skipped])
+        )
 
     with opened(6) as before, opened(12) as after:
-        seen = [key for batch in itertools.islice(before, 2) for key in batch["tokens"][:, 0].tolist()]
+        seen = [
+            key for batch in itertools.islice(before, 2) for key in batch["tokens"][:, 0].tolist()
+        ]
         if is_refused:
             with pytest.raises(CheckpointError, match="the shapes of the batches cannot change"):
                 after.set_state(before.get_state(), strict=False)

@@ -21,7 +21,9 @@ from headrace.errors import CheckpointError
 @pytest.mark.one_in(18)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_resume_at_every_step_gives_the_rest_of_the_stream(name):
-    """A new iterator, given the state of any step, goes on with exactly the elements that were still to come."""
+    """A new iterator, given the state of any step, goes on with exactly the elements that were
+    still to come.
+    """
     one = loader(name)
     iterator = iter(one)
     states, elements = [iterator.get_state()], []
@@ -61,7 +63,9 @@ def test_len_counts_the_elements_where_it_is_known(name):
 
 
 def test_state_at_step_a_billion_is_small_and_reads_nothing_before_it():
-    """Restoring at step 10^9 reads only the records of the next batch, and the state stays under 1,000 bytes."""
+    """Restoring at step 10^9 reads only the records of the next batch, and the state stays under
+    1,000 bytes.
+    """
     read = []
 
     class Source:
@@ -111,8 +115,13 @@ def test_the_state_tells_where_the_user_stands_not_the_prefetch():
 
 @pytest.mark.parametrize("operation", [FlatMap(lambda x: [x, x]), Filter(lambda x: x % 3)])
 def test_a_state_does_not_depend_on_how_many_rows_a_task_takes(operation):
-    """A task takes more rows of joined streams if it is quick: only what a record still owes is inside a record."""
-    parts = [headrace.MapDataset.range(40).to_iter_dataset(), headrace.MapDataset.range(40).to_iter_dataset()]
+    """A task takes more rows of joined streams if it is quick: only what a record still owes is
+    inside a record.
+    """
+    parts = [
+        headrace.MapDataset.range(40).to_iter_dataset(),
+        headrace.MapDataset.range(40).to_iter_dataset(),
+    ]
     iterator = iter(headrace.IterDataset.mix(parts).then(operation))
     for step, _ in enumerate(iterator, 1):
         delivered = json.loads(iterator.get_state())["cursor"][1][-1]
@@ -161,10 +170,18 @@ def test_the_end_of_the_stream_can_be_saved_and_restored():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: headrace.load(range(39), batch_size=4, num_epochs=1, shuffle=True, seed=1), "records 40 → 39"),
-        (lambda: headrace.load(range(40), batch_size=4, num_epochs=1, shuffle=True, seed=2), "seed 1 → 2"),
         (
-            lambda: headrace.load(range(40), batch_size=4, drop_remainder=True, num_epochs=1, shuffle=True, seed=1),
+            lambda: headrace.load(range(39), batch_size=4, num_epochs=1, shuffle=True, seed=1),
+            "records 40 → 39",
+        ),
+        (
+            lambda: headrace.load(range(40), batch_size=4, num_epochs=1, shuffle=True, seed=2),
+            "seed 1 → 2",
+        ),
+        (
+            lambda: headrace.load(
+                range(40), batch_size=4, drop_remainder=True, num_epochs=1, shuffle=True, seed=1
+            ),
             "operations: number 0",
         ),
         (lambda: headrace.load(range(40), num_epochs=1, shuffle=True, seed=1), "operations: 1 → 0"),
@@ -184,7 +201,9 @@ def test_the_state_of_another_pipeline_is_refused_and_the_difference_named(make,
 @pytest.mark.parametrize("strict", [True, False])
 def test_the_state_of_one_source_is_refused_by_joined_streams(strict):
     """With an error of checkpoints, as any other pipeline."""
-    iterator = iter(headrace.IterDataset.mix([headrace.MapDataset.range(9).to_iter_dataset()] * 2, [1, 1]))
+    iterator = iter(
+        headrace.IterDataset.mix([headrace.MapDataset.range(9).to_iter_dataset()] * 2, [1, 1])
+    )
     message = "another pipeline" if strict else "of a pipeline with 1 sources, but this one has 2"
     with pytest.raises(CheckpointError, match=message):
         iterator.set_state(iter(headrace.load(range(9))).get_state(), strict)
@@ -194,7 +213,9 @@ def test_the_state_of_one_source_is_refused_by_joined_streams(strict):
 def test_changes_of_another_kind_of_order_are_neither_damage_nor_an_error_of_its_own(kind):
     """strict=False restores the position, as without the change."""
     if kind.startswith("weights"):
-        run = iter(headrace.DataLoader(data_source=range(9), sampler=headrace.WeightedSampler([1.0] * 9)))
+        run = iter(
+            headrace.DataLoader(data_source=range(9), sampler=headrace.WeightedSampler([1.0] * 9))
+        )
         next(run)
         run.change(weights=[1.0] * 8 + [0.0])
         other = iter(headrace.load(range(9), omit=[8] if "omit" in kind else None))
@@ -209,9 +230,15 @@ def test_changes_of_another_kind_of_order_are_neither_damage_nor_an_error_of_its
 def test_the_state_of_another_shard_is_refused():
     """A state taken as shard 0 of 2 is not taken for shard 1's."""
     first, second = (
-        headrace.load(range(40), batch_size=4, num_epochs=1, shard_options=headrace.ShardOptions(s, 2)) for s in (0, 1)
+        headrace.load(
+            range(40), batch_size=4, num_epochs=1, shard_options=headrace.ShardOptions(s, 2)
+        )
+        for s in (0, 1)
     )
-    with pytest.raises(CheckpointError, match=r"another shard \(0 of 2 → 1 of 2\)\. Restore the state of this process"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"another shard \(0 of 2 → 1 of 2\)\. Restore the state of this process",
+    ):
         iter(second).set_state(iter(first).get_state())
 
 
@@ -249,7 +276,13 @@ def test_bytes_that_are_no_state_are_refused(data):
         {"identity": {"sources": 1, "orders": 2, "operations": 3, "sizes": []}},
         {"identity": {"sources": [1], "orders": [2], "operations": []}},
         {"identity": {"sources": [{}], "orders": [{}], "sizes": [0]}},
-        {"identity": {"sources": [{}], "orders": [{}], "joins": [{"kind": "mix", "names": ["a"], "sizes": []}]}},
+        {
+            "identity": {
+                "sources": [{}],
+                "orders": [{}],
+                "joins": [{"kind": "mix", "names": ["a"], "sizes": []}],
+            }
+        },
         {"identity": {"sources": [{}], "orders": [{}], "colour": [1]}},
         {"marks": {"3": {"place": [0, 0]}}},
         {"marks": {"0": {"colour": 1}}},
@@ -275,11 +308,20 @@ def test_states_with_impossible_values_are_refused(change):
 
 def _sharded(name, index, count):
     """One shard of a pipeline; `"grain"` is one in whose order each shard has its own."""
-    operations = [Filter(lambda x: x % 3 != 1), Batch(4), FlatMap(lambda batch: batch.tolist()), Batch(3)]
+    operations = [
+        Filter(lambda x: x % 3 != 1),
+        Batch(4),
+        FlatMap(lambda batch: batch.tolist()),
+        Batch(3),
+    ]
     algorithm = "grain" if name == "grain" else "headrace"
     epochs = 2 if name == "grain" else None
-    sampler = IndexSampler(40, ShardOptions(index, count), True, epochs, seed=4, algorithm=algorithm)
-    loader_ = DataLoader(data_source=range(40), sampler=sampler, operations=operations[: 2 if name == "grain" else 4])
+    sampler = IndexSampler(
+        40, ShardOptions(index, count), True, epochs, seed=4, algorithm=algorithm
+    )
+    loader_ = DataLoader(
+        data_source=range(40), sampler=sampler, operations=operations[: 2 if name == "grain" else 4]
+    )
     return iter(loader_.skip([(9, 11)]) if name == "grain" else loader_)
 
 
@@ -301,31 +343,44 @@ def _states_to_damage():
 @tries(100)
 @given(data=st.data())
 def test_a_damaged_state_is_refused_or_a_place_in_the_stream(data):
-    """Whatever values are put into it: a CheckpointError, or elements come and the state can be taken again; no hang."""
+    """Whatever values are put into it: a CheckpointError, or elements come and the state can be
+    taken again; no hang.
+    """
     name, state = data.draw(st.sampled_from(_states_to_damage()))
     for _ in range(data.draw(st.integers(1, 2))):
         paths = list(paths_in(state))
-        state = with_value(state, data.draw(st.sampled_from(paths)), data.draw(st.sampled_from(ODD_VALUES)))
+        state = with_value(
+            state, data.draw(st.sampled_from(paths)), data.draw(st.sampled_from(ODD_VALUES))
+        )
     with _sharded(name, 0, 1) as iterator:
         try:
             iterator.set_state(sealed(state))
         except CheckpointError:
             return
-        taken = [iterator.get_state(), *(iterator.get_state() for _ in itertools.islice(iterator, 3))]
+        taken = [
+            iterator.get_state(),
+            *(iterator.get_state() for _ in itertools.islice(iterator, 3)),
+        ]
         for again in taken:
             iterator.set_state(again)
 
 
 @pytest.mark.parametrize("order_shards", [2, 41, 2**32])
 def test_the_shards_of_former_orders_are_checked(order_shards):
-    """A number of shards that the records are too few for, or with a sampler that has one order for all: an error at once."""
+    """A number of shards that the records are too few for, or with a sampler that has one order for
+    all: an error at once.
+    """
     for name, state in _states_to_damage():
         if name == "grain" and order_shards == 2:
             continue
         damaged = with_value(
-            {"history": {"shards": [[0, [], [], False, 0]]}, **state}, ("history", "shards", 0, 4), order_shards
+            {"history": {"shards": [[0, [], [], False, 0]]}, **state},
+            ("history", "shards", 0, 4),
+            order_shards,
         )
-        with pytest.raises(CheckpointError, match=f"order_shards={order_shards}|shard {order_shards - 1} of"):
+        with pytest.raises(
+            CheckpointError, match=f"order_shards={order_shards}|shard {order_shards - 1} of"
+        ):
             _sharded(name, 0, 1).set_state(sealed(damaged))
 
 
@@ -334,7 +389,9 @@ def test_every_part_of_a_mix_is_checked_when_a_state_is_read(part):
     """Not only the first one that is right."""
     sizes = {"a": 5, "b": 6, "c": 7}
     sampler = headrace.MixSampler(sizes, when_exhausted="repeat")
-    iterator = iter(DataLoader(data_source={name: range(size) for name, size in sizes.items()}, sampler=sampler))
+    iterator = iter(
+        DataLoader(data_source={name: range(size) for name, size in sizes.items()}, sampler=sampler)
+    )
     state = json.loads(iterator.get_state())
     order = state["identity"]["orders"][0]
     names = sorted(name for name in order if name.startswith("part "))
@@ -360,7 +417,9 @@ WORKER_COUNTS = (0, 1, 2, 3, 7)
 @pytest.mark.parametrize("before", WORKER_COUNTS)
 @pytest.mark.parametrize("name", ["random", "flat map, random, batch, random"])
 def test_a_state_taken_with_any_number_of_workers_is_resumed_with_any_other(name, before):
-    """Every pair of worker counts, with other buffers and threads in place of processes for some: the rest of the stream."""
+    """Every pair of worker counts, with other buffers and threads in place of processes for some:
+    the rest of the stream.
+    """
     expected = stream(loader(name))
     with iter(loader(name, worker_count=before, worker_buffer_size=2)) as iterator:
         first = stream(itertools.islice(iterator, 5))
@@ -368,7 +427,9 @@ def test_a_state_taken_with_any_number_of_workers_is_resumed_with_any_other(name
     for after in WORKER_COUNTS:
         kind = "thread" if (before + after) % 3 == 0 else "process"
         options = headrace.ReadOptions(num_threads=after)
-        with iter(loader(name, worker_count=after, worker_kind=kind, read_options=options)) as iterator:
+        with iter(
+            loader(name, worker_count=after, worker_kind=kind, read_options=options)
+        ) as iterator:
             iterator.set_state(state)
             assert first + stream(iterator) == expected
 
@@ -406,7 +467,9 @@ def test_files_that_were_moved_are_still_the_same_source(make, tmp_path):
         expected = stream(iterator)
     old.rename(new)
     kind = type(source)
-    moved = kind(str(new / "*.parquet")) if make is _parquet else kind(str(new / "all.array_record"))
+    moved = (
+        kind(str(new / "*.parquet")) if make is _parquet else kind(str(new / "all.array_record"))
+    )
     with iter(headrace.load(moved, shuffle=True, seed=1, num_epochs=1)) as iterator:
         iterator.set_state(state)
         assert stream(iterator) == expected
@@ -429,7 +492,9 @@ def test_an_operation_may_change_itself_while_it_works():
     """What it loads or remembers is no part of its identity."""
 
     def opened():
-        return iter(headrace.load(range(20), transformations=[LoadsLater()], batch_size=4, num_epochs=1))
+        return iter(
+            headrace.load(range(20), transformations=[LoadsLater()], batch_size=4, num_epochs=1)
+        )
 
     one = opened()
     next(one)
@@ -444,7 +509,9 @@ def test_a_run_that_died_of_a_bad_record_goes_on_without_it():
     def opened(**more):
         sampler = IndexSampler(12, num_epochs=1)
         operations = [lambda x: 1 // (x - 6) and x, Batch(3)]
-        return iter(DataLoader(data_source=range(12), sampler=sampler, operations=operations, **more))
+        return iter(
+            DataLoader(data_source=range(12), sampler=sampler, operations=operations, **more)
+        )
 
     one = opened()
     with pytest.raises(ZeroDivisionError):

@@ -15,7 +15,17 @@ import pytest
 from support.own_streams import Count
 from support.played_executors import SIGKILL, Played
 
-from headrace import Batch, DataLoader, Filter, IndexSampler, IterDataset, MapDataset, Pack, ReadOptions, load
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    IndexSampler,
+    IterDataset,
+    MapDataset,
+    Pack,
+    ReadOptions,
+    load,
+)
 from headrace.common.units import format_bytes
 from headrace.loader.iterator import DataLoaderIterator
 from headrace.loader.options import ExecutionOptions
@@ -66,19 +76,28 @@ def test_records_rows_and_bytes_are_counted(workers, kind):
     """Each once, by stage: here rows that pass a filter, and then batches of them."""
     operations = [_quick, Filter(_even), Batch(8)]
     source = np.arange(100, dtype=np.int32)
-    stats = _drained(load(source, transformations=operations, num_epochs=1, worker_count=workers, worker_kind=kind))
+    stats = _drained(
+        load(
+            source, transformations=operations, num_epochs=1, worker_count=workers, worker_kind=kind
+        )
+    )
     first, second = stats.stages
     assert (first.inputs, first.rows, first.nbytes) == (100, 50, 200)
     assert (second.inputs, second.rows, second.nbytes) == (50, 7, 200)
     assert (stats.records, stats.nbytes, stats.steps) == (100, 400, 7)
-    assert [operation.name for operation in first.operations] == ["MapTransform(_quick)", "Filter(_even)"]
+    assert [operation.name for operation in first.operations] == [
+        "MapTransform(_quick)",
+        "Filter(_even)",
+    ]
     assert [operation.number for operation in second.operations] == [2]
     assert (first.reads, first.ends, second.reads, second.ends) == (True, False, False, True)
 
 
 def test_bytes_of_records_that_an_operation_leaves_out_are_counted():
     """They were read, whatever became of them."""
-    with iter(load(np.arange(100), transformations=[Filter(lambda number: number > 97)], num_epochs=1)) as iterator:
+    with iter(
+        load(np.arange(100), transformations=[Filter(lambda number: number > 97)], num_epochs=1)
+    ) as iterator:
         assert len(list(iterator)) == 2
         assert iterator.stats().nbytes == 800
 
@@ -91,8 +110,19 @@ ELEMENTS = {
     "map": (_chain().map(_quick).batch(7), 60),
     "columns": (_chain().batch(7), 60),
     "mix": (MapDataset.mix([_chain(), _chain()], weights=[1, 1]).batch(4), 120),
-    "joined": (IterDataset.mix([_chain().filter(_even).to_iter_dataset(), _chain().to_iter_dataset()]).batch(4), 120),
-    "packed": (_chain().map(lambda number: np.ones(1 + number % 5, np.int32)).to_iter_dataset().pack(8, window=10), 60),
+    "joined": (
+        IterDataset.mix(
+            [_chain().filter(_even).to_iter_dataset(), _chain().to_iter_dataset()]
+        ).batch(4),
+        120,
+    ),
+    "packed": (
+        _chain()
+        .map(lambda number: np.ones(1 + number % 5, np.int32))
+        .to_iter_dataset()
+        .pack(8, window=10),
+        60,
+    ),
     "run through": (Count(60).batch(7), 60),
 }
 
@@ -113,9 +143,13 @@ def test_chains_count_their_records_and_bytes(name):
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("workers", "kind"), WORKERS)
 def test_the_operation_that_takes_the_time_is_named(workers, kind):
-    """What sleeps for 20 ms takes most of the work, is known not to compute, and is not taken for its neighbours."""
+    """What sleeps for 20 ms takes most of the work, is known not to compute, and is not taken for
+    its neighbours.
+    """
     operations = [_quick, _slow, Batch(2)]
-    loader = load(range(20), transformations=operations, num_epochs=1, worker_count=workers, worker_kind=kind)
+    loader = load(
+        range(20), transformations=operations, num_epochs=1, worker_count=workers, worker_kind=kind
+    )
     (stage,) = _drained(loader).stages
     quick, slow, batch = stage.operations
     assert slow.timed > 0
@@ -140,8 +174,12 @@ def test_the_slowest_record_is_known():
 
 @pytest.mark.slow
 def test_tasks_are_told_one_by_one():
-    """When each was submitted, done, asked for and taken, in this order; and of which rows a batch was made."""
-    stats = _drained(load(range(100), transformations=[Filter(_even), Batch(8)], num_epochs=1, worker_count=1))
+    """When each was submitted, done, asked for and taken, in this order; and of which rows a batch
+    was made.
+    """
+    stats = _drained(
+        load(range(100), transformations=[Filter(_even), Batch(8)], num_epochs=1, worker_count=1)
+    )
     assert 2 <= len(stats.tasks) <= sum(stage.tasks for stage in stats.stages)
     blocks = {task.block: task for task in stats.tasks}
     for task in stats.tasks:
@@ -170,8 +208,16 @@ def test_the_deaths_of_workers_are_counted():
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not report it in this way")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_largest_memory_of_a_worker_process_is_known(workers):
-    """300 MB that a record needs for a moment are in the statistics, the table and the metrics; not in those of other loops."""
-    options = {"num_epochs": 1, "worker_count": workers, "worker_kind": "process", "batch_size": 4, "observe": "each"}
+    """300 MB that a record needs for a moment are in the statistics, the table and the metrics; not
+    in those of other loops.
+    """
+    options = {
+        "num_epochs": 1,
+        "worker_count": workers,
+        "worker_kind": "process",
+        "batch_size": 4,
+        "observe": "each",
+    }
     before = _drained(load(range(40), **options)).workers.memory
     with iter(load(range(40), transformations=[_large_once], **options)) as iterator:
         list(iterator)
@@ -196,7 +242,9 @@ def test_nothing_is_noted_with_observe_false():
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_the_table_is_logged_at_the_end_if_wanted(caplog, ends):
-    """With observe="log", or Grain's enable_profiling=True: once, when the stream ends or the iterator is closed."""
+    """With observe="log", or Grain's enable_profiling=True: once, when the stream ends or the
+    iterator is closed.
+    """
     caplog.set_level("INFO", "headrace")
     for options in ({"observe": "log"}, {"enable_profiling": True}):
         caplog.clear()
@@ -210,9 +258,13 @@ def test_the_table_is_logged_at_the_end_if_wanted(caplog, ends):
 
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_table_has_at_most_15_lines(workers):
-    """However many operations there are: the shortest are put together. The same as plain values goes to JSON."""
+    """However many operations there are: the shortest are put together. The same as plain values
+    goes to JSON.
+    """
     operations = [_quick] * 5 + [_slow] + [_quick] * 6 + [Batch(2)]
-    stats = _drained(load(range(12), transformations=operations, num_epochs=1, worker_count=workers))
+    stats = _drained(
+        load(range(12), transformations=operations, num_epochs=1, worker_count=workers)
+    )
     lines = str(stats).splitlines()
     assert len(lines) <= 15
     assert max(map(len, lines)) <= 120
@@ -283,7 +335,9 @@ def test_any_thread_may_ask_while_tasks_are_noted():
 
 def test_what_is_iterated_counts_anew_after_a_state_was_set():
     """As the other numbers of `stats()`."""
-    loader = DataLoader(data_source=range(40), sampler=IndexSampler(40, num_epochs=1), operations=[Batch(4)])
+    loader = DataLoader(
+        data_source=range(40), sampler=IndexSampler(40, num_epochs=1), operations=[Batch(4)]
+    )
     with iter(loader) as iterator:
         state = iterator.get_state()
         list(iterator)
@@ -304,7 +358,9 @@ def test_packs_are_stages_as_others():
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="only Linux tells")
 def test_work_that_other_programs_keep_from_the_processor_is_not_waiting():
-    """Two threads on one processor each need it all the time, though each has it for half of that."""
+    """Two threads on one processor each need it all the time, though each has it for
+    half of that.
+    """
     mine = os.sched_getaffinity(0)
     ended = "import sys, time; print(flush=True)\nwhile time.process_time() < 20: pass"
     os.sched_setaffinity(0, {min(mine)})
@@ -321,9 +377,13 @@ def test_work_that_other_programs_keep_from_the_processor_is_not_waiting():
     assert 0.8 * took < needed < 1.2 * took
 
 
-@pytest.mark.parametrize(("inputs", "each", "calls"), [(1024, 128, 8), (1000, 128, 8), (1000, 1, 1000)])
+@pytest.mark.parametrize(
+    ("inputs", "each", "calls"), [(1024, 128, 8), (1000, 128, 8), (1000, 1, 1000)]
+)
 def test_what_timing_takes_is_counted_by_calls_not_by_records(inputs, each, calls, monkeypatch):
-    """An operation on batches of columns is called once for each; what it took is no more than the task took."""
+    """An operation on batches of columns is called once for each; what it took is no more than the
+    task took.
+    """
     now = [0.0]
     monkeypatch.setattr(stopwatch, "perf_counter", lambda: now[0])
     clock = OperationClock(1, 0, each)

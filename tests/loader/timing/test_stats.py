@@ -41,7 +41,9 @@ def test_iterators_count_anew_after_set_state():
         next(iterator)
     assert iterator.stats().steps == 0
     iterator.set_state(state)
-    assert iterator.stats() == IteratorStats(steps=0, elapsed=0.0, waited=0.0, worker_count=0, skipped=0)
+    assert iterator.stats() == IteratorStats(
+        steps=0, elapsed=0.0, waited=0.0, worker_count=0, skipped=0
+    )
 
 
 WAITS = {
@@ -61,7 +63,15 @@ def test_a_feeders_stats_print_as_a_table_that_says_what_to_do(word):
     stats = FeederStats(3, 2.0, StepTimes(sum(parts), *parts), ())
     first, *rows, advice = str(stats).splitlines()
     assert first.split() == ["3", "steps", "in", "2.000", "s", "seconds", "share"]
-    names = ["waited for batches", "reading", "transforming", "agreeing", "transfer", "hand-over", "your own work"]
+    names = [
+        "waited for batches",
+        "reading",
+        "transforming",
+        "agreeing",
+        "transfer",
+        "hand-over",
+        "your own work",
+    ]
     assert [row.strip().rsplit(maxsplit=2)[0] for row in rows] == names
     assert rows[1].split()[1:] == [f"{parts[0]:.3f}", f"{parts[0] / 2:.1%}"]
     assert rows[-1].split()[-2] == f"{2 - sum(parts):.3f}"
@@ -81,7 +91,9 @@ def test_a_feeder_tells_what_the_loader_did_too():
     assert len(str(stats).splitlines()) <= 15
     assert json.loads(json.dumps(stats.to_dict()))["loader"]["records"] == 40
     assert len(stats.batches) == len(stats.last) == 10
-    assert all(batch.made.read_from <= batch.made.transferred <= batch.taken for batch in stats.batches)
+    assert all(
+        batch.made.read_from <= batch.made.transferred <= batch.taken for batch in stats.batches
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +105,9 @@ def test_a_feeder_tells_what_the_loader_did_too():
     ],
 )
 def test_an_iterators_stats_print_as_a_table_that_says_what_to_do(waited, workers, word):
-    """Who is too slow. What would help is the verdict's to say, so that the two never contradict each other."""
+    """Who is too slow. What would help is the verdict's to say, so that the two never contradict
+    each other.
+    """
     table = str(IteratorStats(7, 2.0, waited, workers, 3))
     assert f"{waited:.3f}" in table
     assert f"{waited / 2:.1%}" in table
@@ -101,21 +115,60 @@ def test_an_iterators_stats_print_as_a_table_that_says_what_to_do(waited, worker
 
 
 def _stage(**more):
-    numbers = {"number": 0, "tasks": 5, "inputs": 50, "rows": 50, "nbytes": 400, "reads": True, "ends": True}
-    seconds = {"busy": 1.0, "reading": 0.1, "packing": 0.0, "between": 0.0, "cpu_share": 1.0, "waited": 0.8}
-    return StageStats(**{**numbers, **seconds, "queued": 0.0, "ahead": 0.0, "operations": (), **more})
+    numbers = {
+        "number": 0,
+        "tasks": 5,
+        "inputs": 50,
+        "rows": 50,
+        "nbytes": 400,
+        "reads": True,
+        "ends": True,
+    }
+    seconds = {
+        "busy": 1.0,
+        "reading": 0.1,
+        "packing": 0.0,
+        "between": 0.0,
+        "cpu_share": 1.0,
+        "waited": 0.8,
+    }
+    return StageStats(
+        **{**numbers, **seconds, "queued": 0.0, "ahead": 0.0, "operations": (), **more}
+    )
 
 
 def _event(block, asked, began):
-    return TaskEvent(block, 0, 0, 4, (), 0.0, asked, began + 0.2, TaskTimes(0, began, began + 0.1, 0.0, 0.0, 4, 4, 32))
+    return TaskEvent(
+        block,
+        0,
+        0,
+        4,
+        (),
+        0.0,
+        asked,
+        began + 0.2,
+        TaskTimes(0, began, began + 0.1, 0.0, 0.0, 4, 4, 32),
+    )
 
 
 ADVICE = {
     "operations": ((_stage(),), (), "workers are slower than your loop"),
-    "reading": ((_stage(reading=0.9, under_way=14.0),), (), "reading is waited for, with 14 reads under way"),
-    "reading from memory": ((_stage(reading=0.9, under_way=0.9),), (), "workers are slower than your loop"),
+    "reading": (
+        (_stage(reading=0.9, under_way=14.0),),
+        (),
+        "reading is waited for, with 14 reads under way",
+    ),
+    "reading from memory": (
+        (_stage(reading=0.9, under_way=0.9),),
+        (),
+        "workers are slower than your loop",
+    ),
     "start": ((_stage(),), (_event(0, 10.0, 10.7),), "workers took 0.7 s to begin"),
-    "a start long ago": ((_stage(),), (_event(9, 10.0, 10.7),), "workers are slower than your loop"),
+    "a start long ago": (
+        (_stage(),),
+        (_event(9, 10.0, 10.7),),
+        "workers are slower than your loop",
+    ),
 }
 
 
@@ -123,14 +176,18 @@ ADVICE = {
 def test_the_advice_of_a_table_names_what_is_waited_for(case):
     """Operations, reads with their number, or the start of workers, in the table's last line."""
     stages, tasks, advice = ADVICE[case]
-    stats = IteratorStats(5, 1.0, 0.8, 2, 0, stages, workers=WorkerStats(2, 0.9, 0.05, 0.05, 2, 0, 0, 0), tasks=tasks)
+    stats = IteratorStats(
+        5, 1.0, 0.8, 2, 0, stages, workers=WorkerStats(2, 0.9, 0.05, 0.05, 2, 0, 0, 0), tasks=tasks
+    )
     *_, last = str(stats).splitlines()
     assert last.startswith(f"What to do: {advice}")
     assert len(last) <= 120
 
 
 def _stage(number, tasks, queued=0.0, ahead=0.0, slowest=0.0):
-    """Statistics of a stage with so many tasks of 4 inputs, each of 1 second, half of it in its only operation."""
+    """Statistics of a stage with so many tasks of 4 inputs, each of 1 second, half of it in its
+    only operation.
+    """
     operation = OperationStats(number, "map", tasks / 2, 1 / 8, tasks * 4, slowest)
     return StageStats(
         number=number,
@@ -154,7 +211,9 @@ def _stage(number, tasks, queued=0.0, ahead=0.0, slowest=0.0):
 
 
 def test_what_came_since_an_earlier_snapshot_is_all_counts_and_times():
-    """Also of stages, operations and the parts of a wait: means are those of the time between; a new stage counts whole."""
+    """Also of stages, operations and the parts of a wait: means are those of the time between; a
+    new stage counts whole.
+    """
     before = Snapshot(
         steps=10,
         elapsed=5.0,
@@ -174,12 +233,24 @@ def test_what_came_since_an_earlier_snapshot_is_all_counts_and_times():
         records=160,
         nbytes=4000,
         feeding=StepTimes(4.0, 2.0, 0.4, 0.4, 0.8, 0.4),
-        stages=(_stage(0, 40, queued=4.0, ahead=4.0, slowest=0.75), _stage(1, 6, queued=2.0, ahead=3.0)),
+        stages=(
+            _stage(0, 40, queued=4.0, ahead=4.0, slowest=0.75),
+            _stage(1, 6, queued=2.0, ahead=3.0),
+        ),
     )
     since = now.since(before)
-    assert (since.steps, since.elapsed, since.waited, since.skipped, since.worker_count) == (30, 10.0, 3.0, 2, 2)
+    assert (since.steps, since.elapsed, since.waited, since.skipped, since.worker_count) == (
+        30,
+        10.0,
+        3.0,
+        2,
+        2,
+    )
     assert since.feeding == pytest.approx((3.0, 1.5, 0.3, 0.3, 0.6, 0.3))
-    assert since.stages == (_stage(0, 30, queued=5.0, ahead=5.0, slowest=0.75), _stage(1, 6, queued=2.0, ahead=4.5))
+    assert since.stages == (
+        _stage(0, 30, queued=5.0, ahead=5.0, slowest=0.75),
+        _stage(1, 6, queued=2.0, ahead=4.5),
+    )
     assert before.since(now) is before
 
 
@@ -191,5 +262,9 @@ def test_snapshots_of_a_loop_add_up():
             if step % 3 == 2:
                 parts.append(iterator.snapshot())
     added = [after.since(before) for before, after in itertools.pairwise(parts)]
-    assert sum(stage.inputs for one in added for stage in one.stages) == sum(one.records for one in added) == 96
+    assert (
+        sum(stage.inputs for one in added for stage in one.stages)
+        == sum(one.records for one in added)
+        == 96
+    )
     assert [one.steps for one in added] == [3] * 4

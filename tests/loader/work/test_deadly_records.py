@@ -1,4 +1,6 @@
-"""Records that end or hang their worker every time: what comes before them, and what is left out."""
+"""Records that end or hang their worker every time: what comes before them, and what is
+left out.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,15 @@ from headrace.loader.plan.stages import Span, parts_of
 
 def _opened(records: int, operations: list[Any], **more: Any) -> DataLoader:
     sampler = IndexSampler(records, num_epochs=1)
-    return DataLoader(data_source=range(records), sampler=sampler, operations=operations, worker_count=2, **more)
+    return DataLoader(
+        data_source=range(records), sampler=sampler, operations=operations, worker_count=2, **more
+    )
 
 
 def _values(elements: Iterable[Any]) -> list[int]:
-    return list(itertools.chain.from_iterable(np.atleast_1d(element).tolist() for element in elements))
+    return list(
+        itertools.chain.from_iterable(np.atleast_1d(element).tolist() for element in elements)
+    )
 
 
 def _ends_at(deadly: int) -> Any:
@@ -45,7 +51,9 @@ def _ends_at(deadly: int) -> Any:
 )
 @pytest.mark.one_in(3)
 def test_what_is_whole_before_a_deadly_record_comes_first(operations, keys):
-    """Tasks have grown to many batches by then; all before the record are delivered, and the error is about it alone."""
+    """Tasks have grown to many batches by then; all before the record are delivered, and the error
+    is about it alone.
+    """
     got: list[int] = []
     with pytest.raises(WorkerCrashedError, match=f"record keys? {keys} at .*exit code 3, 3 times"):
         for element in _opened(8000, [_ends_at(5000), *operations]):
@@ -68,7 +76,9 @@ def test_a_deadly_record_of_a_window_is_named_alone(joined):
 @pytest.mark.parametrize("operations", [[], [Batch(4)], [Filter(lambda x: True), Batch(4)]])
 @pytest.mark.one_in(3)
 def test_a_record_that_ends_its_worker_can_be_skipped(operations, caplog):
-    """It is left out alone, counted and logged like a record that fails, and the run resumes after it."""
+    """It is left out alone, counted and logged like a record that fails, and the run resumes after
+    it.
+    """
     loader = _opened(60, [_ends_at(9), *operations], on_error="skip")
     with iter(loader) as iterator:
         first = _values(itertools.islice(iterator, 4))
@@ -119,10 +129,15 @@ def test_deadly_records_count_towards_the_limit():
 
 @pytest.mark.parametrize("unit", [1, 3, 8])
 def test_the_parts_of_a_task_are_the_task(unit):
-    """In order, without a gap, of whole units, and smaller than the task unless that is a single unit."""
+    """In order, without a gap, of whole units, and smaller than the task unless that is a single
+    unit.
+    """
     for start, length in itertools.product((0, 24), (1, 2, 7, 8, 100, 5000)):
         parts = parts_of(Span(start, start + length), unit)
-        assert [parts[0].start, *(part.stop for part in parts)] == [*(part.start for part in parts), start + length]
+        assert [parts[0].start, *(part.stop for part in parts)] == [
+            *(part.start for part in parts),
+            start + length,
+        ]
         assert len(parts) <= 32
         assert all((part.start - start) % unit == 0 for part in parts)
         assert (len(parts) == 1) == (length <= unit)

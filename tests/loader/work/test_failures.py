@@ -1,4 +1,6 @@
-"""What the user is told when something fails: which exception, of which operation, on which record."""
+"""What the user is told when something fails: which exception, of which operation, on
+which record.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,15 @@ def _lacks_a_key(record: int) -> int:
 
 
 @pytest.mark.parametrize("dropping", [Filter(lambda x: True), FlatMap(lambda x: [x])])
-@pytest.mark.parametrize("more", [{}, pytest.param({"worker_count": 1}, marks=pytest.mark.slow), {"batch_size": 4}])
-def test_a_failure_is_told_as_it_is_although_no_row_came_before_it(dropping: Any, more: dict[str, Any]):
-    """Over a small source that is read for ever, the user's KeyError is not taken for a filter that drops everything."""
+@pytest.mark.parametrize(
+    "more", [{}, pytest.param({"worker_count": 1}, marks=pytest.mark.slow), {"batch_size": 4}]
+)
+def test_a_failure_is_told_as_it_is_although_no_row_came_before_it(
+    dropping: Any, more: dict[str, Any]
+):
+    """Over a small source that is read for ever, the user's KeyError is not taken for a filter that
+    drops everything.
+    """
     with (
         iter(load(range(8), transformations=[_lacks_a_key, dropping], **more)) as iterator,
         pytest.raises(KeyError, match="y") as caught,
@@ -66,10 +74,14 @@ ALONGSIDE: dict[str, list[Any]] = {
 @pytest.mark.parametrize("at_fault", [0, 1, 2])
 @pytest.mark.parametrize("error", [LookupError, StopIteration])
 def test_the_operation_that_failed_is_named(alongside: str, at_fault: int, error: type[Exception]):
-    """Of three callable objects of one class, the one that raised, and the record, wherever operations stand."""
+    """Of three callable objects of one class, the one that raised, and the record, wherever
+    operations stand.
+    """
     maps: list[Any] = [_Adds(), _Adds(), _Adds()]
     maps[at_fault] = _Adds(13, error)
-    iterator = iter(load(range(40), transformations=[*maps, *ALONGSIDE[alongside]], num_epochs=1, seed=0))
+    iterator = iter(
+        load(range(40), transformations=[*maps, *ALONGSIDE[alongside]], num_epochs=1, seed=0)
+    )
     with pytest.raises((LookupError, StopIterationError)) as caught:
         list(iterator)
     raised = caught.value.__cause__ if error is StopIteration else caught.value
@@ -83,7 +95,11 @@ def test_the_operation_that_failed_is_named(alongside: str, at_fault: int, error
     [
         ([Batch(4), abs, lambda batch: 1 // int(batch[0] - 12)], 2, 12),
         ([_Adds(), Batch(4), Batch(2, batch_fn=lambda two: 1 // int(two[0][0] - 16))], 2, 16),
-        ([Batch(2), Batch(2), MapWithIndexTransform(lambda index, batch: 1 // (index - 12))], 2, 12),
+        (
+            [Batch(2), Batch(2), MapWithIndexTransform(lambda index, batch: 1 // (index - 12))],
+            2,
+            12,
+        ),
         ([Batch(4), FlatMap(lambda batch: [1 // int(x - 13) for x in batch])], 1, 12),
         ([Filter(lambda x: x % 2), Batch(4), abs, lambda batch: 1 // int(batch[0] - 17)], 3, 17),
         ([lambda x: np.zeros(x // 6), Batch(4)], 1, 6),
@@ -93,7 +109,9 @@ def test_the_operation_that_failed_is_named(alongside: str, at_fault: int, error
     ],
 )
 @pytest.mark.parametrize("source", [range(40), np.arange(40)])
-def test_an_operation_that_fails_on_a_batch_is_named_with_its_first_record(operations, number, position, source):
+def test_an_operation_that_fails_on_a_batch_is_named_with_its_first_record(
+    operations, number, position, source
+):
     """And a batch that cannot be made with the record that does not fit."""
     with pytest.raises((ZeroDivisionError, ValueError)) as caught:
         list(load(source, transformations=operations, num_epochs=1))
@@ -103,7 +121,9 @@ def test_an_operation_that_fails_on_a_batch_is_named_with_its_first_record(opera
 
 
 def test_an_operation_that_changes_its_records_is_not_called_again_to_find_a_failure():
-    """The exception is the user's own, of the record at fault, although a second call of the first map would fail too."""
+    """The exception is the user's own, of the record at fault, although a second call of the first
+    map would fail too.
+    """
 
     def pops(record: dict[str, int]) -> int:
         return record.pop("x")
@@ -131,7 +151,9 @@ def test_an_operation_that_changes_its_records_is_not_called_again_to_find_a_fai
 
 
 def test_the_earliest_record_that_fails_is_told():
-    """Although functions are called on many records at a time, and a later record fails in an earlier operation."""
+    """Although functions are called on many records at a time, and a later record fails in an
+    earlier operation.
+    """
     first, second = _Adds(9, KeyError), _Adds(5, LookupError)
     with pytest.raises(LookupError, match="here") as caught:
         list(load(range(40), transformations=[first, Filter(lambda x: True), second], num_epochs=1))
@@ -170,7 +192,9 @@ class _StopsAtFive:
         (_StopsAtFive(), [], "the source raised StopIteration on record key 5 at"),
     ],
 )
-def test_stop_iteration_is_an_error_that_says_who_raised_it(workers: int, source: Any, operations: list[Any], who: str):
+def test_stop_iteration_is_an_error_that_says_who_raised_it(
+    workers: int, source: Any, operations: list[Any], who: str
+):
     """It would look like the end of the stream."""
     loader = load(source, transformations=operations, num_epochs=1, seed=0, worker_count=workers)
     with iter(loader) as iterator, pytest.raises(StopIterationError) as caught:
@@ -182,7 +206,9 @@ def test_stop_iteration_is_an_error_that_says_who_raised_it(workers: int, source
 
 @pytest.mark.parametrize("length", [{}, {"__len__": lambda self: 20}])
 def test_a_sampler_that_stops_at_once_is_named(length: dict[str, Any]):
-    """StopIteration does not leave the constructor, where it would end a loop of the user's; with and without a length."""
+    """StopIteration does not leave the constructor, where it would end a loop of the user's; with
+    and without a length.
+    """
     stops = type("Stops", (), {"__getitem__": lambda self, position: _stops(), **length})()
     with pytest.raises(StopIterationError, match="the sampler raised StopIteration"):
         DataLoader(data_source=range(20), sampler=stops)
@@ -204,13 +230,17 @@ def test_a_sampler_that_fails_is_named():
 
 @pytest.mark.parametrize("worker_count", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_sampler_that_fails_late_fails_at_its_place(worker_count):
-    """All records before come first, though keys are computed far ahead; the error names the position."""
+    """All records before come first, though keys are computed far ahead; the error names the
+    position.
+    """
 
     class Late(headrace.IndexSampler):
         def record_keys(self, positions: Any) -> Any:
             return np.where(positions == 13, 99, positions)
 
-    iterator = iter(DataLoader(data_source=range(20), sampler=Late(20, num_epochs=1), worker_count=worker_count))
+    iterator = iter(
+        DataLoader(data_source=range(20), sampler=Late(20, num_epochs=1), worker_count=worker_count)
+    )
     assert [next(iterator) for _ in range(13)] == list(range(13))
     with pytest.raises(IndexError, match="record key 99") as caught:
         next(iterator)
@@ -234,7 +264,9 @@ def test_stopiteration_in_a_generator_is_told_as_such(worker_count):
 def test_the_file_of_a_record_that_fails_is_named_where_the_source_knows_it(tmp_path):
     """Also of a part of a mix; with workers, too."""
     for name in ("one", "two"):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"x": n}) + "\n" for n in range(3)))
+        (tmp_path / f"{name}.jsonl").write_text(
+            "".join(json.dumps({"x": n}) + "\n" for n in range(3))
+        )
     source = headrace.JsonLinesDataSource([tmp_path / "one.jsonl", tmp_path / "two.jsonl"])
     parts = {"files": source, "numbers": [{"x": 1}] * 3}
 
@@ -244,8 +276,13 @@ def test_the_file_of_a_record_that_fails_is_named_where_the_source_knows_it(tmp_
         return record
 
     for worker_count in (0, 1):
-        for data, sampler in ((source, headrace.IndexSampler(6)), (parts, headrace.MixSampler(parts))):
-            loader = DataLoader(data_source=data, sampler=sampler, operations=[fails], worker_count=worker_count)
+        for data, sampler in (
+            (source, headrace.IndexSampler(6)),
+            (parts, headrace.MixSampler(parts)),
+        ):
+            loader = DataLoader(
+                data_source=data, sampler=sampler, operations=[fails], worker_count=worker_count
+            )
             with iter(loader) as batches, pytest.raises(ValueError, match="bad") as caught:
                 list(batches)
             (note,) = caught.value.__notes__

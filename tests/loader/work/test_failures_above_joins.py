@@ -15,7 +15,11 @@ from support.pipelines import chosen, stream
 from headrace import IterDataset, MapDataset, ShardOptions
 from headrace.errors import WorkerCrashedError
 
-INLINE, THREADS, PROCESSES = {"worker_count": 0}, {"worker_count": 2, "worker_kind": "thread"}, {"worker_count": 2}
+INLINE, THREADS, PROCESSES = (
+    {"worker_count": 0},
+    {"worker_count": 2, "worker_kind": "thread"},
+    {"worker_count": 2},
+)
 RUNS = [*chosen([INLINE, THREADS], INLINE), pytest.param(PROCESSES, marks=pytest.mark.slow)]
 
 
@@ -86,7 +90,9 @@ def dying_at(bad: int) -> Callable[[int], int]:
 )
 @pytest.mark.one_in(3)
 def test_after_a_failure_nothing_is_jumped_over(join: str, run: dict[str, Any]):
-    """`next` gives the same error again; repaired, the last state goes on with the element that failed."""
+    """`next` gives the same error again; repaired, the last state goes on with the element that
+    failed.
+    """
     whole = list(JOINS[join]())
     with iter(JOINS[join]().map(failing_at(10)).with_options(**run)) as iterator:
         before = list(itertools.islice(iterator, whole.index(10)))
@@ -121,7 +127,14 @@ def test_every_state_before_a_failure_goes_on_when_it_is_repaired(above: str):
 def test_elements_before_a_failure_below_two_joins_come_first(shards: int):
     """Although a task of the upper operation was not full when it came."""
     whole = list(mixed().shard(ShardOptions(0, shards)))
-    broken = mixed().map(failing_at(10)).map(lambda x: x).limit(55).map(lambda x: x).shard(ShardOptions(0, shards))
+    broken = (
+        mixed()
+        .map(failing_at(10))
+        .map(lambda x: x)
+        .limit(55)
+        .map(lambda x: x)
+        .shard(ShardOptions(0, shards))
+    )
     got = []
     with pytest.raises(LookupError):
         for element in broken:
@@ -153,7 +166,9 @@ def test_a_feeder_keeps_the_state_before_a_failure_above_a_join():
 )
 @pytest.mark.parametrize("join", ["mix", "limit"])
 @pytest.mark.one_in(3)
-def test_to_leave_out_failures_changes_nothing_where_nothing_fails(join: str, above: Any, run: dict[str, Any]):
+def test_to_leave_out_failures_changes_nothing_where_nothing_fails(
+    join: str, above: Any, run: dict[str, Any]
+):
     """A batch or window directly on a join gives all that it gives otherwise."""
     dataset = above(JOINS[join]())
     with iter(dataset.with_options(on_error="skip", **run)) as iterator:
@@ -172,7 +187,12 @@ def test_a_zip_with_on_error_skip_gives_its_elements(run: dict[str, Any]):
 def test_one_record_of_a_window_is_left_out_without_the_others(run: dict[str, Any], caplog: Any):
     """The others stay in their order; the record at fault is named."""
     whole = list(mixed().window_shuffle(10, seed=1))
-    dataset = mixed().window_shuffle(10, seed=1).map(failing_at(12, 107)).with_options(on_error="skip", **run)
+    dataset = (
+        mixed()
+        .window_shuffle(10, seed=1)
+        .map(failing_at(12, 107))
+        .with_options(on_error="skip", **run)
+    )
     with iter(dataset) as iterator:
         first = list(itertools.islice(iterator, 17))
         state = iterator.get_state()
@@ -274,8 +294,13 @@ def _no_104(batch: Any) -> Any:
 
 
 def test_an_error_of_batches_of_batches_names_the_source_of_the_first_record() -> None:
-    """Each input of the mix has batches made of batches; the number 104 is in one that begins with record 0 of input 1."""
-    inputs = [numbers(first, 30).filter(lambda x: x % 3 != 0).batch(2).filter(np.any).batch(2) for first in (0, 100)]
+    """Each input of the mix has batches made of batches; the number 104 is in one that begins with
+    record 0 of input 1.
+    """
+    inputs = [
+        numbers(first, 30).filter(lambda x: x % 3 != 0).batch(2).filter(np.any).batch(2)
+        for first in (0, 100)
+    ]
     with pytest.raises(ValueError, match="no 104") as caught:
         list(IterDataset.mix([each.map(_no_104) for each in inputs]))
     assert "record key 0 at position 0 of 1" in caught.value.__notes__[0]

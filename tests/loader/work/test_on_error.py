@@ -35,21 +35,33 @@ def stream(loader):
     return found, None
 
 
-PLACES = [{}, pytest.param({"worker_count": 2}, marks=pytest.mark.slow), {"worker_count": 2, "worker_kind": "thread"}]
+PLACES = [
+    {},
+    pytest.param({"worker_count": 2}, marks=pytest.mark.slow),
+    {"worker_count": 2, "worker_kind": "thread"},
+]
 
 
 @pytest.mark.parametrize("more", PLACES, ids=["here", "processes", "threads"])
 def test_a_function_decides_about_each_failure(more):
     """What it skips is left out, and what it raises comes after all that is before it."""
     loader = headrace.load(
-        range(40), transformations=[fails_at_multiples_of_7], num_epochs=1, on_error=skip_value_errors, **more
+        range(40),
+        transformations=[fails_at_multiples_of_7],
+        num_epochs=1,
+        on_error=skip_value_errors,
+        **more,
     )
     found, error = stream(loader)
     assert found == [x for x in range(21) if x % 7]
     assert isinstance(error, OSError)
     assert any("record key 21 at position 21" in note for note in error.__notes__)
     everything = headrace.load(
-        range(40), transformations=[fails_at_multiples_of_7], num_epochs=1, on_error=lambda *_: "skip", **more
+        range(40),
+        transformations=[fails_at_multiples_of_7],
+        num_epochs=1,
+        on_error=lambda *_: "skip",
+        **more,
     )
     assert stream(everything) == ([x for x in range(40) if x % 7], None)
     limited = headrace.load(
@@ -86,7 +98,9 @@ def test_the_function_gets_the_keys_that_would_be_left_out(more, tmp_path):
     loader = headrace.load(range(9), transformations=[Batch(3), refuse], **options)
     assert stream(loader) == ([[0, 1, 2], [6, 7, 8]], None)
     assert asked() == ["[3, 4, 5]"]
-    loader = headrace.load(range(9), transformations=[Filter(lambda x: x != 4), Batch(3), refuse], **options)
+    loader = headrace.load(
+        range(9), transformations=[Filter(lambda x: x != 4), Batch(3), refuse], **options
+    )
     assert stream(loader) == ([[0, 1, 2], [7, 8]], None)
     assert asked() == ["[3, 5, 6]"]
     loader = headrace.load(range(12), transformations=[fails_at_multiples_of_7], **options)
@@ -95,7 +109,10 @@ def test_the_function_gets_the_keys_that_would_be_left_out(more, tmp_path):
     del options["num_epochs"]
     parts = {"a": [1, 2], "b": [3, 7]}
     mix = headrace.DataLoader(
-        data_source=parts, sampler=MixSampler(parts), operations=[MapTransform(fails_at_multiples_of_7)], **options
+        data_source=parts,
+        sampler=MixSampler(parts),
+        operations=[MapTransform(fails_at_multiples_of_7)],
+        **options,
     )
     assert sorted(stream(mix)[0]) == [1, 2, 3]
     assert asked() == ["[('b', 1)]"]
@@ -103,7 +120,9 @@ def test_the_function_gets_the_keys_that_would_be_left_out(more, tmp_path):
 
 @pytest.mark.parametrize("more", PLACES, ids=["here", "processes", "threads"])
 def test_rows_before_a_failure_that_is_raised_are_delivered(more):
-    """Also those of the batch's group, and of the record that failed halfway; the stream goes on from there."""
+    """Also those of the batch's group, and of the record that failed halfway; the stream goes on
+    from there.
+    """
 
     def halves(x):
         yield x
@@ -112,12 +131,18 @@ def test_rows_before_a_failure_that_is_raised_are_delivered(more):
         yield x + 0.5
 
     loader = headrace.load(
-        range(9), transformations=[FlatMap(halves, max_fan_out=2)], num_epochs=1, on_error=skip_value_errors, **more
+        range(9),
+        transformations=[FlatMap(halves, max_fan_out=2)],
+        num_epochs=1,
+        on_error=skip_value_errors,
+        **more,
     )
     found, error = stream(loader)
     assert isinstance(error, KeyError)
     expected, plain_error = stream(
-        headrace.load(range(9), transformations=[FlatMap(halves, max_fan_out=2)], num_epochs=1, **more)
+        headrace.load(
+            range(9), transformations=[FlatMap(halves, max_fan_out=2)], num_epochs=1, **more
+        )
     )
     assert (found, type(plain_error)) == (expected, KeyError)
 
@@ -131,10 +156,18 @@ def test_the_function_itself_may_fail(more):
 
     for decide, kind, text in (
         (raises, LookupError, "mine"),
-        (lambda error, keys: None, ValueError, r'None for the record keys 0\. It must return "skip" or "raise"'),
+        (
+            lambda error, keys: None,
+            ValueError,
+            r'None for the record keys 0\. It must return "skip" or "raise"',
+        ),
     ):
         loader = headrace.load(
-            range(9), transformations=[fails_at_multiples_of_7], num_epochs=1, on_error=decide, **more
+            range(9),
+            transformations=[fails_at_multiples_of_7],
+            num_epochs=1,
+            on_error=decide,
+            **more,
         )
         found, error = stream(loader)
         assert found == []
@@ -153,9 +186,17 @@ def test_the_function_decides_about_crashes_and_about_chains():
             os._exit(1)
         return x
 
-    for decide, rest in ((lambda error, keys: "skip" if keys == [3] else "raise", [4, 5]), (skip_value_errors, None)):
+    for decide, rest in (
+        (lambda error, keys: "skip" if keys == [3] else "raise", [4, 5]),
+        (skip_value_errors, None),
+    ):
         loader = headrace.load(
-            range(6), transformations=[crash], num_epochs=1, on_error=decide, worker_count=1, batch_size=1
+            range(6),
+            transformations=[crash],
+            num_epochs=1,
+            on_error=decide,
+            worker_count=1,
+            batch_size=1,
         )
         found, error = stream(loader)
         assert found == [[0], [1], [2], *([[x] for x in rest] if rest else [])]
@@ -172,5 +213,7 @@ def test_what_is_no_decision_is_refused():
     for wrong in ("ignore", 3, None):
         with pytest.raises(ValueError, match="is not a"):
             headrace.load(range(3), on_error=wrong)
-    with pytest.raises(ValueError, match='max_errors=1 has an effect only with on_error="skip" or a function'):
+    with pytest.raises(
+        ValueError, match='max_errors=1 has an effect only with on_error="skip" or a function'
+    ):
         headrace.load(range(3), max_errors=1)

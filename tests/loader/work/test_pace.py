@@ -1,4 +1,6 @@
-"""Tasks are of some time: they begin small, grow while they are short, and shrink when they are not."""
+"""Tasks are of some time: they begin small, grow while they are short, and shrink when they are
+not.
+"""
 
 import sys
 
@@ -66,7 +68,9 @@ def test_a_quick_task_of_full_length_needs_no_note():
 
 
 def test_groups_of_a_join_need_not_cut_what_comes_of_it():
-    """However tasks and joins grow, a batch is made of whole takes of the join, and these of whole tasks of its inputs."""
+    """However tasks and joins grow, a batch is made of whole takes of the join, and these of whole
+    tasks of its inputs.
+    """
     taken = []
 
     class Counted(JoinedRuns):
@@ -90,14 +94,21 @@ def test_records_of_a_slow_operation_go_one_by_one():
 
 
 def test_what_a_flat_map_makes_is_bounded():
-    """Rows count as much as inputs: one record that becomes 1,000 rows is a task, where 1,024 rows are the most."""
+    """Rows count as much as inputs: one record that becomes 1,000 rows is a task, where 1,024 rows
+    are the most.
+    """
     assert _after((1, 1e-5, 1000, 0), limits=RECORDS).inputs(0) == 1
-    assert _after((1, 1e-5, 100, 0), (2, 1e-5, 200, 0), (4, 1e-5, 400, 0), limits=RECORDS).inputs(0) == 8
+    assert (
+        _after((1, 1e-5, 100, 0), (2, 1e-5, 200, 0), (4, 1e-5, 400, 0), limits=RECORDS).inputs(0)
+        == 8
+    )
     assert _after((8, 1e-5, 800, 0), limits=RECORDS).inputs(0) == 8
 
 
 def test_a_task_that_waits_for_records_takes_as_long_as_it_waits():
-    """Else many batches would come at once, after a long time; a worker that waits is told apart."""
+    """Else many batches would come at once, after a long time; a worker that waits is
+    told apart.
+    """
     pace = Pace({0: RECORDS})
     pace.note(SpanTask(0, 0, 16), 0.02, 0.0199, 16)
     assert pace.inputs(0) == 16
@@ -111,7 +122,11 @@ def test_a_task_that_waits_for_records_takes_as_long_as_it_waits():
 
 def test_tasks_are_smaller_where_tasks_read_what_others_wrote():
     """It should be in the caches still, and their rows' tags go along in a message."""
-    for stages, size, inputs in ((1, REREAD_BYTES, 200), (2, REREAD_BYTES, 100), (2, REREAD_BYTES // 2, 200)):
+    for stages, size, inputs in (
+        (1, REREAD_BYTES, 200),
+        (2, REREAD_BYTES, 100),
+        (2, REREAD_BYTES // 2, 200),
+    ):
         pace = Pace(dict.fromkeys(range(stages), BATCHES))
         pace.note(SpanTask(0, 0, 100), 1e-5, 0.0, 1, size)
         assert pace.inputs(0) == inputs
@@ -158,7 +173,9 @@ def test_rows_of_a_join_make_a_task_first_and_then_a_message():
 
 
 def test_limits_are_those_of_the_plan():
-    """A batch is whole; records before a batch go up to what some batches need; with a timeout, tasks are one batch."""
+    """A batch is whole; records before a batch go up to what some batches need; with a timeout,
+    tasks are one batch.
+    """
     import headrace
 
     def of(*operations, several=True):
@@ -175,7 +192,9 @@ def test_limits_are_those_of_the_plan():
 
 
 def test_fewer_tasks_have_room_where_their_rows_are_large():
-    """As many as their rows take of a number of bytes, shared by the stages; the largest rows of late count."""
+    """As many as their rows take of a number of bytes, shared by the stages; the largest rows of
+    late count.
+    """
     pace = Pace({0: BATCHES, 1: GROUPS})
     assert pace.tasks_within(0, 100, 1000) == sys.maxsize
     assert pace.note(SpanTask(0, 0, 100), 1.0, 0.0, 1, 5000)
@@ -185,11 +204,15 @@ def test_fewer_tasks_have_room_where_their_rows_are_large():
     assert not pace.note(SpanTask(0, 0, 100), 1.0, 0.0, 1, 3000)
     assert pace.tasks_within(0, 100, 40_000) == 4
     pace.note(SpanTask(0, 0, 100), 1.0, 0.0, 0, 0)
-    assert pace.tasks_within(0, 100, 40_000) == 4, "a task whose records were all left out tells nothing"
+    assert pace.tasks_within(0, 100, 40_000) == 4, (
+        "a task whose records were all left out tells nothing"
+    )
 
 
 def test_who_has_waited_is_known_to_wait_for_a_while():
-    """Tasks do not wait once enough records are under way; to have fewer then would have them wait again."""
+    """Tasks do not wait once enough records are under way; to have fewer then would have them wait
+    again.
+    """
     pace = Pace({0: BATCHES})
     assert not pace.waits(0)
     pace.note(SpanTask(0, 0, 100), 0.1, 0.09, 100)

@@ -1,4 +1,6 @@
-"""Reads under way are records: as many as there are readers, whatever the batch, the pipeline and where the work is done."""
+"""Reads under way are records: as many as there are readers, whatever the batch, the pipeline and
+where the work is done.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ from headrace.loader.plan.build import make_pipeline
 @pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
 def test_as_many_reads_are_under_way_as_there_are_threads(where, batch_size):
     """Whatever the batch; in each worker process."""
-    loader = endless(Slow(2000, Crowd(16)), [] if batch_size is None else [Batch(batch_size)], **WHERE[where])
+    loader = endless(
+        Slow(2000, Crowd(16)), [] if batch_size is None else [Batch(batch_size)], **WHERE[where]
+    )
     workers = 2 if where == "processes" else 1
     assert most_under_way(loader, 16, workers) == [16] * workers
 
@@ -52,13 +56,18 @@ def _twice(record):
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize(
-    "operations", [[Filter(_all), Batch(100)], [FlatMap(_twice), Batch(100)]], ids=["filter", "flat map"]
+    "operations",
+    [[Filter(_all), Batch(100)], [FlatMap(_twice), Batch(100)]],
+    ids=["filter", "flat map"],
 )
 @pytest.mark.one_in(6)
 def test_as_many_reads_are_under_way_below_a_filter(where, operations):
     """What makes no whole batches is read ahead likewise."""
     workers = 2 if where == "processes" else 1
-    assert most_under_way(endless(Slow(2000, Crowd(16)), operations, **WHERE[where]), 16, workers) == [16] * workers
+    assert (
+        most_under_way(endless(Slow(2000, Crowd(16)), operations, **WHERE[where]), 16, workers)
+        == [16] * workers
+    )
 
 
 @pytest.mark.slow
@@ -68,7 +77,9 @@ def test_the_parts_of_a_mix_share_the_threads(where):
     """A mix of sources that are read one by one is read so, too."""
     crowd = Crowd(16)
     parts = {str(number): Slow(500, crowd) for number in range(8)}
-    loader = DataLoader(data_source=parts, sampler=MixSampler(parts), operations=[Batch(64)], **WHERE[where])
+    loader = DataLoader(
+        data_source=parts, sampler=MixSampler(parts), operations=[Batch(64)], **WHERE[where]
+    )
     workers = 2 if where == "processes" else 1
     assert most_under_way(loader, 16, workers) == [16] * workers
 
@@ -86,8 +97,12 @@ def chains(crowd):
         "zip": MapDataset.zip([one, other]).map(_first).repeat().batch(64),
         "shuffled random map": one.random_map(_drawn, seed=1).shuffle(seed=2).repeat().batch(64),
         "stream": one.repeat().to_iter_dataset().batch(64),
-        "stream mix": IterDataset.mix([one.repeat().to_iter_dataset(), other.repeat().to_iter_dataset()]).batch(64),
-        "stream zip": IterDataset.zip([one.repeat().to_iter_dataset(), other.repeat().to_iter_dataset()])
+        "stream mix": IterDataset.mix(
+            [one.repeat().to_iter_dataset(), other.repeat().to_iter_dataset()]
+        ).batch(64),
+        "stream zip": IterDataset.zip(
+            [one.repeat().to_iter_dataset(), other.repeat().to_iter_dataset()]
+        )
         .map(_first)
         .batch(64),
     }
@@ -129,10 +144,16 @@ def test_a_source_of_many_keys_is_asked_for_pieces_as_many_as_it_says(batch_size
 @pytest.mark.parametrize("calls", [1, 4])
 @pytest.mark.parametrize("batch_size", [1, 8, 32])
 def test_small_batches_are_read_in_one_call(calls, batch_size):
-    """A source that says how many calls help gets keys of several batches in a call, but no more than the buffer holds."""
+    """A source that says how many calls help gets keys of several batches in a call, but no more
+    than the buffer holds.
+    """
     source = Together(calls, pause=1e-3)
     with iter(endless(source, [Batch(batch_size)], read_options=ReadOptions(16, 400))) as iterator:
-        taken = [key for batch in itertools.islice(iterator, 1600 // batch_size) for key in batch.tolist()]
+        taken = [
+            key
+            for batch in itertools.islice(iterator, 1600 // batch_size)
+            for key in batch.tolist()
+        ]
     assert taken == list(range(1600))
     assert batch_size < max(map(len, source.calls)) <= 400 // calls + batch_size
 
@@ -174,7 +195,9 @@ def test_a_record_that_cannot_be_read_fails_alone_where_batches_are_read_togethe
     assert found == list(range(3000))
     assert "record key 3001" in str(caught.value.__notes__)
     skipping = DataLoader(data_source=Together(calls, bad=(37, 3001)), on_error="skip", **more)
-    assert np.concatenate(list(skipping)).tolist() == [key for key in range(4000) if key not in (37, 3001)]
+    assert np.concatenate(list(skipping)).tolist() == [
+        key for key in range(4000) if key not in (37, 3001)
+    ]
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
@@ -222,7 +245,8 @@ def test_a_source_of_many_keys_that_says_nothing_is_asked_for_whole_batches():
 @pytest.mark.parametrize("ahead", [16, 33, 100])
 def test_no_more_records_are_begun_ahead_than_the_buffer_holds(batch_size, ahead, monkeypatch):
     """`prefetch_buffer_size` counts records, exactly, and all of them are begun."""
-    monkeypatch.setattr(read_pace, "TRIAL_SHARE", 0)  # now and then one is left to the thread that needs it
+    # now and then one is left to the thread that needs it
+    monkeypatch.setattr(read_pace, "TRIAL_SHARE", 0)
     source = Counted(1000)
     loader = endless(source, [Batch(batch_size)], read_options=ReadOptions(16, ahead))
     with iter(loader) as iterator:
@@ -237,7 +261,9 @@ def test_no_more_records_are_begun_ahead_than_the_buffer_holds(batch_size, ahead
 
 @pytest.mark.slow
 def test_a_worker_process_begins_no_more_records_than_the_buffer_holds():
-    """Beside those of the batch that it works on: each record tells how many reads had begun before its own ended."""
+    """Beside those of the batch that it works on: each record tells how many reads had begun before
+    its own ended.
+    """
     loader = endless(Begun(4000), [Batch(10)], worker_count=1, read_options=ReadOptions(8, 40))
     with iter(loader) as iterator:
         found = np.concatenate(list(itertools.islice(iterator, 50)))
@@ -264,7 +290,10 @@ def test_a_record_that_cannot_be_read_ends_the_same_stream(kind, where, batch_si
     source = kind(700, bad=(BAD,))
     operations = [] if batch_size is None else [Batch(batch_size)]
     loader = DataLoader(
-        data_source=source, sampler=IndexSampler(700, num_epochs=1), operations=operations, **WHERE[where]
+        data_source=source,
+        sampler=IndexSampler(700, num_epochs=1),
+        operations=operations,
+        **WHERE[where],
     )
     elements = []
     with iter(loader) as iterator, pytest.raises(OSError, match=f"cannot read {BAD}") as caught:
@@ -313,7 +342,16 @@ def test_what_is_no_exception_comes_out_of_next(kind, error, where):
 
 @pytest.mark.parametrize("where", WHERE)
 @given(
-    st.sampled_from(["single records", "batch", "filter, batch", "flat map, batch", "random", "batch of batches"]),
+    st.sampled_from(
+        [
+            "single records",
+            "batch",
+            "filter, batch",
+            "flat map, batch",
+            "random",
+            "batch of batches",
+        ]
+    ),
     st.integers(0, 5),
     st.integers(0, 40),
     st.sampled_from([Slow, SlowMany, SlowManyOf, AsyncSlow]),
@@ -414,7 +452,9 @@ def test_closing_cancels_coroutines_that_hang(where):
 
 
 def test_readers_of_a_pipeline_are_as_many_as_its_leaves_want():
-    """None for what is in memory, at most `num_threads`, and coroutines as many as the buffer holds."""
+    """None for what is in memory, at most `num_threads`, and coroutines as many as the buffer
+    holds.
+    """
 
     def readers(source, **more):
         pipeline = make_pipeline(source, IndexSampler(len(source)), [Batch(4)], None)
@@ -426,4 +466,9 @@ def test_readers_of_a_pipeline_are_as_many_as_its_leaves_want():
     assert readers(Counted(10), prefetch_buffer_size=0) == 0
     assert readers(SlowManyOf(10, Crowd(4))) == 4
     assert readers(headrace.sources.as_source(AsyncCounted(10))) == 500
-    assert readers(headrace.sources.as_source(AsyncCounted(10)), num_threads=0, prefetch_buffer_size=30) == 30
+    assert (
+        readers(
+            headrace.sources.as_source(AsyncCounted(10)), num_threads=0, prefetch_buffer_size=30
+        )
+        == 30
+    )

@@ -17,16 +17,26 @@ def test_a_budget_batch_of_batches_is_traced_to_the_records_of_each():
         return np.repeat(pair, 1 + int(pair[0]) % 4)
 
     operations = [Batch(2), repeated, BudgetBatch(12, window=4, pad_to=(4, 8))]
-    loader = DataLoader(data_source=range(24), sampler=IndexSampler(24, num_epochs=1), operations=operations)
+    loader = DataLoader(
+        data_source=range(24), sampler=IndexSampler(24, num_epochs=1), operations=operations
+    )
     for step, batch in enumerate(loader):
         rows = batch["tokens"][batch["lengths"] > 0]
         lengths = batch["lengths"].tolist()
-        expected = [(key, at) for at, row in enumerate(rows) for key in np.unique(row[: lengths[at]]).tolist()]
-        assert [(record.key, record.row) for record in headrace.trace(loader, step).records] == expected
+        expected = [
+            (key, at)
+            for at, row in enumerate(rows)
+            for key in np.unique(row[: lengths[at]]).tolist()
+        ]
+        assert [
+            (record.key, record.row) for record in headrace.trace(loader, step).records
+        ] == expected
 
 
 def test_the_error_of_a_row_that_does_not_fit_was_not_caused_by_a_later_record():
-    """Rows wait to be copied into a batch; the first one that fails is told, without the error that came to light before."""
+    """Rows wait to be copied into a batch; the first one that fails is told, without the error that
+    came to light before.
+    """
 
     def fails(x):
         if x == 3:

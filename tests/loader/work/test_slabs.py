@@ -1,4 +1,6 @@
-"""Memory of batches: what is used again, what is kept, and what a batch that somebody keeps holds."""
+"""Memory of batches: what is used again, what is kept, and what a batch that somebody
+keeps holds.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from headrace.loader.work.slabs import FREE_BYTES, Slab, SlabPool, rounded
 from headrace.operations.protocol import ArraySpec
 
 IMAGES, LABELS, NAMES = (
-    ArraySpec(shape, np.dtype(kind)) for shape, kind in (((64, 9000), "u1"), ((64,), "i8"), ((64,), "i4"))
+    ArraySpec(shape, np.dtype(kind))
+    for shape, kind in (((64, 9000), "u1"), ((64,), "i8"), ((64,), "i4"))
 )
 
 
@@ -17,7 +20,9 @@ class Made:
 
     def __init__(self):
         self.sizes, self.dropped = [], []
-        self.pool = SlabPool(self._make, lambda slab: self.dropped.append(len(slab.memory)), pooled_from=1)
+        self.pool = SlabPool(
+            self._make, lambda slab: self.dropped.append(len(slab.memory)), pooled_from=1
+        )
 
     def _make(self, size):
         self.sizes.append(rounded(size))
@@ -25,15 +30,23 @@ class Made:
 
 
 def test_who_keeps_the_labels_of_batches_does_not_keep_their_images():
-    """The memory of the images is used again, whatever becomes of arrays that are small beside them; all in their order."""
+    """The memory of the images is used again, whatever becomes of arrays that are small beside
+    them; all in their order.
+    """
     made, kept = Made(), []
     for number in range(20):
         labels, images, names = made.pool.allocate([LABELS, IMAGES, NAMES])
-        assert [(array.shape, array.dtype) for array in (labels, images, names)] == [LABELS, IMAGES, NAMES]
+        assert [(array.shape, array.dtype) for array in (labels, images, names)] == [
+            LABELS,
+            IMAGES,
+            NAMES,
+        ]
         labels[...], images[...], names[...] = number, 255, number + 1
         kept.append((labels, names))
     assert sum(size >= 64 * 9000 for size in made.sizes) <= 2
-    assert [(int(labels.min()), int(names.max())) for labels, names in kept] == [(n, n + 1) for n in range(20)]
+    assert [(int(labels.min()), int(names.max())) for labels, names in kept] == [
+        (n, n + 1) for n in range(20)
+    ]
 
 
 def test_large_slabs_that_nobody_uses_are_given_up():

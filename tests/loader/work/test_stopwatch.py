@@ -12,7 +12,9 @@ TASK, TIMED = 1e-3, 4e-3
 
 @pytest.fixture
 def played(monkeypatch):
-    """Runs tasks on a clock of its own; returns its time, the number of timed tasks, and that of looks at operations."""
+    """Runs tasks on a clock of its own; returns its time, the number of timed tasks, and that of
+    looks at operations.
+    """
     now = [100.0]
     monkeypatch.setattr(stopwatch, "perf_counter", lambda: now[0])
 
@@ -34,13 +36,17 @@ def played(monkeypatch):
 
 
 def test_a_task_in_eight_milliseconds_is_timed_though_it_takes_longer_than_others(played):
-    """The time from one to the next counts, not that of the timed ones alone, which would be too many."""
+    """The time from one to the next counts, not that of the timed ones alone, which would be too
+    many.
+    """
     seconds, timed, _ = played(4000)
     assert 0.7 * seconds / stopwatch.TIMED_SECONDS <= timed <= seconds / stopwatch.TIMED_SECONDS + 1
 
 
 def test_operations_are_timed_within_their_share_of_the_time(played):
-    """The cost of all looks is below the allowed share of the seconds that passed, beside what the first ones may take."""
+    """The cost of all looks is below the allowed share of the seconds that passed, beside what the
+    first ones may take.
+    """
     seconds, _, looks = played(4000)
     cost = 4 * stopwatch.CALL_SECONDS + stopwatch.LOOK_SECONDS
     assert looks * cost <= stopwatch.FIRST_LOOKS + Stopwatch.share * seconds

@@ -1,4 +1,6 @@
-"""Tasks of several batches in the user's thread, each batch of which is made when it is asked for."""
+"""Tasks of several batches in the user's thread, each batch of which is made when it is
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from headrace.loader.work.units import InlineUnits
 
 @pytest.fixture
 def long_tasks(monkeypatch):
-    """After the first batch all tasks have as many batches as may be, however long they take; some had at the end."""
+    """After the first batch all tasks have as many batches as may be, however long they take; some
+    had at the end.
+    """
     tasks = []
 
     def long_task(executor, task, unit):
@@ -51,7 +55,10 @@ def numbers(source, operations, threads=0):
     sampler = headrace.SequentialSampler(len(source))
     return iter(
         headrace.DataLoader(
-            data_source=source, sampler=sampler, operations=[*operations, headrace.Batch(4)], read_options=options
+            data_source=source,
+            sampler=sampler,
+            operations=[*operations, headrace.Batch(4)],
+            read_options=options,
         )
     )
 
@@ -72,7 +79,9 @@ def test_no_record_is_touched_before_its_batch_is_asked_for(count):
 
 @pytest.mark.usefixtures("long_tasks")
 def test_an_operation_that_fails_within_a_long_task_is_told_of_and_tried_again():
-    """The error names operation, record and position; the batches before it came, and the iterator goes on where it failed."""
+    """The error names operation, record and position; the batches before it came, and the iterator
+    goes on where it failed.
+    """
     failing = [66]
 
     def operation(x):
@@ -119,7 +128,9 @@ def test_a_source_that_begins_to_wait_within_a_long_task_is_read_by_threads(monk
 
 
 def test_tasks_have_more_batches_while_they_take_little_time():
-    """Twice as many each time, up to a limit; one alone where a batch takes longer than a task should."""
+    """Twice as many each time, up to a limit; one alone where a batch takes longer than a task
+    should.
+    """
     iterator = numbers(Records(200), [])
     next(iterator)
     executor = iterator._running._executor
@@ -139,14 +150,20 @@ def of_columns(count, operations, batch_size=4):
     columns = {"key": np.arange(count), "half": np.arange(count) / 2}
     sampler = headrace.SequentialSampler(count)
     return iter(
-        headrace.DataLoader(data_source=columns, sampler=sampler, operations=[headrace.Batch(batch_size), *operations])
+        headrace.DataLoader(
+            data_source=columns,
+            sampler=sampler,
+            operations=[headrace.Batch(batch_size), *operations],
+        )
     )
 
 
 @pytest.mark.usefixtures("long_tasks")
 @pytest.mark.parametrize("count", [200, 203])
 def test_no_batch_of_columns_is_made_before_it_is_asked_for(count):
-    """The operation after the batch has seen those that came, in tasks of many batches; the stats count the same records."""
+    """The operation after the batch has seen those that came, in tasks of many batches; the stats
+    count the same records.
+    """
     seen = []
     iterator = of_columns(count, [lambda batch: seen.append(len(batch["key"])) or batch])
     for step, batch in enumerate(iterator, 1):
@@ -160,7 +177,9 @@ def test_no_batch_of_columns_is_made_before_it_is_asked_for(count):
 @pytest.mark.usefixtures("long_tasks")
 @pytest.mark.parametrize("failing", [0, 4, 64, 66, 199])
 def test_an_operation_that_fails_at_a_batch_of_columns_is_told_of_and_tried_again(failing):
-    """The error names operation, key and position of the first record; the batches before it came."""
+    """The error names operation, key and position of the first record; the batches
+    before it came.
+    """
     bad = [failing]
 
     def operation(batch):
@@ -182,7 +201,9 @@ def test_an_operation_that_fails_at_a_batch_of_columns_is_told_of_and_tried_agai
 
 @pytest.mark.usefixtures("long_tasks")
 def test_batches_of_columns_that_are_kept_do_not_share_memory():
-    """Each batch has its own arrays as long as somebody holds it, also where tasks have many batches."""
+    """Each batch has its own arrays as long as somebody holds it, also where tasks have many
+    batches.
+    """
     batches = list(of_columns(4096, [lambda batch: batch], batch_size=64))
     assert np.concatenate([batch["key"] for batch in batches]).tolist() == [*range(4096)]
 
@@ -194,6 +215,8 @@ def test_timed_and_untimed_batches_of_columns_are_the_same_stream(observe):
     columns = {"key": np.arange(6000)}
     sampler = headrace.IndexSampler(6000, shuffle=True, seed=3, num_epochs=1)
     operations = [headrace.Batch(4), lambda batch: batch["key"]]
-    loader = headrace.DataLoader(data_source=columns, sampler=sampler, operations=operations, observe=observe)
+    loader = headrace.DataLoader(
+        data_source=columns, sampler=sampler, operations=operations, observe=observe
+    )
     expected = sampler.record_keys(np.arange(6000))
     assert np.concatenate([*loader]).tolist() == expected.tolist()

@@ -1,4 +1,6 @@
-"""What a worker makes of tasks, without a process: rows, where they come from, and columns of them."""
+"""What a worker makes of tasks, without a process: rows, where they come from, and
+columns of them.
+"""
 
 import itertools
 import pickle
@@ -34,14 +36,24 @@ def test_a_task_of_several_spans_gives_what_its_spans_give(name, stacks_rows):
     worker, start = Worker(pipeline, stacks_rows=stacks_rows), pipeline.spans[0]
     task = SpanTask(0, start, min(start + 3 * pipeline.spans[0] + 1, pipeline.leaf.total))
     whole = worker.run(task)
-    parts = [worker.run(SpanTask(0, *span)) for span in spans(task.start, task.stop, lambda: pipeline.spans[0])]
+    parts = [
+        worker.run(SpanTask(0, *span))
+        for span in spans(task.start, task.stop, lambda: pipeline.spans[0])
+    ]
     assert len(parts) > 1
     assert whole.failure is None
-    assert rows_of(whole.elements) == list(itertools.chain.from_iterable(rows_of(part.elements) for part in parts))
+    assert rows_of(whole.elements) == list(
+        itertools.chain.from_iterable(rows_of(part.elements) for part in parts)
+    )
     if not pipeline.aligned:
-        inputs = [[number * pipeline.spans[0] + one for one in part.tags.inputs] for number, part in enumerate(parts)]
+        inputs = [
+            [number * pipeline.spans[0] + one for one in part.tags.inputs]
+            for number, part in enumerate(parts)
+        ]
         assert list(whole.tags.inputs) == list(itertools.chain.from_iterable(inputs))
-        assert list(whole.tags.positions) == [position for part in parts for position in part.tags.positions]
+        assert list(whole.tags.positions) == [
+            position for part in parts for position in part.tags.positions
+        ]
         assert list(whole.tags.rows) == [row for part in parts for row in part.tags.rows]
 
 
@@ -63,13 +75,17 @@ def test_a_task_that_is_given_up_says_why_its_workers_ended(reason, message):
 
 
 @pytest.mark.parametrize(("positions", "computed"), [(8192, 8192), (1024, 16384)])
-def test_keys_of_other_workers_tasks_are_not_computed_where_tasks_are_long(positions, computed, monkeypatch):
+def test_keys_of_other_workers_tasks_are_not_computed_where_tasks_are_long(
+    positions, computed, monkeypatch
+):
     """Short ones are worth less than a call of the sampler: then a block is computed."""
     pipeline = iter(load(np.arange(10**6), shuffle=True, seed=0, batch_size=64))._pipeline
     asked = []
     record_keys = type(pipeline.leaf.sampler).record_keys
     monkeypatch.setattr(
-        type(pipeline.leaf.sampler), "record_keys", lambda self, at: asked.append(len(at)) or record_keys(self, at)
+        type(pipeline.leaf.sampler),
+        "record_keys",
+        lambda self, at: asked.append(len(at)) or record_keys(self, at),
     )
     assert Worker(pipeline).run(SpanTask(0, 0, positions)).count == positions // 64
     assert asked == [computed]
@@ -83,7 +99,9 @@ def test_rows_before_a_failure_stay_and_nothing_after_it():
             raise ValueError("bad record")
         return x
 
-    pipeline = iter(load(range(1000), transformations=[fails, Filter(lambda x: x % 2 == 0)], batch_size=8))._pipeline
+    pipeline = iter(
+        load(range(1000), transformations=[fails, Filter(lambda x: x % 2 == 0)], batch_size=8)
+    )._pipeline
     block = Worker(pipeline, stacks_rows=True).run(SpanTask(0, 0, 400))
     assert str(block.failure.error) == "bad record"
     assert rows_of(block.elements) == [plain(x) for x in range(0, 200, 2)]
@@ -103,7 +121,8 @@ def test_rows_that_are_alike_become_columns():
 
 
 @pytest.mark.parametrize(
-    "other", [{"x": np.zeros(4)}, {"x": np.zeros(3, np.float32)}, {"y": np.zeros(3)}, "text", 1, None]
+    "other",
+    [{"x": np.zeros(4)}, {"x": np.zeros(3, np.float32)}, {"y": np.zeros(3)}, "text", 1, None],
 )
 @pytest.mark.parametrize("place", [0, 1, 5, 9])
 def test_rows_that_are_not_alike_stay_a_list(other, place):
@@ -139,7 +158,9 @@ def test_one_row_more_than_there_is_room_for_is_not_lost(row):
 
 
 def test_rows_in_columns_come_back_as_they_were():
-    """With the order of their keys, and 0-d and masked arrays as such: else batches would depend on how work is divided."""
+    """With the order of their keys, and 0-d and masked arrays as such: else batches would depend on
+    how work is divided.
+    """
     masked = np.ma.array([1.0, 2.0], mask=[0, 1])
     for first, other in (
         ({"a": 1, "b": 2}, {"b": 1, "a": 2}),

@@ -1,4 +1,6 @@
-"""Sources that grow: keys stay, new files come at the end, and what was written down is held against the files."""
+"""Sources that grow: keys stay, new files come at the end, and what was written down is held
+against the files.
+"""
 
 import os
 import pickle
@@ -8,7 +10,13 @@ import pytest
 from support.conversions import convert
 from support.growing_files import FORMATS, write_array_record, write_parquet, write_tokens
 
-from headrace import ArrayRecordDataSource, JsonLinesDataSource, ParquetDataSource, TokenSource, TokenWriter
+from headrace import (
+    ArrayRecordDataSource,
+    JsonLinesDataSource,
+    ParquetDataSource,
+    TokenSource,
+    TokenWriter,
+)
 from headrace.errors import SourceError
 
 
@@ -39,7 +47,9 @@ def folder(tmp_path, request):
 
 
 def test_new_files_come_after_the_old_ones_whatever_their_names(folder):
-    """A file that sorts before the others has keys after theirs; of two in one look the names decide."""
+    """A file that sorts before the others has keys after theirs; of two in one look the names
+    decide.
+    """
     source = folder.open()
     folder.write("z", 5)
     folder.write("a", 3, 4)
@@ -61,7 +71,10 @@ def test_a_generation_can_be_pinned_and_looks_no_more(folder):
     assert (pinned.growing, pinned.newest_generation(), pinned.complete) == (False, 0, True)
     with pytest.raises(
         SourceError,
-        match=r"generation=7: the last generation that is recorded in .* is 1\. Pass a number from 0 to 1, or restore",
+        match=(
+            r"generation=7: the last generation that is recorded in .* is 1\. Pass a number from 0 "
+            r"to 1, or restore"
+        ),
     ):
         folder.open(generation=7)
 
@@ -106,7 +119,9 @@ def test_files_that_are_being_written_are_left_for_a_later_look(tmp_path):
 
 @pytest.mark.parametrize("name", ["array_record", "parquet"])
 def test_a_file_whose_end_is_missing_is_left_for_a_later_look(tmp_path, name, caplog):
-    """Their ends tell that they are whole: no wait is needed, and a warning says which file is left out."""
+    """Their ends tell that they are whole: no wait is needed, and a warning says which file is left
+    out.
+    """
     folder = Folder(tmp_path, FORMATS[name])
     source = folder.open()
     folder.write("c", *range(10, 20))
@@ -115,7 +130,11 @@ def test_a_file_whose_end_is_missing_is_left_for_a_later_look(tmp_path, name, ca
     assert source.newest_generation() == 0
     assert f"c.{folder.kind.suffix} is left out for now" in caplog.text
     folder.file("c").write_bytes(whole)
-    assert folder.numbers(source.at_generation(source.newest_generation())) == [1, 2, *range(10, 20)]
+    assert folder.numbers(source.at_generation(source.newest_generation())) == [
+        1,
+        2,
+        *range(10, 20),
+    ]
 
 
 @pytest.mark.parametrize("how", ["shrank", "is not there any more", "was replaced"])
@@ -131,13 +150,17 @@ def test_a_file_that_was_changed_is_an_error_that_names_it(folder, how):
     else:
         folder.write("a", 1, 2)
     for look in (source.newest_generation, folder.open):
-        with pytest.raises(SourceError, match=rf"b\.{folder.kind.suffix} ({how}).*generation 0.*remove") as raised:
+        with pytest.raises(
+            SourceError, match=rf"b\.{folder.kind.suffix} ({how}).*generation 0.*remove"
+        ) as raised:
             look()
         assert len(str(raised.value)) < 500
 
 
 def test_files_that_do_not_fit_the_first_one_are_left_out(tmp_path, caplog):
-    """Other columns, another dtype: the run goes on, and a warning names the file. One without rows may have any columns."""
+    """Other columns, another dtype: the run goes on, and a warning names the file. One without rows
+    may have any columns.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -147,15 +170,22 @@ def test_files_that_do_not_fit_the_first_one_are_left_out(tmp_path, caplog):
     pq.write_table(pa.table({"other": [1]}), tmp_path / "c.parquet")
     pq.write_table(pa.table({"other": pa.array([], pa.int8())}), tmp_path / "d.parquet")
     write_parquet(tmp_path / "e.parquet", 2)
-    assert [record["number"] for record in source.at_generation(source.newest_generation())] == [1, 2]
+    assert [record["number"] for record in source.at_generation(source.newest_generation())] == [
+        1,
+        2,
+    ]
     assert "c.parquet is left out for now" in caplog.text
     assert "d.parquet" not in caplog.text
 
 
 @pytest.mark.parametrize("name", ["tokens", "array_record", "parquet"])
 @pytest.mark.parametrize("unfit", ["damaged", "of another type"])
-def test_a_source_that_is_made_again_leaves_out_the_files_that_the_running_one_left_out(tmp_path, name, unfit, caplog):
-    """However old they are: the program can begin again. Before the first generation they are an error."""
+def test_a_source_that_is_made_again_leaves_out_the_files_that_the_running_one_left_out(
+    tmp_path, name, unfit, caplog
+):
+    """However old they are: the program can begin again. Before the first generation they are an
+    error.
+    """
     folder = Folder(tmp_path, FORMATS[name])
     source = folder.open()
     _write_unfit(folder, unfit)
@@ -171,7 +201,9 @@ def test_a_source_that_is_made_again_leaves_out_the_files_that_the_running_one_l
 
 
 def _write_unfit(folder, how):
-    """Write an old file that is damaged, or has records of another type than the others (ArrayRecord has no types)."""
+    """Write an old file that is damaged, or has records of another type than the others
+    (ArrayRecord has no types).
+    """
     path = folder.file("c")
     if how == "damaged" or folder.kind.suffix == "array_record":
         path.write_bytes(b"damaged")
@@ -202,7 +234,9 @@ def test_a_source_that_grows_has_whole_files_of_one_store(tmp_path):
 
 
 def test_generations_of_files_in_a_store_are_written_to_a_folder(tmp_path, monkeypatch):
-    """That the user names: nothing is written elsewhere. A folder that cannot be written is refused, too."""
+    """That the user names: nothing is written elsewhere. A folder that cannot be written is
+    refused, too.
+    """
     monkeypatch.chdir(tmp_path)
     url = f"memory://{tmp_path.name}/out"
     convert([[1], [2], [3]], url, "tokens", shards=2)

@@ -10,7 +10,9 @@ from headrace import JsonLinesDataSource
 write = FORMATS["json_lines"].write
 
 
-@pytest.mark.parametrize("named", [("a", "b"), ("a/*.jsonl", "b/*.jsonl")], ids=["folders", "globs"])
+@pytest.mark.parametrize(
+    "named", [("a", "b"), ("a/*.jsonl", "b/*.jsonl")], ids=["folders", "globs"]
+)
 def test_generations_of_several_folders_are_found_where_the_folders_were_moved(tmp_path, named):
     """They are recorded in the first folder, by the places of the others relative to it."""
     before, after = tmp_path / "before", tmp_path / "after"

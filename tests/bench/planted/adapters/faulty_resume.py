@@ -1,4 +1,6 @@
-"""An adapter for `resume.py` without a library: a right loader, into which `BENCH_FAULT` plants a fault."""
+"""An adapter for `resume.py` without a library: a right loader, into which `BENCH_FAULT` plants a
+fault.
+"""
 
 import os
 import random
@@ -42,11 +44,17 @@ class Stream:
         self.elements = self.all_elements()
 
     def all_elements(self):
-        records = [int(word) for file in sorted(self.run.folder.glob("0-*")) for word in file.read_text().split()]
+        records = [
+            int(word)
+            for file in sorted(self.run.folder.glob("0-*"))
+            for word in file.read_text().split()
+        ]
         if FAULT == "added records come first":
             records.sort(reverse=True)
         if self.run.pipeline.has("shuffle"):
-            random.Random(random.random() if FAULT == "another shuffle each time" else 1).shuffle(records)
+            random.Random(random.random() if FAULT == "another shuffle each time" else 1).shuffle(
+                records
+            )
         if FAULT == "forgets a shard":
             records = [record for record in records if record >= 48]
         count = self.run.leg.hosts
@@ -67,14 +75,20 @@ class Stream:
         if FAULT == "swaps two after resume" and self.resumed:
             records[:2] = records[1::-1]
         self.resumed = False
-        if not records or (FAULT == "drops the last batch" and self.place + 8 >= len(self.elements)):
+        if not records or (
+            FAULT == "drops the last batch" and self.place + 8 >= len(self.elements)
+        ):
             raise StopIteration
         if FAULT == "swallows errors":
             records = [self.quietly(record) for record in records]
         else:
             records = [self.run.touch(record) for record in records]
         self.place += len(records)
-        return [record + MAPPED * self.run.pipeline.has("map") for record in records if record is not None]
+        return [
+            record + MAPPED * self.run.pipeline.has("map")
+            for record in records
+            if record is not None
+        ]
 
     def quietly(self, record):
         try:
@@ -83,4 +97,7 @@ class Stream:
             return None
 
     def state(self):
-        return {"place": self.place - (8 if FAULT == "state is a batch late" else 0), "files": self.files}
+        return {
+            "place": self.place - (8 if FAULT == "state is a batch late" else 0),
+            "files": self.files,
+        }

@@ -1,4 +1,6 @@
-"""An adapter for `speed.py` without a library: a right loader, into which `BENCH_FAULT` plants a fault."""
+"""An adapter for `speed.py` without a library: a right loader, into which `BENCH_FAULT` plants a
+fault.
+"""
 
 import os
 import time
@@ -19,7 +21,9 @@ def write_workload(workload, records, folder):
 
 
 def batches(workload, folder, workers, epochs):
-    """Shuffled epochs in batches; a fault with `timed` is only there where many epochs are asked for."""
+    """Shuffled epochs in batches; a fault with `timed` is only there where many epochs are asked
+    for.
+    """
     fault = FAULT.removeprefix("timed: ") if epochs > 1 or not FAULT.startswith("timed: ") else ""
     images = np.load(folder / "images.npy")
     size = workload.batch // 2 if fault == "short batches" else workload.batch
@@ -28,7 +32,9 @@ def batches(workload, folder, workers, epochs):
         places = _places(fault, np.random.default_rng(epoch).permutation(len(images)))
         for start in range(0, len(places), size):
             first = places[start : start + size] if first is None else first
-            yield _batch(fault, images, first if fault == "one batch" else places[start : start + size])
+            yield _batch(
+                fault, images, first if fault == "one batch" else places[start : start + size]
+            )
 
 
 def _places(fault, places):

@@ -15,4 +15,10 @@ def _batches(work, workers, fault):
             batch[1] += 1
         if number == 2 and fault == "another order":
             batch = batch[::-1]
-        yield batch.astype(np.float64) if fault == "another dtype" else batch[:-1] if fault == "short" else batch
+        yield (
+            batch.astype(np.float64)
+            if fault == "another dtype"
+            else batch[:-1]
+            if fault == "short"
+            else batch
+        )
