@@ -78,9 +78,9 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         kind, name, bases, namespace, *identity = arguments
         return (
             build,
-            (kind, name, bases, {**namespace, "__slots__": obj.__slots__}, *identity),
+            (kind, name, bases, {**namespace, "__slots__": obj.__slots__}, *identity),  # type: ignore[attr-defined]
             *state,
-        )  # type: ignore[attr-defined]
+        )
 
 
 class _Pickler(Pickler):

@@ -96,8 +96,9 @@ class ColorJitter(OnImagesWithOpenCV, RandomMapTransform):
             if (low, high) != ((0, 0) if number == 3 else (1, 1)):
                 change = _CHANGES[number]
                 images = on_frames(
-                    images, lambda image, change=change, factor=factor: change(image, factor)
-                )  # type: ignore[misc]
+                    images,
+                    lambda image, change=change, factor=factor: change(image, factor),  # type: ignore[misc]
+                )
         return images
 
 

@@ -103,8 +103,9 @@ class RandAugment(OnImagesWithOpenCV, RandomMapTransform):
             change, most, is_signed = CHANGES[names[number]]
             value = strength * most * (1 - 2 * int(sign) if is_signed else 1)
             images = on_frames(
-                images, lambda image, change=change, value=value: change(image, value, self._fill)
-            )  # type: ignore[misc]
+                images,
+                lambda image, change=change, value=value: change(image, value, self._fill),  # type: ignore[misc]
+            )
         return images
 
 
