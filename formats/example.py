@@ -66,6 +66,7 @@ def decode_example(
         TypeError: `data` is not an object of bytes; `features` or `sequences` has an unknown type;
             or both have the same name.
 
+    >>> from headrace import encode_example
     >>> data = encode_example({"image": b"...", "label": 3, "box": [0.5, 1.0]})
     >>> decode_example(data)
     {'image': b'...', 'label': array([3]), 'box': array([0.5, 1. ], dtype=float32)}

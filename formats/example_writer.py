@@ -33,6 +33,7 @@ def encode_example(record: Mapping[str, Any], sequences: Mapping[str, Any] | Non
 
     >>> encode_example({"x": [1, 2]})
     b'\n\r\n\x0b\n\x01x\x12\x06\x1a\x04\n\x02\x01\x02'
+    >>> from headrace import decode_example
     >>> decode_example(encode_example({"id": 7}, {"x": [[1, 2], [3, 4]], "words": ["a", "b"]}))
     {'id': array([7]), 'x': array([[1, 2],
            [3, 4]]), 'words': [b'a', b'b']}

@@ -84,9 +84,8 @@ class Column:
     def _is_plain_array(self, example: Any) -> bool:
         if isinstance(example, np.ndarray) and hasattr(example, "mask"):
             return False  # the next one may mask something
-        return (
-            bool(self._shape) or self.spec.dtype.kind not in "US"
-        )  # scalars of these are kept as objects
+        # Scalars of these are kept as objects.
+        return bool(self._shape) or self.spec.dtype.kind not in "US"
 
     def _is_plain_number(self) -> bool:
         return self._type in PYTHON_NUMBERS and (
@@ -159,9 +158,8 @@ class Column:
         if list(map(len, leaves)).count(length) < count:
             return False
         rows = self._joined[row * length : (row + count) * length]
-        np.concatenate(
-            leaves, out=rows, casting="no"
-        )  # refuses other axes after the first, and other dtypes
+        # Refuses other axes after the first, and other dtypes.
+        np.concatenate(leaves, out=rows, casting="no")
         return True
 
     def put(self, row: int, leaf: Any) -> None:

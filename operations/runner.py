@@ -47,9 +47,8 @@ class Runner:
                 to the exception. None (default): no note.
         """
         try:
-            steps = (
-                self._idle.pop()
-            )  # not in the list while in use, since an operation's function may call this object
+            # Not in the list while in use, since an operation's function may call this object.
+            steps = self._idle.pop()
         except IndexError:
             steps = _Steps(self._operations)
         try:

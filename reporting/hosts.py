@@ -335,9 +335,8 @@ class HostWatch(ClosedAtExit):
         self._loop: Callable[[], Any] = weakref.ref(loop)
         self._me, self._count, self._store, self._key = me, count, store, key
         self._own = HostStats.of(me, loop)  # the last that was known, also when the loop is gone
-        self._all = (
-            HostsStats((), count) if hasattr(loop, "host_count") else None
-        )  # of a loop that can ask all hosts
+        # Of a loop that can ask all hosts.
+        self._all = HostsStats((), count) if hasattr(loop, "host_count") else None
         self._closed = threading.Event()
         self._seconds, self._log_at = (
             seconds,

@@ -38,10 +38,11 @@ INK, PAPER = "#010203", "#040506"
 Those differ in dark mode.
 """
 
+# Largest numbers of steps and threads on the timeline; further workers are left out.
 STEPS, TRACKS = (
     8,
     24,
-)  # largest numbers of steps and threads on the timeline; further workers are left out
+)
 NAME = 28  # largest number of characters of an operation's name
 
 

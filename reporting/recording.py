@@ -126,9 +126,8 @@ class Watched:
         self.samples.append(sample)
         if len(self.samples) > MOST:
             self.every *= 2
-            del self.samples[
-                -1 if tick % self.every else -2 :: -2
-            ]  # at ticks at which none is taken any more
+            # At ticks at which none is taken any more.
+            del self.samples[-1 if tick % self.every else -2 :: -2]
 
 
 class Recorder:

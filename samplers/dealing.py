@@ -113,9 +113,8 @@ def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
         count: number of sets.
     """
     rounds = order.reshape(-1, count).copy()
-    rounds[1::2] = rounds[
-        1::2, ::-1
-    ]  # there and back, so that columns of several rounds are nearly equal
+    # There and back, so that columns of several rounds are nearly equal.
+    rounds[1::2] = rounds[1::2, ::-1]
     sets = np.empty((count, len(rounds)), np.int64)
     sums = np.zeros(count, np.int64)
     single = min(SINGLE, len(rounds))

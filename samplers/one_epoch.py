@@ -38,9 +38,8 @@ class OneEpoch(VectorSampler):
         self._first = epoch * sampler.epoch_stride
         self.epoch_length = sampler.epoch_length
         self.shard_options = sampler.shard_options
-        self.seed = (
-            None if sampler.seed is None else sampler.seed + (epoch << 32)
-        )  # a seed has 32 bits
+        # A seed has 32 bits.
+        self.seed = None if sampler.seed is None else sampler.seed + (epoch << 32)
         self.fingerprint = {**sampler.fingerprint, "epoch": epoch}
 
     def __len__(self) -> int:

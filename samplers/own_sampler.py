@@ -55,9 +55,8 @@ class ScalarSampler(VectorSampler):
         self._length = self.epoch_length = _length_of(sampler)
         self._first = _metadata_from(self._metadata, 0) if self._length else None
         rng = None if self._first is None else self._first.rng
-        self.seed = (
-            None if rng is None else _seed_of(rng)
-        )  # None says that random operations cannot run
+        # None says that random operations cannot run.
+        self.seed = None if rng is None else _seed_of(rng)
         self.fingerprint = self._fingerprint()
 
     def _fingerprint(self) -> dict[str, Any]:

@@ -44,9 +44,8 @@ class KeyedGenerator:
         self._operation = operation
         self._philox = np.random.Philox(key=[0, operation])
         self._generator = np.random.Generator(self._philox)
-        self._state = cast(
-            Any, self._philox.state
-        )  # with lists in place of its arrays, it is set twice as fast
+        # With lists in place of its arrays, it is set twice as fast.
+        self._state = cast(Any, self._philox.state)
         self._state["state"]["counter"] = self._counter = [0, 0, 0, 0]
         self._state["state"]["key"] = self._key = [0, operation]
         self._state["buffer"] = [0, 0, 0, 0]

@@ -59,9 +59,8 @@ class BudgetWindows:
         kept = np.flatnonzero(numbers < count)
         windows = -(-len(lengths) // window)
         ranks = (count - 1 - numbers[kept]) + (kept // window * count if windows > 1 else 0)
-        ranks = ranks.astype(
-            np.min_scalar_type(max(windows * count, 1))
-        )  # small ones are sorted ten times as fast
+        # Small ones are sorted ten times as fast.
+        ranks = ranks.astype(np.min_scalar_type(max(windows * count, 1)))
         self.shapes = shapes
         self.places = kept[np.argsort(ranks, kind="stable")].astype(
             np.min_scalar_type(max(len(lengths), 1))

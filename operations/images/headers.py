@@ -28,9 +28,8 @@ def size_in_header(data: bytes) -> tuple[int, int]:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return _of_webp(data)
     if data[:2] in (b"II", b"MM"):
-        tags = {
-            tag: value for tag, _, value in reversed(tags_of(data, (_WIDTH, _HEIGHT)) or [])
-        }  # the first ones count
+        # The first ones count.
+        tags = {tag: value for tag, _, value in reversed(tags_of(data, (_WIDTH, _HEIGHT)) or [])}
         return tags.get(_HEIGHT, 0), tags.get(_WIDTH, 0)
     if data[:2] == b"#?":
         return _of_radiance(data)

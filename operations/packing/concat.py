@@ -62,9 +62,8 @@ def _rows(
                 end - (one and first < at < stop)
                 for end, one, (first, at, stop) in zip(full, bos, inside)
             ]
-        last = min(
-            bisect_right(leaf, tokens) for leaf, tokens in zip(ends_of, full)
-        )  # the first that does not fit
+        # The first that does not fit.
+        last = min(bisect_right(leaf, tokens) for leaf, tokens in zip(ends_of, full))
         count, begin = last - document, begin_of[last]
         if count >= most:
             last, count = document + most, most

@@ -91,9 +91,8 @@ def _fullest(spaces: list[Ints], size: list[int], rows: int) -> int:
     left = spaces[0][:rows] - size[0]  # in the fullest leaf
     for space, tokens in zip(spaces[1:], size[1:]):
         np.minimum(left, space[:rows] - tokens, out=left)
-    return int(
-        left.view(np.uint64).argmin()
-    )  # what is below 0 does not fit, and is the largest of numbers so
+    # What is below 0 does not fit, and is the largest of numbers so.
+    return int(left.view(np.uint64).argmin())
 
 
 def _first(spaces: list[Ints], size: list[int], rows: int) -> int:
@@ -217,9 +216,10 @@ class Bins:
         base, filled, openers = len(self._filled), self._filled.tolist(), self._openers
         row_of, sizes = self._rows, self._sizes[:, 0].tolist()
         spaces = self._spaces[0].tolist()
+        # A number for a space and a row.
         open_rows = sorted(
             spaces[row] * base + row for row in range(len(openers)) if filled[row] < self._most
-        )  # a number for a space and a row
+        )
         whole = int(self._capacity[0]) * base
         for piece in order.tolist():
             need = sizes[piece] * base

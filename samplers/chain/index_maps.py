@@ -214,9 +214,8 @@ class BlockPermutation(IndexMap):
         small, missing = self._small_blocks(epochs), self._blocks * self.block - self.length
         starts = epochs * self.length
         places: Indices = indices - starts
-        places += np.where(
-            places >= small + self.block - missing, missing, 0
-        )  # as if the small block were whole
+        # As if the small block were whole.
+        places += np.where(places >= small + self.block - missing, missing, 0)
         blocks = places // self.block
         return (
             permute(blocks, epochs, self._blocks, self.seed) * self.block

@@ -50,9 +50,8 @@ class ChainOrder(VectorSampler):
     shard_options: ShardOptions = field(default_factory=NoSharding)
     balance: Balance | None = None
 
-    seed: None = field(
-        default=None, init=False
-    )  # random operations of a chain have seeds of their own
+    # Random operations of a chain have seeds of their own.
+    seed: None = field(default=None, init=False)
 
     @property
     def facts(self) -> OrderFacts:

@@ -55,9 +55,8 @@ class OmittedKeys:
         """Return the number of omitted keys that are less than `records`."""
         if not len(self.keys) or records > int(self.keys[-1]):
             return len(self.keys)
-        return int(
-            np.searchsorted(self.keys, self.keys.dtype.type(records))
-        )  # of one type: else NumPy copies the keys
+        # Of one type: else NumPy copies the keys.
+        return int(np.searchsorted(self.keys, self.keys.dtype.type(records)))
 
     def __contains__(self, key: int) -> bool:
         place = self.below(key)
@@ -205,9 +204,8 @@ class LivingPlaces:
             begin = piece.place + number * piece.full
             known = self._gaps_in(piece.stretch, piece.epoch + number, begin, piece.full)
             kept = 1 if known.dtype.itemsize == 4 else 0
-            self._known = OrderedDict(
-                list(self._known.items())[-kept:] if kept else []
-            )  # replaced as a whole
+            # Replaced as a whole.
+            self._known = OrderedDict(list(self._known.items())[-kept:] if kept else [])
             self._known[piece.place, number] = known
         return known
 
@@ -276,17 +274,15 @@ def _added(gaps: NDArray[Any], indices: Int64s) -> Int64s:
     """
     if not len(indices) or not len(gaps):
         return np.zeros_like(indices)
-    ends = np.array(
-        [indices.min(), indices.max()], dtype=gaps.dtype
-    )  # of another type, NumPy would copy all gaps
+    # Of another type, NumPy would copy all gaps.
+    ends = np.array([indices.min(), indices.max()], dtype=gaps.dtype)
     low, high = np.searchsorted(gaps, ends, side="right").tolist()
     near = gaps[low:high].astype(np.int64)
     if len(near) * 2 > len(indices) or not (indices[1:] >= indices[:-1]).all():
         found: Int64s = np.searchsorted(near, indices, side="right") + low
         return found
-    begins = np.searchsorted(
-        indices, near, side="left"
-    )  # few gaps: each is looked for, in place of each index
+    # Few gaps: each is looked for, in place of each index.
+    begins = np.searchsorted(indices, near, side="left")
     counts: Int64s = np.cumsum(np.bincount(begins, minlength=len(indices))) + low
     return counts
 

@@ -86,9 +86,8 @@ class ChangingSampler(LivingOrder):
     def facts(self) -> OrderFacts:
         """Facts about the order for the loader."""
         facts = self.sampler.facts
-        few = (
-            MAX_EPOCHS * self.epoch_length if len(self.omitted) else ENDLESS
-        )  # each epoch has other omitted places
+        # Each epoch has other omitted places.
+        few = MAX_EPOCHS * self.epoch_length if len(self.omitted) else ENDLESS
         return OrderFacts(
             block_size=min(facts.block_size, few),
             most_at_once=few,
@@ -113,9 +112,8 @@ class ChangingSampler(LivingOrder):
     @property
     def num_epochs(self) -> int | None:
         """Number of epochs, counting an incomplete last one; None for an endless order."""
-        total = len(
-            self.sampler.with_shard_options(NoSharding())
-        )  # shards may leave out whole epochs at the end
+        # Shards may leave out whole epochs at the end.
+        total = len(self.sampler.with_shard_options(NoSharding()))
         return None if total >= ENDLESS else -(-total // self._records)
 
     @property

@@ -62,9 +62,8 @@ class MixLooks:
             the position, or None if there is no such position.
         """
         part, index = self._parts[name], self.index(name, position)
-        has_grown_here = (
-            self._every is None and part.history.grown_at == index
-        )  # found there already
+        # Found there already.
+        has_grown_here = self._every is None and part.history.grown_at == index
         if has_grown_here or not part.begins_epoch(index):
             index = part.epoch_start(part.epoch_at(index) + 1)
         found = self._mix.drawn_at(name, index)

@@ -114,9 +114,8 @@ class Shuffles:
 
     def _permuted(self, numbers: Words, epochs: Positions, which: Positions, rounds: int) -> Words:
         begins = np.concatenate([[True], (which[1:] != which[:-1]) | (epochs[1:] != epochs[:-1])])
-        column = (
-            np.cumsum(begins) - 1
-        )  # of the keys: one for each run of places of one shuffle and epoch
+        # Of the keys: one for each run of places of one shuffle and epoch.
+        column = np.cumsum(begins) - 1
         keys = round_keys_of_each(self._seeds[which[begins]], epochs[begins], rounds)
         sizes, going = self._sizes[which], np.arange(len(numbers))
         while going.size:
