@@ -1,10 +1,9 @@
 """Measure speed.
 
-    python bench/speed.py compare              headrace, Grain, PyTorch and plain loops, on the same
-    data in one process python bench/speed.py loaders              every library of the roster, each
-    in an environment of its own python bench/speed.py released             the ratios of `compare`
-    beside those of the last release python bench/speed.py MEASUREMENT          one of those in
-    `measurements/`
+    python bench/speed.py compare       headrace, Grain, PyTorch and plain loops, in one process
+    python bench/speed.py loaders       all libraries, each in an environment of its own
+    python bench/speed.py released      the ratios of `compare` beside those of the last release
+    python bench/speed.py MEASUREMENT   one of those in `measurements/`
 
 `python bench/speed.py COMMAND --help` says what a command measures, and its options.
 """

@@ -93,9 +93,8 @@ class _Pickler(Pickler):
         if type(obj) is not CodeType:
             return super().reducer_override(obj)
         name = obj.co_filename
-        text = (
-            None if os.path.exists(name) else linecache.cache.get(name)
-        )  # of a notebook, only this process knows it
+        # of a notebook, only this process knows it
+        text = None if os.path.exists(name) else linecache.cache.get(name)
         try:
             return _code, (
                 marshal.dumps(obj),

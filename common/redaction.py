@@ -78,9 +78,8 @@ def redacted_error(text: str, options: Iterable[tuple[str, Any]] = ()) -> str:
     >>> redacted_error("denied: api_key=SECRET, user 42", [("secret", "user 42")])
     'denied: api_key=***, ***'
     """
-    for value in sorted(
-        _secret_values(options), key=len, reverse=True
-    ):  # one may be a part of another
+    # one may be a part of another
+    for value in sorted(_secret_values(options), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return _SETTING.sub(lambda found: found[1] + HIDDEN, redacted(text))
 

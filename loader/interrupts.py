@@ -140,9 +140,8 @@ def raised_by_signal_handler(error: BaseException) -> bool:
     """
     if not _in_main_thread():
         return False
-    if isinstance(
-        error, SystemError
-    ):  # by which Python replaces an exception that comes inside some functions in C
+    # by which Python replaces an exception that comes inside some functions in C
+    if isinstance(error, SystemError):
         error = error.__cause__ or error
     codes = {code_of(handler) for handler in map(getsignal, _SIGNALS) if callable(handler)} - {None}
     return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))

@@ -26,6 +26,5 @@ class LoaderDescription:
     execution: ExecutionOptions
     max_errors: int | None
     skipped_steps: SkippedSteps = NONE_SKIPPED
-    tuning: Tuning = field(
-        default_factory=Tuning
-    )  # findings of worker_count="auto", for all epochs
+    # findings of worker_count="auto", for all epochs
+    tuning: Tuning = field(default_factory=Tuning)

@@ -119,9 +119,8 @@ class Column:
         Return True if they were copied. Otherwise some rows may be overwritten; copy each leaf by
         `put`.
         """
-        if (
-            not self.many_at_once or self.array.dtype != self.spec.dtype
-        ):  # it was widened: each row may widen it again
+        # it was widened: each row may widen it again
+        if not self.many_at_once or self.array.dtype != self.spec.dtype:
             return False
         count = len(leaves)
         try:

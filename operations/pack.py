@@ -185,9 +185,8 @@ class Pack(Operation):
         """
         named = lengths if isinstance(lengths, Mapping) else {self._only_leaf(): lengths}
         found = [path for path in leaf_paths(named) if not self.settings.is_meta(path)]
-        if isinstance(lengths, Mapping) or isinstance(
-            self.settings.length, Mapping
-        ):  # else documents tell their leaves
+        # else documents tell their leaves
+        if isinstance(lengths, Mapping) or isinstance(self.settings.length, Mapping):
             self.settings.check([*found, *((key,) for key in self.settings.meta_features)])
         return [_checked(value_at(named, path), path) for path in found], found
 

@@ -99,9 +99,8 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
             key: whole_number("length", one, 0, None, remedy) for key, one in lengths.items()
         }
         self.value = value
-        if (
-            mask_key is not None
-        ):  # without, states keep the fingerprint that they had before there were masks
+        # without, states keep the fingerprint that they had before there were masks
+        if mask_key is not None:
             self.mask_key = mask_key
 
     def __call__(self, elements: Sequence[Element]) -> Element:

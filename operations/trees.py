@@ -135,9 +135,8 @@ class Nodes:
         """
         found = {type(leaf): node for leaf in leaves if (node := self.node_of(leaf)) is not None}
         for kind, (to_children, from_children, entry) in found.items():
-            with contextlib.suppress(
-                ValueError
-            ):  # another thread met the class at the same time, and was quicker
+            # another thread met the class at the same time, and was quicker
+            with contextlib.suppress(ValueError):
                 optree.register_pytree_node(
                     kind,
                     to_children,

@@ -363,9 +363,8 @@ class HostWatch(ClosedAtExit):
         )
         for process, text in texts.items():
             if process != str(self._me):
-                with contextlib.suppress(
-                    TypeError, KeyError, ValueError
-                ):  # of another version of headrace
+                # of another version of headrace
+                with contextlib.suppress(TypeError, KeyError, ValueError):
                     hosts[int(process)] = HostStats.from_json(text)
         return HostsStats(tuple(hosts[process] for process in sorted(hosts)), self._count)
 

@@ -79,9 +79,8 @@ def _events(shown: Timeline) -> Iterator[dict[str, Any]]:
                 dur=round(duration, 3),
                 args=args,
             )
-            for flow in (
-                span.flows
-            ):  # right after the span: an arrow leads from or to the span that began last
+            # right after the span: an arrow leads from or to the span that began last
+            for flow in span.flows:
                 kind = "s" if span is flows[flow][0] else "f" if span is flows[flow][-1] else "t"
                 number = flow + 1 if flow >= 0 else FEEDER_FLOWS - flow
                 yield _event(kind, thread, span.began, name="batch", cat="flow", id=number, bp="e")

@@ -8,9 +8,8 @@ O(1) memory; each place has the same cost.
 An epoch is divided into `lanes` equal lanes, which are read in turn, and a rest:
 
     places   0 1 2 3 4 5 …          lane = place % lanes, turn = place // lanes
-    a lane   | window | window |    each of about `window` blocks, whose records are permuted
-    together a block  `block` neighbouring records; a permutation of all blocks of the epoch decides
-    which ones
+    a lane   | window | window |    each of about `window` blocks, permuted together
+    a block  `block` neighbouring records; a permutation of all blocks decides which ones
 
 So a shard that reads every S-th place reads blocks that no other shard reads, if S divides `lanes`,
 except in the rest, which all shards read.
@@ -198,9 +197,8 @@ class BlockOrder:
         sizes = self._first_block(windows + 1) - first
         numbers = (epochs * self._windows + windows) * self._lanes + lanes
         within = turns - first * self._block
-        for size in (
-            {int(sizes.min()), int(sizes.max())} if len(sizes) else ()
-        ):  # windows have two sizes at most
+        # windows have two sizes at most
+        for size in {int(sizes.min()), int(sizes.max())} if len(sizes) else ():
             chosen = sizes == size
             within[chosen] = permute(
                 within[chosen], numbers[chosen], size * self._block, self._seed + _RECORDS

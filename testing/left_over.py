@@ -54,9 +54,8 @@ def new_things(
     deadline = time.monotonic() + seconds
     pause = 0.002
     while (left := _difference(before, now())) and time.monotonic() < deadline:
-        if (
-            pause > 0.05
-        ):  # most things end by themselves, and a collection takes long in a large program
+        # most things end by themselves, and a collection takes long in a large program
+        if pause > 0.05:
             gc.collect()
         time.sleep(pause)
         pause = min(2 * pause, 0.1)

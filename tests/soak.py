@@ -4,8 +4,8 @@ Even numbers are simulations of workers that die, hang and come back (`simulate.
 are histories of runs that are stopped, changed and resumed (`support/histories.py`). Each failure
 is one number, which plays it again:
 
-    python tests/soak.py --minutes 60         plays numbers from a random one on, and prints those
-    that fail python tests/soak.py 8215                 plays one number, and shows what went wrong
+    python tests/soak.py --minutes 60   plays numbers from a random one on, and prints failures
+    python tests/soak.py 8215           plays one number, and shows what went wrong
 """
 
 from __future__ import annotations

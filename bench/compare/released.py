@@ -1,10 +1,11 @@
 """Compare the last ratios that `compare` measured with those of the last release. Print those that
 fell by over 10 %.
 
-    python bench/speed.py compare --workers 0,2     measure, and write bench/output/results.json
-    python bench/speed.py released                  compare with bench/released.json; exit status 1
-    if a ratio fell python bench/speed.py released --keep           store the present ratios as
-    those of the release
+    python bench/speed.py compare --workers 0,2   measure, and write bench/output/results.json
+    python bench/speed.py released                compare with bench/released.json
+    python bench/speed.py released --keep         store the present ratios as the release's
+
+If a ratio fell, the exit status is 1.
 
 A ratio is a rate divided by a reference's rate in the same run, so it can be compared between
 similar machines. A rate could not.

@@ -1,10 +1,12 @@
 """Compare headrace, Grain, PyTorch's DataLoader and plain loops on the same work, in turns, in one
 process.
 
-    python bench/speed.py compare                             all workloads, in less than eight
-    minutes python bench/speed.py compare --rounds 2 --seconds 0.15   the same, coarsely, in less
-    than a minute and a half python bench/speed.py compare --workloads mnist,images --contenders
-    limit,bare,headrace --rounds 9
+    python bench/speed.py compare
+    python bench/speed.py compare --rounds 2 --seconds 0.15
+    python bench/speed.py compare --workloads mnist,images --contenders limit,bare,headrace
+
+The first command takes less than eight minutes. The second measures coarsely, in a minute and a
+half.
 
 First batches of all contenders in one common order must have the same checksum; else the exit
 status is 1. Rates are medians of the rounds, ratios medians of the ratios within each round. p50

@@ -8,13 +8,14 @@ that does not fit becomes the source of the line: the engine asks it for element
 In: nodes, from the source upwards. Out: a source, an order and operations, as `Read` and `Apply` of
 the plan.
 
-    source.shuffle().map(f).batch(8)             all of it: source, order [shuffle], operations [f,
-    Batch(8)] source.map(f).filter(p).shuffle().repeat()   all of it: maps and filters do not depend
-    on the order;
-                                                 order [shuffle, repeat], operations [f, p]
-    source.random_map(f).shuffle().map(g)        f depends on the index before the shuffle; so
-                                                 source.random_map(f) is evaluated as a whole, as a
-                                                 source; order [shuffle], operations [g]
+    source.shuffle().map(f).batch(8)
+        all of it: source, order [shuffle], operations [f, Batch(8)]
+    source.map(f).filter(p).shuffle().repeat()
+        all of it, because maps and filters do not depend on the order: order [shuffle, repeat],
+        operations [f, p]
+    source.random_map(f).shuffle().map(g)
+        f depends on the index before the shuffle. So source.random_map(f) becomes the source of
+        the line; order [shuffle], operations [g]
 """
 
 from __future__ import annotations

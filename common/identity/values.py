@@ -145,9 +145,8 @@ def _parts_of(function: Any) -> Iterator[tuple[str, Any]]:
         yield f"{name}=", default
     counted = _rebound(code) if cells else frozenset()
     for name, cell in zip(code.co_freevars, cells):
-        if (
-            name not in counted and cell != type(cell)()
-        ):  # an empty one, of a name that got no value yet
+        # an empty one, of a name that got no value yet
+        if name not in counted and cell != type(cell)():
             yield name, cell.cell_contents
 
 

@@ -153,9 +153,8 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
     >>> split(10.0, 20.0, Times(8.0, 13.0, 14.0, 14.0, 14.0, 19.5))
     StepTimes(waited=10.0, reading=3.0, transforming=1.0, agreeing=0.0, transfer=5.5, hand_over=0.5)
     """
-    if (
-        times.transferred <= began
-    ):  # it was ready: the common case, and the one that must cost little
+    # it was ready: the common case, and the one that must cost little
+    if times.transferred <= began:
         return StepTimes(ended - began, 0.0, 0.0, 0.0, 0.0, ended - began)
 
     def within(start: float, stop: float) -> float:

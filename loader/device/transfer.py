@@ -286,9 +286,8 @@ def _placed(leaves: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
         shardings: sharding of each array.
     """
     if all(sharding.is_fully_addressable for sharding in shardings):
-        one_for_all = shardings and all(
-            sharding is shardings[0] for sharding in shardings
-        )  # faster than one for each
+        # faster than one for each
+        one_for_all = shardings and all(sharding is shardings[0] for sharding in shardings)
         return list(jax.device_put(list(leaves), shardings[0] if one_for_all else list(shardings)))
     return [_part_placed(leaf, sharding) for leaf, sharding in zip(leaves, shardings)]
 

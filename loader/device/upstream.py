@@ -34,12 +34,10 @@ class Upstream:
     def __init__(self, iterator: Any, owned: bool) -> None:
         self.iterator = iterator
         host = getattr(iterator, "host_iterator", None)
-        self.host_iterator: DataLoaderIterator | None = (
-            iterator if host is iterator else None
-        )  # of a loader
-        self.goes_back = hasattr(iterator, "get_state") and hasattr(
-            iterator, "set_state"
-        )  # else `go_back` does nothing
+        # of a loader
+        self.host_iterator: DataLoaderIterator | None = iterator if host is iterator else None
+        # else `go_back` does nothing
+        self.goes_back = hasattr(iterator, "get_state") and hasattr(iterator, "set_state")
         self.user_mark: Any = None  # position of the user; None: the iterator's position
         self.changes: list[Change] = []  # since the start or the last `set_state`
         self._new_changes: list[Change] = []  # those that the iterator does not know
@@ -104,9 +102,8 @@ class Upstream:
         return next(self.iterator)
 
     def _take_up(self) -> None:
-        while (
-            self._new_changes
-        ):  # removed first: meanwhile the user's thread may put another one in its place
+        # removed first: meanwhile the user's thread may put another one in its place
+        while self._new_changes:
             self.loader("change").take_up(self._new_changes.pop(0))
 
     def add(self, change: Change) -> None:
@@ -177,9 +174,8 @@ class Upstream:
             return 0
         if (batch.only_stacks and not transformed) or mark.run is None:
             return batch.size
-        table = mark.run.origin.table(
-            np.array([mark.row])
-        )  # a function may have made fewer rows of a whole batch
+        # a function may have made fewer rows of a whole batch
+        table = mark.run.origin.table(np.array([mark.row]))
         return batch.size if table.row.max(initial=-1) + 1 < batch.size else 0
 
     def _batch_of(self, mark: Any) -> _LastBatch | None:

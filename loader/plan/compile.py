@@ -188,9 +188,8 @@ def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
         ValueError: an operation would stack them.
     """
     planned: Any = base.leaf.sampler if isinstance(base, Read) and base.leaf.plans_batches else None
-    made: list[Any] = [
-        one.plans_batches and one for one in operations
-    ]  # a `BudgetBatch` knows shapes that were given
+    # a `BudgetBatch` knows shapes that were given
+    made: list[Any] = [one.plans_batches and one for one in operations]
     known = [planned and planned.windows.shapes, *(one and one.shapes for one in made)]
     for shapes, after in zip(known, operations):
         if shapes:

@@ -138,9 +138,8 @@ class Leaf:
         blocks, balance = self.lineage.blocks, self.facts.balance
         if blocks is None or blocks.shards == 1 or balance is None:
             return None
-        whole = self.sampler.with_shard_options(
-            NoSharding()
-        )  # its length depends on no `drop_remainder`
+        # its length depends on no `drop_remainder`
+        whole = self.sampler.with_shard_options(NoSharding())
         from ...samplers.balance import Dealing
 
         return Dealing(balance, self.sampler.record_keys, len(whole), blocks)

@@ -141,14 +141,14 @@ class _Moved:
     def __init__(self, pipeline: Pipeline, saved: dict[str, Any]) -> None:
         join = pipeline.joins[-1]
         self._pipeline = pipeline
+        # as they were
         self._sizes = {
             name: NodeCounts(*size) for name, size in zip(saved["names"], saved["sizes"])
-        }  # as they were
+        }
         self._parts = dict(zip(join.names, join.inputs))  # as they are
         self.mix = text_of(saved)  # as of `Leftover`
-        self.stages = sum(
-            size.stages for size in self._sizes.values()
-        )  # there were below the mix …
+        # there were below the mix …
+        self.stages = sum(size.stages for size in self._sizes.values())
         self.stages_now = sum(part.size.stages for part in join.inputs)  # … and are now
         for name, part in self._parts.items():
             if self._sizes.get(name, part.size) != part.size:

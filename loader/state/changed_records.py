@@ -224,9 +224,8 @@ def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> Loa
         if not comes_before(RecordsHistory.of(before), RecordsHistory.of(now)):
             return state
         own = own.with_part(name, now)
-    earlier = dataclasses.replace(
-        state, marks={}
-    )  # its marks are places in an order without these changes
+    # its marks are places in an order without these changes
+    earlier = dataclasses.replace(state, marks={})
     taken = earlier.with_order(0, own._replace(ended=known.ended), latest.identity.sources[0])
     return taken if (taken.identity.of_any_sizes, taken.order()) == (identity, known) else state
 

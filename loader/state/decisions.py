@@ -98,9 +98,8 @@ class DecisionLog:
                 file.write(json.dumps(found[ONLY] if found.keys() == {ONLY} else found).encode())
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(
-                beside, path
-            )  # fails where the file is there: so it is whole, and never replaced
+            # fails where the file is there: so it is whole, and never replaced
+            os.link(beside, path)
         except FileExistsError:
             pass
         finally:

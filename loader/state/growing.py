@@ -184,9 +184,8 @@ class Lookout:
         from .checks.record_checks import first_unread
 
         unread = first_unread(pipeline, [state], number, of_shard=state.shard[0])
-        self._begun = min(
-            max(unread, begin), self._total
-        )  # where shards ended unevenly, they may stand beyond the end
+        # where shards ended unevenly, they may stand beyond the end
+        self._begun = min(max(unread, begin), self._total)
         self._looks = looks_of(growth, leaf, self._begun)
         self._is_final = False
         self._were_incomplete = set[str]()

@@ -193,9 +193,8 @@ def merge_shard_states(
     )
     history = dataclasses.replace(first.history, shards=lineages)
     identity = first.identity
-    if len(identity.sizes) == len(
-        pipeline.identity.sizes
-    ):  # sizes that matter for leftovers were compared
+    # sizes that matter for leftovers were compared
+    if len(identity.sizes) == len(pipeline.identity.sizes):
         identity = dataclasses.replace(identity, sizes=pipeline.identity.sizes)
     marks = {leaf: Mark(ended=mark.ended) for leaf, mark in first.marks.items() if mark.ended}
     return LoaderState(start, step, shard, identity, history, kept, marks)

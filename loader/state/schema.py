@@ -316,9 +316,8 @@ def _cursor(values: Any) -> Cursor:
         TypeError, ValueError: the values are damaged.
     """
     positions, skips, notes = [*values, []] if len(_list(values)) == 2 else values
-    for note in _list(
-        notes
-    ):  # numbers; those of a source that can only be run through end with its state
+    # numbers; those of a source that can only be run through end with its state
+    for note in _list(notes):
         _counts([value for value in _list(note) if not isinstance(value, str)])
     cursor = Cursor(_counts(positions), _counts(skips), tuple(map(tuple, notes)))
     if not 0 < len(cursor.positions) <= len(cursor.skips):

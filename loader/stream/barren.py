@@ -129,9 +129,8 @@ class EmptyStreamGuard:
         """
         times = dict[int, int]()
         for note, leaves in self._repeats.items():
-            new = (
-                cursor.notes[note][1] - self._first.notes[note][1]
-            )  # below 0 if it is in a stream that began again
+            # below 0 if it is in a stream that began again
+            new = cursor.notes[note][1] - self._first.notes[note][1]
             times.update({leaf: max(new, times.get(leaf, 0)) for leaf in leaves})
         return min(times.values(), default=None)
 

@@ -148,9 +148,8 @@ class RowStreams:
         whole = self._whole and (not pipeline.joins or stage.number == pipeline.top.stage)
         fixed = self.planned or former > 0
         size = (lambda: stage.group) if fixed else partial(self.executor.inputs, stage.number)
-        prompt = (
-            bool(self.horizons and pipeline.joins) and not fixed
-        )  # what was begun is finished in groups as planned
+        # what was begun is finished in groups as planned
+        prompt = bool(self.horizons and pipeline.joins) and not fixed
         return Regroup(inputs, pipeline, stage, start.before(), size, whole, former, prompt)
 
     def _joined(

@@ -130,9 +130,8 @@ class JoinedRuns:
             counts = np.bincount(choices, minlength=len(self._inputs))
             chosen = np.flatnonzero(counts).tolist()
             waits = wait and not self.prompt
-            at_hand = [
-                self._inputs[number].has(int(counts[number]), waits) for number in chosen
-            ]  # all of them begin
+            # all of them begin
+            at_hand = [self._inputs[number].has(int(counts[number]), waits) for number in chosen]
             if not wait and not all(at_hand):
                 return None
             count = min([len(choices), *(self._missing(number, choices) for number in chosen)])

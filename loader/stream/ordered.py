@@ -116,9 +116,8 @@ class InOrder:
         self._position = start.positions[0]
         self._note: JoinState = start.notes[0]
         self._submitted: tuple[SpanTask, Handle, float] | None = None  # and when
-        self._singly_until = (
-            sys.maxsize if planned else 0
-        )  # positions before it are tried one unit after the other
+        # positions before it are tried one unit after the other
+        self._singly_until = sys.maxsize if planned else 0
         self._lost: int | None = None  # the position of the last unit that ended its workers
         self._ended: StreamEnd | None = None
 

@@ -294,9 +294,8 @@ def span_requests(
     for first, stop in ranges:
         start = first
         while start < stop:
-            size = length(
-                stage.number
-            )  # where it grows, a span is shorter, so that groups end where it does
+            # where it grows, a span is shorter, so that groups end where it does
+            size = length(stage.number)
             end = min(start + size - (start - first) % size, stop)
             yield span_request(SpanTask(stage.number, start, end, leaf), stage)
             start = end

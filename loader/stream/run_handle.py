@@ -118,9 +118,8 @@ class RunHandle:
             InUseError: if another thread uses the iterator.
         """
         with Uninterrupted():
-            whole = (
-                self._kept or self.elements is not None
-            )  # not if an interrupt came while it was opened
+            # not if an interrupt came while it was opened
+            whole = self._kept or self.elements is not None
             if self.elements is not None:
                 try:
                     self.elements.close()

@@ -142,9 +142,8 @@ class StageOutput:
             assert isinstance(self._held.origin, Provenance), (
                 "rows of a piece are those of one block"
             )
-            self._held.origin.open = (
-                block.failure is not None
-            )  # if no others come, the unit ends with them
+            # if no others come, the unit ends with them
+            self._held.origin.open = block.failure is not None
             self._hold(None)
         if block.count:
             self._since, self._guard = request.origin.stop, None

@@ -178,6 +178,7 @@ _COUNTED = ("steps", "elapsed", "waited", "records", "skipped", "nbytes")
 
 _STAGE_COUNTED = (
     *("tasks", "inputs", "rows", "nbytes"),
+    # estimated: they may shrink a little
     *(
         "busy",
         "reading",
@@ -185,7 +186,7 @@ _STAGE_COUNTED = (
         "between",
         "waited",
         "under_way",
-    ),  # estimated: they may shrink a little
+    ),
 )
 
 

@@ -137,9 +137,8 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
                 "Leave out channels=, dtype= and frames=."
             )
         for name, value in given.items():
-            if value != getattr(
-                type(self), f"_{name}"
-            ):  # else it is no part of the operation's identity
+            # else it is no part of the operation's identity
+            if value != getattr(type(self), f"_{name}"):
                 setattr(self, f"_{name}", value)
 
     def map(self, element: Any) -> Any:

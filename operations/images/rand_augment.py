@@ -127,9 +127,8 @@ def _warped(image: Image, matrix: Sequence[Sequence[float]], fill: Any) -> Image
     """
     cv2 = opencv()
     placed = np.array(matrix, np.float64)
-    placed[:, 2] += (
-        placed[:, :2].sum(axis=1) / 2 - 0.5
-    )  # a pixel's centre is at a half, in OpenCV at 0
+    # a pixel's centre is at a half, in OpenCV at 0
+    placed[:, 2] += placed[:, :2].sum(axis=1) / 2 - 0.5
     numbers = fill if isinstance(fill, tuple) else (fill,)
     flags, fill = (
         cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP,

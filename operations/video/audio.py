@@ -194,9 +194,8 @@ def _frames_of(container: Any, stream: Any, name: str) -> Iterator[Any]:
         for packet in container.demux(stream):
             has_time = False
             for frame in packet.decode():
-                if (
-                    frame.time is None and has_time
-                ):  # some packets, such as of ADPCM, have several frames but one time
+                # some packets, such as of ADPCM, have several frames but one time
+                if frame.time is None and has_time:
                     frame.pts = round(end / frame.time_base)
                 if frame.time is None:  # the decoder goes on after damage, but frames are missing
                     raise ValueError("samples without a time follow")

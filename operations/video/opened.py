@@ -146,9 +146,8 @@ class OpenVideo:
             frame = shape(self._decoded(number))
             if found is None:
                 found = np.empty((len(wanted), *frame.shape), np.uint8)
-            for place in places[
-                number
-            ]:  # at once: a stack of all frames at the end would copy cold memory
+            # at once: a stack of all frames at the end would copy cold memory
+            for place in places[number]:
                 found[place] = frame
         assert found is not None
         return found

@@ -62,9 +62,8 @@ def planned_batches(
     records = SampledRecords(source, sampler, before)
     of_places = lengths[records.keys(np.arange(epoch, dtype=np.int64))]
     below = dict(sampler.fingerprint)
-    if (
-        sampler.facts.same_records and epoch == sampler.epoch_length
-    ):  # the plan of an epoch, whatever their number
+    # the plan of an epoch, whatever their number
+    if sampler.facts.same_records and epoch == sampler.epoch_length:
         below.pop("epochs", None)
     batches, order = batches_of(records, operation, of_places, epochs, sampler.seed, below)
     return batches, order, operations[number + 1 :]

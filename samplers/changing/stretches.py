@@ -7,11 +7,12 @@ The order is a sequence of stretches (consecutive places with one rule). In most
 whole epochs follow one another in a sampler's order. If records are added to an epoch after it has
 begun, the rest of the epoch and the new records make a separate stretch:
 
-    places of the epoch   0 … x │ x … n              without a shuffle: the rest in its order, then
-    the new ones; stretch of the rest         │ 0 … n - x + new    with one: all of these in an
-    order drawn anew;
-                                                     with `BlockShuffle`: the rest in its order,
-                                                     then the new ones, shuffled in blocks
+    places of the epoch   0 … x │ x … n
+    stretch of the rest         │ 0 … n - x + new
+
+Without a shuffle, that stretch has the rest in its order, then the new records. With one, it has
+all of these in an order drawn anew. With `BlockShuffle`, it has the rest in its order, then the new
+records, shuffled in blocks.
 """
 
 from __future__ import annotations

@@ -364,9 +364,8 @@ def _bisected(stage: WeightStage, part: int, index: int, stop: int) -> int:
     weight, visits = stage.weights[part], index - stage.counts[part]
     low = max(stage.start, stage.start + (visits - 4) * ONE // weight)
     high = min(stop, stage.start + (visits + 4) * ONE // weight + 1)
-    if (
-        stage.count_at(part, low) > index or stage.count_at(part, high) <= index
-    ):  # far from its share, after a change
+    # far from its share, after a change
+    if stage.count_at(part, low) > index or stage.count_at(part, high) <= index:
         low, high = stage.start, stop
     while high - low > 1:
         middle = (low + high) // 2

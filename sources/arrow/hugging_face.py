@@ -321,9 +321,8 @@ def _kept_type(kind: Any) -> Any:
     import pyarrow as pa
 
     types = pa.types
-    if isinstance(
-        kind, pa.BaseExtensionType
-    ):  # of `datasets` are arrays of several dimensions, which lie in lists
+    # of `datasets` are arrays of several dimensions, which lie in lists
+    if isinstance(kind, pa.BaseExtensionType):
         return _kept_type(kind.storage_type) if hasattr(kind, "storage_dtype") else None
     if types.is_float16(kind):
         return pa.float32()

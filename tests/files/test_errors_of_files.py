@@ -191,9 +191,8 @@ URLS = [
 ]
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # fsspec's own, of an FTP that was never there
+# fsspec's own, of an FTP that was never there
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("url", URLS)
 def test_a_store_that_is_not_there_is_an_error_that_names_the_url(url):
     """File systems of fsspec take the host from the URL; what they raise is theirs."""

@@ -234,9 +234,8 @@ def of_all_loops(longest: Measured, looks: Sequence[tuple[Look, Look]]) -> Measu
         unready=starting + more * (waited - starting),
         start=0.0,
         starting=starting,
-        own_processor=min(
-            longest.own_processor, elapsed - waited
-        ),  # without what it takes to make workers
+        # without what it takes to make workers
+        own_processor=min(longest.own_processor, elapsed - waited),
         loops_alike=len(looks),
     )
 

@@ -167,9 +167,8 @@ class Agreement:
                 word is None
                 and (gone := self._store.there(f"{self._folder}gone/").get(process)) is not None
             ):
-                return (
-                    self._store.there(folder).get(process) or gone
-                )  # it may have left word and then gone
+                # it may have left word and then gone
+                return self._store.there(folder).get(process) or gone
             if word is not None:
                 return word
         return None

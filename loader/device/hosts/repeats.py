@@ -61,9 +61,8 @@ class Repeats:
 
     def _opened(self) -> Any:
         iterator: Any = iter(self._loader)
-        iterator.set_state(
-            iterator.get_state()
-        )  # else it would warn of an epoch that is repeated, as is wanted here
+        # else it would warn of an epoch that is repeated, as is wanted here
+        iterator.set_state(iterator.get_state())
         return iterator
 
     def close(self) -> None:

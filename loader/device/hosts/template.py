@@ -125,9 +125,8 @@ def _describe_leaf(leaf: Any) -> Any:
     array = np.asarray(leaf)
     if array.dtype.hasobject:
         return ["unknown", f"an array of {array.dtype}"]
-    name = (
-        array.dtype.str if array.dtype.kind != "V" else array.dtype.name
-    )  # bfloat16 and its like have a name alone
+    # bfloat16 and its like have a name alone
+    name = array.dtype.str if array.dtype.kind != "V" else array.dtype.name
     return ["array", name, list(array.shape), base64.b64encode(array.tobytes()).decode()]
 
 

@@ -127,9 +127,8 @@ def _decided(offers: Mapping[int, Offer], step: int) -> Verdict:
     if policy in FILLING and min(rows) >= 0:
         return _filled(offers, batches, rows)
     fit = all(offer.rows % offer.divisor == 0 for offer in batches.values())
-    if even and (
-        fit or policy != "drop"
-    ):  # one that does not fit becomes an error where it is divided, on all hosts
+    # one that does not fit becomes an error where it is divided, on all hosts
+    if even and (fit or policy != "drop"):
         return Go(None, min(offer.steady for offer in batches.values()) - 1, _step_after(batches))
     return Stop() if policy == "drop" else Refuse(_uneven(offers, step))
 

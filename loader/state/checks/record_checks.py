@@ -237,9 +237,8 @@ def first_unread(
         of_shard: index of a shard; None for all shards.
     """
     lineage, shards = states[0].history.shards[leaf], states[0].shard[1]
-    stage = pipeline.stage_on(
-        leaf
-    )  # what was begun, as a window of a Pack, is made as it would have been
+    # what was begun, as a window of a Pack, is made as it would have been
+    stage = pipeline.stage_on(leaf)
     own = slice(stage.number, stage.number + 1) if len(pipeline.leaves) > 1 else slice(None)
     unit = stage.unit if of_shard is None or shards == 1 else 0
     reached = max(

@@ -237,9 +237,8 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
         ValueError: records cannot be omitted, because they are divided among shards by cost.
     """
     if name == "omit" and not loaders.joins:
-        refuse_balance(
-            loaders.leaf.sampler
-        )  # first: of planned rows of a Pack, the user's keys are those of documents
+        # first: of planned rows of a Pack, the user's keys are those of documents
+        refuse_balance(loaders.leaf.sampler)
     planned = name != "max_tokens" and any(leaf.plans_batches for leaf in loaders.leaves)
     epoch = any("epoch" in leaf.sampler.fingerprint for leaf in loaders.leaves)
     if loaders.joins or planned or epoch:
@@ -348,9 +347,8 @@ def continued(change: ProgramChange, loaders: Pipeline, here: StreamPosition, ru
             equal_steps=every,
         )
     except CheckpointError as error:
-        reason = (
-            str(error).partition(". ")[0].removesuffix(".")
-        )  # without the remedy, which is for checkpoints
+        # without the remedy, which is for checkpoints
+        reason = str(error).partition(". ")[0].removesuffix(".")
         raise ValueError(
             f"the run cannot be changed at step {here.step}: {shorten(reason, 300)}. Make the "
             "change at another step."

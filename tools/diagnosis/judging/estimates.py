@@ -71,9 +71,8 @@ def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) 
     if workers == 0 and fed is None:
         return max(measured.own + busy + (measured.hand_over if measured.workers else 0.0), reading)
     cores = _seconds_of_cores(measured) if measured.worker_kind != "ray" else 0.0
-    longest = (
-        busy / workers if workers else busy + (fed.transforming if fed else 0.0)
-    )  # or the feeder's thread
+    # or the feeder's thread
+    longest = busy / workers if workers else busy + (fed.transforming if fed else 0.0)
     floor = measured.own + (measured.hand_over if measured.workers else HAND_OVER)
     floor += fed.transforming + fed.agreeing + fed.transfer if fed else 0.0
     return max(floor, longest, reading, cores) + measured.starting
