@@ -252,9 +252,7 @@ if not TYPE_CHECKING:  # which would else believe that every name is here
         """
         if name == "__version__":
             # which takes as long to import as half of a worker's own modules
-            from importlib.metadata import (
-                version,
-            )
+            from importlib.metadata import version
 
             return version(__name__)
         if name == "metrics":

@@ -11,11 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.messages import first_few
-from .arguments import (
-    checked_index,
-    indices_of,
-    warn_of_exchange,
-)
+from .arguments import checked_index, indices_of, warn_of_exchange
 
 
 def _elements_at(dataset: Any, indices: NDArray[np.int64]) -> list[Any]:

@@ -17,14 +17,7 @@ from ..samplers.mix.weights import MaxEpochs, Schedule, Weights
 from ..samplers.protocol import ENDLESS
 from ..sources import RangeDataSource, as_source
 from ..sources.facts import SourceFacts
-from .arguments import (
-    as_named,
-    finite,
-    indices_of,
-    joins,
-    not_empty,
-    warn_of_exchange,
-)
+from .arguments import as_named, finite, indices_of, joins, not_empty, warn_of_exchange
 from .elements import at_any_index
 from .map_methods import MapMethods
 from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother

@@ -28,10 +28,7 @@ _REMEDIES = {
 """Remedies for errors of the operating system that are not errors of a path, by number."""
 
 # Characters of a value, and of a text from elsewhere: a path, or what another error says
-VALUE, TEXT = (
-    80,
-    200,
-)
+VALUE, TEXT = (80, 200)
 
 
 def short_repr(value: Any, limit: int = VALUE) -> str:

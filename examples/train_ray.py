@@ -197,8 +197,5 @@ if __name__ == "__main__":
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
         # a short path: Ray's sockets are there
-        os.environ |= {
-            "RAY_TMPDIR": folder,
-            "RAY_AUTH_MODE": "disabled",
-        }
+        os.environ |= {"RAY_TMPDIR": folder, "RAY_AUTH_MODE": "disabled"}
         main(arguments.out)

@@ -33,10 +33,7 @@ class Planned(NamedTuple):
 
 PLANNERS: tuple[
     Callable[[Any, VectorSampler, tuple[Operation, ...]], tuple[Any, Any, Any] | None], ...
-] = (
-    planned_batches,
-    planned_packs,
-)
+] = (planned_batches, planned_packs)
 """A function for each planned operation.
 
 It returns the fields of `Planned`, or None if its operation plans nothing.

@@ -39,10 +39,7 @@ Those differ in dark mode.
 """
 
 # Largest numbers of steps and threads on the timeline; further workers are left out.
-STEPS, TRACKS = (
-    8,
-    24,
-)
+STEPS, TRACKS = (8, 24)
 NAME = 28  # largest number of characters of an operation's name
 
 

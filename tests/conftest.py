@@ -215,10 +215,7 @@ def ray_cluster():
     from headrace.loader.executors.ray.cluster import start
 
     # others use the memory of CI, too
-    os.environ |= {
-        "RAY_AUTH_MODE": "disabled",
-        "RAY_memory_monitor_refresh_ms": "0",
-    }
+    os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_memory_monitor_refresh_ms": "0"}
     folder = tempfile.mkdtemp(dir="/tmp")  # Ray's sockets need a short path
     start(num_cpus=4, object_store_memory=500 << 20, _temp_dir=folder)
     yield

@@ -57,10 +57,7 @@ REMARKS = {
         BETTER,
         "with any number of workers, the stream that Grain gives with 0 workers; `sequential_slice` has no effect",
     ),
-    "Batch": (
-        DIFFERS,
-        "strings become arrays of objects, which keep every byte",
-    ),
+    "Batch": (DIFFERS, "strings become arrays of objects, which keep every byte"),
     "BatchOperation": (DIFFERS, "see `Batch`"),
     "MapOperation": (
         BETTER,

@@ -84,7 +84,7 @@ APART = {
         "tests/loader/executors/test_interrupts.py",
         "tests/loader/executors/test_hangs.py",
         "tests/loader/executors/test_process_executor.py",
-    ),
+    )
 }
 """Modules that run in a process which was started before the tests, and the tests of each. They are
 tried in a new process.

@@ -115,10 +115,7 @@ def _run(block: str, tmp_path: Path) -> None:
     if 'TfdsDataSource("kitchen"' in block:
         write_rlds.prepare(tmp_path / "data")
     # compiling takes most of their time
-    quick = {
-        "JAX_PLATFORMS": "cpu",
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    }
+    quick = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     environment = {**os.environ, **quick, "TMPDIR": str(tmp_path)}  # which goes when the test ends
     result = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", str(program)],

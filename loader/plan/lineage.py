@@ -132,10 +132,7 @@ class ReshardHistory:
         return indices
 
     def followed_by(
-        self,
-        places: Sequence[tuple[int, int]],
-        total: int,
-        unread: Sequence[tuple[int, int]] = (),
+        self, places: Sequence[tuple[int, int]], total: int, unread: Sequence[tuple[int, int]] = ()
     ) -> ReshardHistory:
         """Return the history after one more run.
 

@@ -179,14 +179,7 @@ _COUNTED = ("steps", "elapsed", "waited", "records", "skipped", "nbytes")
 _STAGE_COUNTED = (
     *("tasks", "inputs", "rows", "nbytes"),
     # estimated: they may shrink a little
-    *(
-        "busy",
-        "reading",
-        "packing",
-        "between",
-        "waited",
-        "under_way",
-    ),
+    *("busy", "reading", "packing", "between", "waited", "under_way"),
 )
 
 

@@ -21,12 +21,7 @@ from .draws import Int64s, key_of, words
 Floats = NDArray[np.float64]
 
 # Of the seed.
-_STREAM_OF_RECORDS, _STREAM_OF_CLASSES, _STREAM_OF_GROUPS, _STREAM_OF_REMAINDERS = (
-    5,
-    6,
-    7,
-    8,
-)
+_STREAM_OF_RECORDS, _STREAM_OF_CLASSES, _STREAM_OF_GROUPS, _STREAM_OF_REMAINDERS = (5, 6, 7, 8)
 
 
 def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:

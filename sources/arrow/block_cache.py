@@ -76,10 +76,7 @@ class BlockCache(Generic[BlockT]):
         self._lock = threading.Lock()
         self._pending = {}
         # The parent may have been forked in the middle of a change.
-        self._blocks, self._bytes = (
-            OrderedDict(),
-            0,
-        )
+        self._blocks, self._bytes = (OrderedDict(), 0)
 
     def _fill(self, number: int, mine: Future[BlockT]) -> BlockT:
         try:

@@ -121,11 +121,7 @@ class IndexedSource(FileSource[RecordT]):
     def _prepare(self) -> None:
         self._indices: dict[int, Index] = {}
         # the pool must not hold this object
-        paths, stamps, storage = (
-            self._paths,
-            self._stamps,
-            self._storage,
-        )
+        paths, stamps, storage = (self._paths, self._stamps, self._storage)
 
         def opened(number: int) -> OpenFile:
             return open_file(paths[number], storage, stamps[number])

@@ -39,10 +39,7 @@ Digests = npt.NDArray[np.uint64]
 
 _AT_A_TIME = 1024
 # first numbers of the digests of integers, whose second number is the integer
-_POSITIVE, _NEGATIVE = (
-    1,
-    2,
-)
+_POSITIVE, _NEGATIVE = (1, 2)
 
 
 def digests_of(source: Any, name: str) -> Digests:

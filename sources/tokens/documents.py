@@ -176,12 +176,7 @@ class DocumentSource(FileSource[Any]):
 
     def _prepare(self) -> None:
         # the pool must not hold this
-        paths, split, storage, stamps = (
-            self._paths,
-            self._split,
-            self._storage,
-            self._stamps,
-        )
+        paths, split, storage, stamps = (self._paths, self._split, self._storage, self._stamps)
         mapped = len(paths) <= MOST_MAPPED and not self._is_in_store
 
         def opened(number: int) -> DocumentFile:

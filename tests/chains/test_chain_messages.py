@@ -126,8 +126,7 @@ def test_a_dataset_is_not_left_out_of_what_it_is_joined_with():
 def test_streams_are_not_joined_as_datasets_with_random_access():
     """The error says whose method does it."""
     with pytest.raises(
-        TypeError,
-        match=r"dataset 1 is an IterDataset, not a MapDataset\. Pass what",
+        TypeError, match=r"dataset 1 is an IterDataset, not a MapDataset\. Pass what"
     ):
         MapDataset.mix([NUMBERS, NUMBERS.to_iter_dataset()])
 

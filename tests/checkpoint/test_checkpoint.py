@@ -40,10 +40,7 @@ def test_a_checkpoint_manager_saves_and_restores_an_iterator(name, asynchronous,
     (file,) = (tmp_path / "7" / "loader").glob("process_*")
     assert file.name == "process_0-of-1.json"
     assert json.loads(file.read_bytes())["step"] == 3
-    with (
-        ocp.CheckpointManager(tmp_path) as manager,
-        iter(loader(name, worker_count=2)) as again,
-    ):
+    with ocp.CheckpointManager(tmp_path) as manager, iter(loader(name, worker_count=2)) as again:
         manager.restore(7, args=ocp.args.Composite(loader=CheckpointRestore(again)))
         assert stream(again) == rest
 

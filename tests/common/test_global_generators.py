@@ -15,15 +15,7 @@ import pytest
 from support.global_generators import OPERATIONS, SEEN, both, numpys, seeded
 from support.pipelines import chosen
 
-from headrace import (
-    Batch,
-    DataLoader,
-    Filter,
-    IndexSampler,
-    MapDataset,
-    RandomMapTransform,
-    load,
-)
+from headrace import Batch, DataLoader, Filter, IndexSampler, MapDataset, RandomMapTransform, load
 from headrace.common.generators import global_random
 from headrace.errors import SeedError
 

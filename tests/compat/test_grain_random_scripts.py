@@ -15,11 +15,7 @@ from support import both, grain_scripts
 import headrace.compat.grain as grain
 
 # of its arithmetic, at negative indices and in empty datasets
-BEYOND_GRAIN = (
-    OverflowError,
-    TypeError,
-    ZeroDivisionError,
-)
+BEYOND_GRAIN = (OverflowError, TypeError, ZeroDivisionError)
 LONG, SHARES = 900, 12
 
 

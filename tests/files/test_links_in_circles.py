@@ -124,12 +124,7 @@ def test_images_behind_links_to_one_another_come_once_for_each_way(tmp_path):
     source = headrace.ImageFolderDataSource(tmp_path)
     assert [
         os.path.relpath(source.file_place(key).file, tmp_path) for key in range(len(source))
-    ] == [
-        "one/a.png",
-        "one/link/a.png",
-        "two/a.png",
-        "two/link/a.png",
-    ]
+    ] == ["one/a.png", "one/link/a.png", "two/a.png", "two/link/a.png"]
 
 
 @pytest.mark.parametrize("to", ["array_record", "parquet"])

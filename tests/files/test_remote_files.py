@@ -33,14 +33,7 @@ MIB = 1 << 20
 DATA = random.Random(0).randbytes(5 * MIB + 12345)
 NAMES = ("train/a.bin", "train/b.bin", "train/deep/c.bin", "train/_done", "one.bin")
 URL = f"s3://{BUCKET}/train/a.bin"
-RANGES = [
-    (0, 10),
-    (MIB - 5, 10),
-    (3 * MIB, 2 * MIB + 1),
-    (len(DATA) - 7, 7),
-    (100, 0),
-    (20, 10),
-]
+RANGES = [(0, 10), (MIB - 5, 10), (3 * MIB, 2 * MIB + 1), (len(DATA) - 7, 7), (100, 0), (20, 10)]
 
 
 @pytest.fixture(scope="module")

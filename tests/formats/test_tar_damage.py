@@ -73,10 +73,7 @@ def test_a_conversion_counts_a_sparse_member(tmp_path):
     (tmp_path / "in" / "a.tar").write_bytes(sparse + bytes(-len(sparse) % 512) + data)
     made = convert(tmp_path / "in" / "a.tar", tmp_path / "out", on_error="skip")
     # the member, and the samples beside it
-    assert (made.records, made.shards[0].left_out) == (
-        8,
-        3,
-    )
+    assert (made.records, made.shards[0].left_out) == (8, 3)
     assert "is a sparse file" in made.shards[0].damage[0]
 
 

@@ -9,10 +9,7 @@ import pytest
 
 from headrace import Batch, DataLoader, FlatMap, IndexSampler, IterDataset, MapDataset
 
-WHERE = {
-    "inline": {},
-    "threads": {"worker_count": 1, "worker_kind": "thread"},
-}
+WHERE = {"inline": {}, "threads": {"worker_count": 1, "worker_kind": "thread"}}
 
 
 class Calls:

@@ -49,12 +49,7 @@ def taken(elements):
     return found, None, ""
 
 
-@given(
-    recipe=loader_recipes(),
-    epochs=st.integers(1, 2),
-    shards=st.integers(1, 3),
-    data=st.data(),
-)
+@given(recipe=loader_recipes(), epochs=st.integers(1, 2), shards=st.integers(1, 3), data=st.data())
 @tries(200)
 def test_any_pipeline_is_exact_and_resumes_anywhere(recipe, epochs, shards, data):
     """The stream is the model's; from the state of any step, the rest of it comes."""

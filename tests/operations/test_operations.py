@@ -738,11 +738,7 @@ def test_a_value_for_all_below_a_key_is_for_each_leaf_there():
         batch["in"]["a"][1].tolist(),
         batch["in"]["b"][1].tolist(),
         batch["out"][1].tolist(),
-    ] == [
-        [1, 7],
-        [1, 7],
-        [1, 0],
-    ]
+    ] == [[1, 7], [1, 7], [1, 0]]
 
 
 def test_a_value_for_a_key_that_is_not_there_is_refused():

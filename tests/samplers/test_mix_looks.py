@@ -26,10 +26,7 @@ def looks_of(growth, count):
     ("growth", "expected"),
     [
         (GrowthOptions(), [(5, {"a": True}), (9, {"a": True}), (14, {"a": True})]),
-        (
-            GrowthOptions("now", every=4),
-            [(4, BOTH), (5, {"a": True}), (8, BOTH), (9, {"a": True})],
-        ),
+        (GrowthOptions("now", every=4), [(4, BOTH), (5, {"a": True}), (8, BOTH), (9, {"a": True})]),
     ],
     ids=["epoch", "now"],
 )

@@ -197,12 +197,7 @@ def test_a_users_own_scalar_sampler_answers_for_many_positions():
     assert sampler.record_keys(np.arange(4)).tolist() == [3, 2, 1, 0]
     assert sampler.seed is None
     assert sampler.seeds(np.arange(4)) is None
-    assert [sampler[position].record_key for position in range(4)] == [
-        3,
-        2,
-        1,
-        0,
-    ]
+    assert [sampler[position].record_key for position in range(4)] == [3, 2, 1, 0]
     assert (sampler.facts.block_size, sampler.facts.parts, sampler.facts.balance) == (1, (), None)
     assert (sampler.epoch_count, sampler.epoch_at(3), sampler.length_over(3)) == (1, 0, 12)
     assert (sampler.position_of(1, 0), sampler.position_of(4, 0), sampler.position_of(1, 1)) == (

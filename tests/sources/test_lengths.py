@@ -426,8 +426,7 @@ def test_a_mix_has_the_lengths_of_its_parts_by_key():
     assert lengths_of(mixed).tolist() == [3, 9, 4]
     assert lengths_of(mixed, len).tolist() == [3, 9, 4]
     with pytest.raises(
-        LengthsError,
-        match=r"shape \(4,\), but the source is a mix of a \(2 records\), b \(1",
+        LengthsError, match=r"shape \(4,\), but the source is a mix of a \(2 records\), b \(1"
     ):
         lengths_of(mixed, [3, 4, 9, 0])
     other = headrace.MixedSource([[{"n": 2}], [{"n": 5}, {"n": 6}]])

@@ -369,10 +369,7 @@ def test_signed_urls_are_files_by_what_stands_before_the_signature(upstream, tmp
     }
     with signed_files(tmp_path) as (url, asked):
         # the first byte of the file, twice; and its content, once
-        for signature, requests in (
-            ("good1", 3),
-            ("good2", 2),
-        ):
+        for signature, requests in (("good1", 3), ("good2", 2)):
             source = JsonLinesDataSource(f"{url}/a%20b.jsonl?X-Amz-Signature={signature}", **kept)
             assert list(source) == [{"x": 1}, {"x": 2}]
             assert len(asked) == requests

@@ -93,8 +93,7 @@ def test_files_of_tokens_are_refused(tmp_path):
     with TokenWriter(tmp_path / "tokens.npy", dtype=np.uint16) as writer:
         writer.append([1, 2])
     with pytest.raises(
-        SourceError,
-        match=r"dtype uint16, but records of bytes have dtype uint8\. If it contains",
+        SourceError, match=r"dtype uint16, but records of bytes have dtype uint8\. If it contains"
     ):
         BytesSource(tmp_path)
 

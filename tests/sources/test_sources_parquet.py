@@ -351,11 +351,7 @@ def test_the_cache_stays_within_its_bytes(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", noted)
     # a row group takes some 813 bytes
-    wanted = {
-        2000: [0, 1, 2, 0],
-        2600: [0, 1, 2],
-        0: [0, 1, 0, 1, 2, 1, 0],
-    }
+    wanted = {2000: [0, 1, 2, 0], 2600: [0, 1, 2], 0: [0, 1, 0, 1, 2, 1, 0]}
     for cache_bytes, groups in wanted.items():
         decoded_groups.clear()
         source = ParquetDataSource(tmp_path / "x.parquet", cache_bytes=cache_bytes)

@@ -6,14 +6,7 @@ import random
 
 import numpy as np
 
-from headrace import (
-    Batch,
-    DataLoader,
-    Filter,
-    FlatMap,
-    IndexSampler,
-    RandomMapTransform,
-)
+from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, RandomMapTransform
 
 SEEN = "ignore:operation .* draws from the global generator"
 

@@ -8,12 +8,7 @@ from typing import Any
 from headrace import ShardOptions
 from headrace.errors import EmptyStreamError
 from support.pipelines import stream
-from support.random_programs import (
-    MOST_ELEMENTS,
-    ONE,
-    Recipe,
-    stream_of,
-)
+from support.random_programs import MOST_ELEMENTS, ONE, Recipe, stream_of
 
 
 def opened(recipe: Recipe, shard: ShardOptions = ONE, **options: Any) -> Any:

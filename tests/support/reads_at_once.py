@@ -6,10 +6,7 @@ import time
 
 import numpy as np
 
-from headrace import (
-    DataLoader,
-    IndexSampler,
-)
+from headrace import DataLoader, IndexSampler
 
 LIMIT_SECONDS = 20
 """After which what should have come does not come. Never waited for where all is well."""

@@ -86,10 +86,7 @@ def start(
     given = [f"--{name}={number}" for name, number in numbers.items()]
     command = [sys.executable, "-P", "-m", f"{__package__}.trainer", str(folder), *given]
     # an accelerator may add up in another order each time
-    environment = {
-        **os.environ,
-        "JAX_PLATFORMS": "cpu",
-    }
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         try:

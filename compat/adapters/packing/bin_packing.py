@@ -64,10 +64,7 @@ Later: TypeAlias = Callable[[], dict[str, Any]]
 
 
 # as Grain names them in an error that programs look for
-_PACKERS = {
-    "first": "PackedBatch",
-    "best": "packer",
-}
+_PACKERS = {"first": "PackedBatch", "best": "packer"}
 
 
 def length_of(value: Any) -> int:

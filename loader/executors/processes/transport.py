@@ -23,17 +23,7 @@ from ...plan.pipeline import Pipeline
 from ...work.tasks import Block
 from ..hang_watch import Hang
 from ..task_runner import OptionsFirst
-from ..transport import (
-    AllEnded,
-    Answered,
-    Ended,
-    Event,
-    Hanging,
-    Message,
-    Ready,
-    Silent,
-    Transport,
-)
+from ..transport import AllEnded, Answered, Ended, Event, Hanging, Message, Ready, Silent, Transport
 from ..worker_logs import handle_here
 from .channel import (
     Broken,

@@ -187,7 +187,7 @@ def check_unread(
             raise CheckpointError(
                 f"record {record} is omitted now, but a Pack, window_shuffle or the like already "
                 "holds it, or some shards have passed it and others not. Restore states that all "
-                "shards saved at the same step, not while records were held back.",
+                "shards saved at the same step, not while records were held back."
             )
 
 

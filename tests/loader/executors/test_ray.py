@@ -411,13 +411,7 @@ def test_options_of_ray_go_with_its_workers():
 
 def test_options_that_ray_refuses_are_named_before_a_cluster_is_joined():
     """Whatever is wrong with them, in a short message."""
-    for wrong in [
-        {"num_cpu": 1},
-        {"num_cpus": -1},
-        {"num_cpus": "a"},
-        {"resources": 3},
-        {1: 2},
-    ]:
+    for wrong in [{"num_cpu": 1}, {"num_cpus": -1}, {"num_cpus": "a"}, {"resources": 3}, {1: 2}]:
         with pytest.raises(ValueError, match=r"ray_options=.*are not accepted by Ray") as told:
             next(iter(_loader([], ray_options=wrong, address="127.0.0.1:1")))
         assert len(str(told.value)) < 500

@@ -122,10 +122,7 @@ def test_an_exception_of_a_handler_while_workers_are_closed_leaves_nothing(alarm
     """No process, and soon no thread, at whichever moment it comes; it comes out of close()."""
     came = 0
     # a Ray cluster, where one runs
-    threads, before = (
-        threading.active_count(),
-        set(psutil.Process().children()),
-    )
+    threads, before = (threading.active_count(), set(psutil.Process().children()))
     for moment in range(1, 9):
         iterator = iter(headrace.load(range(100), batch_size=4, worker_count=2, worker_kind=kind))
         next(iterator)

@@ -192,7 +192,7 @@ def test_dir_shows_what_is_for_users():
             "skip",
             "to_device",
             "with_batch_size",
-        ),
+        )
     }
 
 

@@ -8,12 +8,7 @@ from typing import Any, get_args
 
 from ..measured import Measured, PartKind, WorkPart
 from .changes_of_reading import columns, groups, limited_source, more_reads, reading, small_calls
-from .estimates import (
-    HAND_OVER,
-    enough_workers,
-    lighter,
-    step_seconds,
-)
+from .estimates import HAND_OVER, enough_workers, lighter, step_seconds
 from .proposing import NOISE, Propose, at_most, effect, hides, noise, own
 from .verdict import Change, Finding
 

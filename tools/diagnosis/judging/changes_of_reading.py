@@ -6,13 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..measured import Measured
-from .estimates import (
-    CLOSE,
-    enough_reads,
-    lighter,
-    slowed,
-    step_seconds,
-)
+from .estimates import CLOSE, enough_reads, lighter, slowed, step_seconds
 from .proposing import DEFAULT_BUFFER, Propose, at_most, effect
 from .verdict import UNLIMITED, Change, Finding
 

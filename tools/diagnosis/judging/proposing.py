@@ -7,11 +7,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ..measured import Measured
-from .estimates import (
-    lighter,
-    share_waited,
-    step_seconds,
-)
+from .estimates import lighter, share_waited, step_seconds
 from .verdict import Change, Finding
 
 # work counts as hidden if the user waits for at most this share of the time, mostly for the
