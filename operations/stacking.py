@@ -8,7 +8,9 @@ copied one by one, which also finds the cause of an error.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
+from math import prod
 from operator import is_, itemgetter
 from typing import Any
 
@@ -16,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.messages import shorten
-from ..errors import BatchError, NoElementError, StructureError
+from ..errors import BatchError, BatchMemoryError, NoElementError, StructureError
 from .column import Column
-from .memory import allocated
-from .protocol import Allocate, Element, Notify, allocate_plainly, notify_nobody
+from .protocol import Allocate, ArraySpec, Element, Notify, allocate_plainly, notify_nobody
 from .trees import Structure, bare_lists, flatten, is_leaf, leaf_names
 
 # `mnist` takes 1.5 times as long with 1, 1.17 with 8, 1.06 with 128.
@@ -29,6 +30,13 @@ CHUNK_ROWS = 64
 # Rows of 30 KB take 1.2 times as long with a quarter of this.
 CHUNK_BYTES = 256 << 10
 """Maximum bytes of elements copied together, so that they stay in the processor's caches."""
+
+
+_NO_MEMORY = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EINVAL)
+"""Error codes of the system for sizes that it cannot provide.
+
+Codes for a lack of file descriptors are left out.
+"""
 
 
 class Stack:
@@ -334,3 +342,43 @@ def shown(structure: Structure) -> str:
     """
     text = str(structure)
     return shorten(text.removeprefix("PyTreeSpec(").split(", namespace=")[0].removesuffix(")"), 120)
+
+
+def allocated(
+    specs: Sequence[ArraySpec], names: Sequence[str], allocate: Allocate
+) -> list[NDArray[Any]]:
+    """Return the arrays of a batch, uninitialised.
+
+    Args:
+        specs: shape and dtype of each leaf.
+        names: name of each leaf, for the message.
+        allocate: function that allocates arrays.
+
+    Raises:
+        BatchMemoryError: there is not enough memory.
+        OSError: the system reports another error, such as a lack of file descriptors.
+    """
+    try:
+        return allocate(specs)
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise _too_large(specs, names) from error
+    except OSError as error:
+        if error.errno not in _NO_MEMORY:
+            raise
+        raise _too_large(specs, names) from error
+
+
+def _too_large(specs: Sequence[ArraySpec], names: Sequence[str]) -> BatchMemoryError:
+    size, name, spec = max((_bytes(spec), name, spec) for name, spec in zip(names, specs))
+    total = sum(map(_bytes, specs))
+    of_these = f", {size:,} of these" if len(specs) > 1 else ""
+    return BatchMemoryError(
+        f"there is no memory for a batch of {total:,} bytes: leaf "
+        f"{shorten(name or 'of the element', 100)} has shape {spec.shape} and dtype "
+        f"{shorten(spec.dtype, 60)}{of_these}. Pass a smaller batch_size, keep fewer batches, or "
+        "raise the limit (ulimit -v, the container's memory, or the size of /dev/shm)."
+    )
+
+
+def _bytes(spec: ArraySpec) -> int:
+    return spec.dtype.itemsize * prod(spec.shape)

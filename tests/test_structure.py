@@ -50,7 +50,7 @@ PACKAGES = (
 MOST_LAYERS = 10
 
 MOST = {
-    "files of loader/executors": 32,
+    "files of loader/executors": 33,
     "modules in circles of imports": 0,  # wanted: 0
     # one is Keras's, whose fit asks for it in place of an argument
     "private attributes of others": 6,

@@ -12,13 +12,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..options import ReadOptions
+from ..options import ExecutionOptions, ReadOptions
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..plan.stages import MIN_SPAN, Stage
-from ..work.tasks import SpanTask, Task, input_count
+from ..work.tasks import Block, SpanTask, Task, input_count
+from .protocol import window_of
+from .stored_rows import Budget
+
+if TYPE_CHECKING:
+    from .pool import WorkerPool
 
 # A hundred times as long as its messages take. Measured with `mnist` and two workers.
 TASK_SECONDS = 30e-3
@@ -54,14 +59,6 @@ If it waits for records for more than this share, records of more tasks are read
 # Chosen: if enough reads are running, a task that did not wait does not show that fewer would do.
 STILL_WAITING = 0.98
 """Factor by which the recorded share of waiting falls after a task that did not wait."""
-
-# Chosen.
-OBJECT_SHARE = 1 / 8
-"""Share of the smallest of Ray's object stores that the rows of one task may fill."""
-
-# Chosen: rows need not be spread evenly over the stores.
-STORE_SHARE = 1 / 2
-"""Share of all of Ray's object stores together that the rows of all current tasks may fill."""
 
 
 class Limits(NamedTuple):
@@ -234,87 +231,100 @@ class Pace:
         return before != (self._together[stage], self.waits(stage), self._weights.get(stage, 0))
 
 
-class Budget:
-    """Limits of tasks, from the sizes of their rows and of the object stores of a Ray cluster.
-
-    An object takes memory in the store of the node that made it, and of each node that reads
-    it. An object that is large compared with the store displaces others, is written to disk, or
-    never arrives. So the first tasks make one output each, and tasks grow once the size of rows is
-    known.
+class TaskSizes:
+    """Decides how many inputs a task of a worker has, and how many tasks are submitted at a time.
 
     Args:
-        stages: number of stages (operations that run in one task) whose rows are in the stores at
-            the same time.
+        pipeline: pipeline of the run.
+        options: options of workers and reading.
+        pool: pool of the workers.
     """
 
-    def __init__(self, stages: int) -> None:
-        self._stages = stages
-        self._stores: dict[str, float] = {}  # bytes, by the name
-        self._weights: dict[int, float] = {}  # bytes that come of an input, by the stage
-        self._row: float | None = None  # bytes of one, of whatever stage
-        self._largest: dict[int, float] = {}  # bytes of a task, by the stage
+    def __init__(
+        self, pipeline: Pipeline, options: ExecutionOptions, pool: WorkerPool[Any]
+    ) -> None:
+        self._pipeline = pipeline
+        self._reading = options.reading
+        self._buffer_size = options.worker_buffer_size
+        self._worker_count = options.workers
+        self._pool = pool
+        self._follows_room = False  # the transport says how many workers there are
+        # a worker with a timeout gets one batch in a message
+        self.pace = Pace(limits_of(pipeline, several=options.timeout is None))
+        self._budget: Budget | None = None
+        self._inputs: dict[int, int] = {}  # by stage, until something changes them …
+        self._windows: dict[int, int] = {}  # … likewise
+
+    def resize(self, workers: int, buffer: int) -> None:
+        self._worker_count, self._buffer_size = workers, buffer
+        self._windows.clear()
+
+    def follow_room(self) -> None:
+        """From now on, have as many workers as are ready."""
+        self._follows_room = True
 
     def set_store(self, name: str, size: float) -> None:
-        """Set the capacity of the object store `name` in bytes; 0 removes the store."""
-        self._stores.pop(name, None)
-        if size > 0:
-            self._stores[name] = size
+        """Set the capacity of an object store in bytes; 0 removes the store."""
+        self._budget = self._budget or Budget(len(self._pipeline.stages))
+        self._budget.set_store(name, size)
 
-    def note(self, stage: int, inputs: int, rows: int, size: int) -> None:
-        """Record that a task of a stage (operations) made `rows` rows of `size` bytes together.
+    def note(self, task: Task, block: Block) -> None:
+        """Record the times and sizes of a task that is done."""
+        if self.pace.note(task, block.seconds, block.waited, block.count, block.nbytes):
+            self._inputs.clear()
+            self._windows.clear()
+        if self._budget is not None:
+            self._budget.note(task.stage, input_count(task), block.count, block.nbytes)
 
-        The estimated size of a row rises at once after a task with larger rows, and falls slowly
-        after smaller ones.
+    def waits(self) -> bool:
+        """Return True if tasks of any stage wait for records."""
+        return any(map(self.pace.waits, self._windows))
 
-        Args:
-            stage: index of the stage.
-            inputs: number of inputs of the task.
-            rows: number of rows.
-            size: their bytes.
+    def inputs(self, stage: int) -> int:
+        """Return the number of inputs of a stage's next task.
+
+        It is larger if tasks are quick and the rows fit in memory.
         """
-        weight = size / max(inputs, 1)
-        self._row = max(size / max(rows, 1), (self._row or 0.0) * 7 / 8)
-        self._weights[stage] = max(weight, (self._weights.get(stage, 0.0) * 7 + weight) / 8)
-        self._largest[stage] = max(float(size), (self._largest.get(stage, 0.0) * 7 + size) / 8)
-
-    def most_inputs(self, stage: int) -> int:
-        """Return the largest number of inputs for a task that reads records.
-
-        It is 1 until a task of its stage is done.
-        """
-        if stage not in self._weights:
-            return 1
-        return self._most(self._object(), self._weights[stage])
+        inputs = self._inputs.get(stage)
+        if inputs is None:
+            inputs = self._inputs[stage] = self.pace.inputs(stage)
+        if self._budget is None:
+            return inputs
+        one = self._pipeline.stages[stage]
+        return one.bounded(
+            inputs, self.most_rows() if one.leaf is None else self._budget.most_inputs(stage)
+        )
 
     def most_rows(self) -> int:
-        """Return the largest number of rows that one task, or one object in a store, should have.
+        return sys.maxsize if self._budget is None else self._budget.most_rows()
 
-        These rows fill at most an eighth of the smallest object store. The result is 1 until a task
-        is done, because the size of a row is unknown.
+    def window(self, stage: int) -> int:
+        """Return how many tasks of a stage to submit at a time.
+
+        They are more if workers wait for records, and fewer if rows are large.
         """
-        return 1 if self._row is None else self._most(self._object(), self._row)
+        known = self._windows.get(stage)
+        if known is None or self._budget is not None or self._follows_room:
+            known = self._windows[stage] = self._window(stage)
+        return known
 
-    def _object(self) -> float:
-        return min(self._stores.values(), default=0.0) * OBJECT_SHARE
-
-    def most_tasks(self, stage: int, inputs: int) -> int:
-        """Return how many tasks of a stage may be running, or done but not received, at a time.
-
-        It is at least 1, and unlimited until the size of a task's rows is known.
-
-        Args:
-            stage: index of the stage (operations that run in one task).
-            inputs: number of inputs of the next tasks, which may be larger than those done so far.
-        """
-        room = (
-            min(self._stores.values(), default=0.0) * len(self._stores) * STORE_SHARE / self._stages
-        )
-        return self._most(
-            room, max(self._largest.get(stage, 0.0), self._weights.get(stage, 0.0) * inputs)
-        )
-
-    def _most(self, room: float, weight: float) -> int:
-        return max(int(room / weight), 1) if weight and self._stores else sys.maxsize
+    def _window(self, stage: int) -> int:
+        if self._follows_room:
+            self._worker_count = max(self._pool.ready_count, 1)
+        workers, inputs, waits = self._worker_count, self.inputs(stage), self.pace.waits(stage)
+        leaves = len(self._pipeline.leaves)
+        window = window_of(workers, self._buffer_size, leaves) * self.pace.tasks(stage)
+        if waits:
+            ahead = tasks_ahead(self._pipeline, self._reading, stage, inputs)
+            window = max(window, workers * (1 + ahead))
+        within = self.pace.tasks_within(stage, inputs, self._reading.prefetch_buffer_bytes)
+        most = max(within, workers)
+        if self._budget is not None:
+            most = self._budget.most_tasks(stage, inputs)
+        window = min(window, most)
+        if waits:
+            self._pool.deepen(-(-window // workers))
+        return window
 
 
 def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions: int) -> int:

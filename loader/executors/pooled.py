@@ -13,11 +13,10 @@ each block keeps its task, which is run a second time when rows are lost.
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from ...errors import WorkerCrashedError
@@ -30,10 +29,11 @@ from ..work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, SpanTask, Task, in
 from . import transport as messages
 from .batches_at_hand import BatchesAtHand, DoneHandle
 from .hang_watch import log_hang, log_silence
-from .jobs import MAX_TRIES, PooledHandle, RowsWithTask
-from .pace import Budget, Pace, limits_of, tasks_ahead
+from .jobs import MAX_TRIES, Job
+from .pace import TaskSizes
 from .pool import WorkerPool
-from .protocol import Executor, window_of
+from .protocol import Executor
+from .stored_rows import RowsWithTask
 from .transport import Action, Event, Message, Transport
 
 LOGGER = logging.getLogger("headrace")
@@ -49,6 +49,44 @@ LONG_SECONDS = 1.0
 
 Workers that need more are ended instead.
 """
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PooledHandle(Job):
+    """A task that a worker runs, and its result (`block`), once it has arrived."""
+
+    executor: PooledExecutor
+    task: Task
+    # with the rows to which the task refers; kept as long as the task may be run again
+    blocks: Blocks
+    block: Block | None = None  # the result, once it has arrived
+    gave_up: str = ""  # why the task was given up; "" if it was not
+    # its inputs, each run alone to find the one that ends workers
+    suspects: Sequence[PooledHandle] = ()
+
+    def ready(self) -> bool:
+        """Return True if the result has arrived, after handling all messages of the workers."""
+        if not self._has_come():
+            self.executor.handle_events(wait=False)
+        return self._has_come()
+
+    def result(self) -> Block:
+        while not self._has_come():
+            self.executor.handle_events(wait=True)
+        block, self.block = self.block, None
+        assert block is not None, "it has come"
+        return block
+
+    def _has_come(self) -> bool:
+        """Return True if the task's result is there.
+
+        For a given-up task, it is the result of its first input that ends workers.
+        """
+        if self.block is None and self.suspects:
+            self.block = next((one.block for one in self.suspects if one.gave_up), None)
+            if self.block is None and all(one.block is not None for one in self.suspects):
+                self.block = self.executor.block_given_up(self)  # none did
+        return self.block is not None
 
 
 class PooledExecutor(Executor):
@@ -76,13 +114,6 @@ class PooledExecutor(Executor):
         self._hang_seconds, self._hangs = options.hang_seconds, dict[int, str]()
         # what the worker was at that ended last; "" if its task did not take long
         self._last_hang = ""
-        self._reading = options.reading
-        self._buffer_size = options.worker_buffer_size
-        self._worker_count = options.workers
-        self._follows_room = False  # the transport says how many workers there are
-        # which is for one batch
-        self._pace = Pace(limits_of(pipeline, several=options.timeout is None))
-        self._budget: Budget | None = None
         on_leaves = [
             (stage.number, pipeline.leaves[stage.leaf])
             for stage in pipeline.stages
@@ -95,8 +126,7 @@ class PooledExecutor(Executor):
         self._pool: WorkerPool[PooledHandle] = WorkerPool(
             transport.worker_count, options.timeout, transport.depth
         )
-        self._inputs: dict[int, int] = {}  # by stage, until something changes them …
-        self._windows: dict[int, int] = {}  # … likewise
+        self._sizes = TaskSizes(pipeline, options, self._pool)
         self._at_hand = BatchesAtHand(pipeline, rows_stay=not transport.may_lose_rows)
         self._rows_of = attrgetter("rows.rows" if transport.may_lose_rows else "rows")
         self._actions: deque[Action[PooledHandle]] = deque()
@@ -109,8 +139,7 @@ class PooledExecutor(Executor):
             raise
 
     def resize(self, workers: int, buffer: int) -> None:
-        self._worker_count, self._buffer_size = workers, buffer
-        self._windows.clear()
+        self._sizes.resize(workers, buffer)
         self._act([*self._pool.resize(workers), *self._pool.let_go()])
 
     def has_begun(self) -> bool:
@@ -124,53 +153,13 @@ class PooledExecutor(Executor):
         return self._pool.is_idle
 
     def inputs(self, stage: int) -> int:
-        """Return the number of inputs of a stage's next task.
-
-        It is larger if tasks are quick and the rows fit in memory.
-        """
-        inputs = self._inputs.get(stage)
-        if inputs is None:
-            inputs = self._inputs[stage] = self._pace.inputs(stage)
-        if self._budget is None:
-            return inputs
-        one = self._pipeline.stages[stage]
-        return one.bounded(
-            inputs, self.most_rows() if one.leaf is None else self._budget.most_inputs(stage)
-        )
+        return self._sizes.inputs(stage)
 
     def most_rows(self) -> int:
-        return sys.maxsize if self._budget is None else self._budget.most_rows()
+        return self._sizes.most_rows()
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage to submit at a time.
-
-        They are more if workers wait for records, and fewer if rows are large.
-        """
-        known = self._windows.get(stage)
-        if known is None or self._budget is not None or self._follows_room:
-            known = self._windows[stage] = self._window(stage)
-        return known
-
-    def _window(self, stage: int) -> int:
-        if self._follows_room:
-            self._worker_count = max(self._pool.ready_count, 1)
-        workers, inputs, waits = self._worker_count, self.inputs(stage), self._pace.waits(stage)
-        window = window_of(
-            workers, self._buffer_size, len(self._pipeline.leaves)
-        ) * self._pace.tasks(stage)
-        if waits:
-            window = max(
-                window, workers * (1 + tasks_ahead(self._pipeline, self._reading, stage, inputs))
-            )
-        most = max(
-            self._pace.tasks_within(stage, inputs, self._reading.prefetch_buffer_bytes), workers
-        )
-        window = min(
-            window, most if self._budget is None else self._budget.most_tasks(stage, inputs)
-        )
-        if waits:
-            self._pool.deepen(-(-window // workers))
-        return window
+        return self._sizes.window(stage)
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle | DoneHandle:
         """Submit a task on rows of `blocks`.
@@ -193,7 +182,7 @@ class PooledExecutor(Executor):
             self._assign([handle])
             return handle
         self._gathered.append(handle)
-        if len(self._gathered) >= self._pace.tasks(task.stage):
+        if len(self._gathered) >= self._sizes.pace.tasks(task.stage):
             self.send_gathered()
         return handle
 
@@ -201,7 +190,7 @@ class PooledExecutor(Executor):
         self, task: Task, blocks: Blocks, inputs: int, divisible: bool, series: int | None
     ) -> PooledHandle:
         number, self._next_task = self._next_task, self._next_task + 1
-        cost = max(inputs, 1) * self._pace.seconds.get(task.stage, 1e-6)
+        cost = max(inputs, 1) * self._sizes.pace.seconds.get(task.stage, 1e-6)
         return PooledHandle(
             number, divisible, cost, series, executor=self, task=task, blocks=blocks
         )
@@ -266,10 +255,10 @@ class PooledExecutor(Executor):
                 for worker in filter(self._pool.workers.__contains__, workers):
                     self._observer.worker_ended(worker, how)
             case messages.Store(name, nbytes):
-                self._budget = self._budget or Budget(len(self._pipeline.stages))
-                self._budget.set_store(name, nbytes)
+                self._sizes.set_store(name, nbytes)
             case messages.Room(workers):
-                self._follows_room, self._observer.worker_count = True, workers
+                self._sizes.follow_room()
+                self._observer.worker_count = workers
         self._act(self._pool.after(event, self._clock()))
         if isinstance(event, messages.Answered):
             stalled, self._stalled = self._stalled, []
@@ -336,18 +325,12 @@ class PooledExecutor(Executor):
         )
 
     def _finish(self, handle: PooledHandle, block: Block) -> None:
-        if self._pace.note(handle.task, block.seconds, block.waited, block.count, block.nbytes):
-            self._inputs.clear()
-            self._windows.clear()
-        if self._budget is not None:
-            self._budget.note(
-                handle.task.stage, input_count(handle.task), block.count, block.nbytes
-            )
+        self._sizes.note(handle.task, block)
         if self._transport.may_lose_rows:
             block.rows = RowsWithTask(handle, block.rows)
         handle.block = block
 
-    def make_again(self, rows: RowsWithTask) -> None:
+    def make_again(self, rows: RowsWithTask[PooledHandle]) -> None:
         """Run the task of lost rows a second time, unless that run has already begun."""
         if rows.again is None:
             rows.again = replace(
@@ -387,7 +370,7 @@ class PooledExecutor(Executor):
         Return False if workers wait for reads, and then nothing is dropped; or if they need over
         `LONG_SECONDS` to finish the tasks that they have.
         """
-        if any(map(self._pace.waits, self._windows)) or not self._pool.drop_jobs(LONG_SECONDS):
+        if self._sizes.waits() or not self._pool.drop_jobs(LONG_SECONDS):
             return False
         self._gathered, self._stalled = [], []
         self._observer = observer.after(self._observer)

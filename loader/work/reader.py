@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ...common.fields import replaced
 from ...operations import Operation
-from ...operations.memory import allocated
 from ...operations.protocol import Allocate, ArraySpec, Element
+from ...operations.stacking import allocated
 from ...operations.trees import flatten, leaf_names
 from ...sources.mixed.source import MixedColumn
 from ...sources.protocol import is_text_column, key_check, reader_of

@@ -9,8 +9,8 @@ import pytest
 
 from headrace import Batch, Filter, FlatMap, IterDataset, MapDataset, load
 from headrace.errors import BatchMemoryError
-from headrace.operations.memory import allocated
 from headrace.operations.protocol import ArraySpec
+from headrace.operations.stacking import allocated
 
 SIDE = 1 << 13  # an element of 0.5 GB that takes none: all of it is one number
 LARGE = 1 << 20

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from ....operations.protocol import Allocate, Context, Element, Notify, Step
 from ...interrupts import raise_if_of_signal_handler
 from ...timing.draws import DrawWatch
-from ..stacked_rows import StackedRows, batch_of
+from ..stacked_rows import batch_of
 from ..stopwatch import OperationClock
 from ..tasks import Block, GroupTask, Parts, SpanTask
 from .collected import CollectedRows
 from .faults import FaultFinder
 from .fused import FusedMapFilter, fused_at_front, plain_at_front
-from .group_rows import elements_of, tags_of
+from .group_rows import batches_columns, elements_of, tags_of
 from .inputs import Inputs
 from .seeded import seeded
 
@@ -60,11 +60,9 @@ class StepChain:
         self._context = Context(seed=leaf.sampler.seed or 0, allocate=allocate, notify=tell)
         self._clock = clock
         self._rows = CollectedRows(pipeline, self._context)
-        self._steps: list[Step] = [
-            self._rows.keep
-            if clock is None
-            else clock.around(self._rows.keep, len(stage.operations))
-        ]
+        self._tags_rows = not pipeline.aligned
+        keep: Step = self._rows.keep if self._tags_rows else self._rows.elements.append
+        self._steps = [keep if clock is None else clock.around(keep, len(stage.operations))]
         for number, operation in reversed(list(enumerate(stage.operations, stage.first))):
             if pipeline.skips_errors and operation.takes is not None:
                 self._steps[0] = self._rows.around_each(self._steps[0], self._now)
@@ -77,7 +75,6 @@ class StepChain:
         self._hooks = self._context.take_hooks()
         self._faults = FaultFinder(pipeline, stage, self._context)
         self._below_join = pipeline.is_below_join(stage)
-        self._tags_rows = not pipeline.aligned
         self._tracks = stage.reads_position or self._tags_rows or seeds_globals
         self._inputs: Inputs | None = None  # of the task that is being done
         self._place, self._inputs_per_unit, self._positions_per_input = 0, stage.unit, 1
@@ -210,7 +207,7 @@ class StepChain:
         positions = self._positions_of(tags, task)
         self._context.only = task.only
         self._read = int(tags[0]) % len(self._pipeline.every_leaf)
-        if self._batches_columns(parts):
+        if batches_columns(self._stage, parts):
             columns = [(block.elements, start, stop) for block, start, stop in parts]
             # made when it is asked for: that may fail
             batch = map(batch_of, [columns], [self._context.allocate], [order])
@@ -253,7 +250,15 @@ class StepChain:
         return self._pipeline.tags_of(self._read, positions)
 
     def _run(self, inputs: Inputs, read_failure: Exception | None = None) -> Block:
-        return self._push(inputs, read_failure) or self._ended(self._rows.block(self._tags_of))
+        return self._push(inputs, read_failure) or self._ended(self._made())
+
+    def _made(self) -> Block:
+        """Return a block with the rows of a task, and begin to collect those of another one."""
+        if self._tags_rows:
+            return self._rows.block(self._tags_of)
+        elements = self._rows.elements.copy()
+        self._rows.elements.clear()  # the last operation appends to this list
+        return Block.of(elements)
 
     def _push(self, inputs: Inputs, read_failure: Exception | None) -> Block | None:
         """Process inputs with all operations.
@@ -373,19 +378,6 @@ class StepChain:
         if self._tags_rows:
             self._context.position = int(inputs.positions()[0])
             self._context.row = next(iter(inputs.rows))
-
-    def _batches_columns(self, parts: Parts) -> bool:
-        """Return True if a plain `Batch` of a whole unit comes first, and all rows are columns.
-
-        A unit is the rows that must be processed together.
-        """
-        batch, first = self._stage.operations[0], parts[0][0].elements
-        return (
-            batch.only_stacks
-            and batch.takes == self._stage.unit
-            and isinstance(first, StackedRows)
-            and all(first.is_like(block.elements) for block, _, _ in parts)
-        )
 
     def _ended(self, block: Block) -> Block:
         self._inputs = None

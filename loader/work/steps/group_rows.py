@@ -7,6 +7,7 @@ record).
 from __future__ import annotations
 
 from array import array
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from ....operations.protocol import Element
 from ..stacked_rows import StackedRows
 from ..tasks import Parts
+
+if TYPE_CHECKING:
+    from ...plan.stages import Stage
 
 
 def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
@@ -50,3 +54,17 @@ def elements_of(parts: Parts) -> list[Element]:
             rows.elements(start, stop) if isinstance(rows, StackedRows) else rows[start:stop]
         )
     return elements
+
+
+def batches_columns(stage: Stage, parts: Parts) -> bool:
+    """Return True if a plain `Batch` of a whole unit comes first, and all rows are columns.
+
+    A unit is the rows that must be processed together.
+    """
+    batch, first = stage.operations[0], parts[0][0].elements
+    return (
+        batch.only_stacks
+        and batch.takes == stage.unit
+        and isinstance(first, StackedRows)
+        and all(first.is_like(block.elements) for block, _, _ in parts)
+    )

@@ -142,7 +142,7 @@ def test_a_worker_that_cannot_do_its_tasks_yet_makes_other_lost_rows(monkeypatch
     executor, transport = _executor(depth=1)
     spans = [executor.submit(SpanTask(0, start, start + 4)) for start in (0, 4)]
     blocks = [span.result() for span in spans]
-    monkeypatch.setattr(executor._pace, "tasks", lambda stage: 2)  # in a message
+    monkeypatch.setattr(executor._sizes.pace, "tasks", lambda stage: 2)  # in a message
     group = executor.submit(GroupTask(0, ((0, 0, 4), (1, 0, 4))), dict(enumerate(blocks)))
     later = executor.submit(SpanTask(0, 8, 12))  # its number is above that of the group
     transport.answer()

@@ -13,7 +13,7 @@ from support.pipelines import chosen, loader, stream
 
 from headrace import IterDataset, MapDataset
 from headrace.loader.executors.local import InlineExecutor
-from headrace.loader.executors.pace import OBJECT_SHARE, STORE_SHARE, Budget
+from headrace.loader.executors.stored_rows import OBJECT_SHARE, STORE_SHARE, Budget
 
 MB = 1 << 20
 
