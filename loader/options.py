@@ -263,9 +263,7 @@ class ExecutionOptions:
         needs_processes = (
             self.timeout is not None or self.worker_init_fn is not None or self.seed_globals
         )
-        threads = (
-            not has_gil() and not needs_processes and all(one.thread_safe for one in operations)
-        )
+        threads = not has_gil() and not needs_processes and all(map(_is_thread_safe, operations))
         return replace(self, worker_kind="thread" if threads else "process")
 
     @property
@@ -279,6 +277,16 @@ class ExecutionOptions:
     def reading(self) -> ReadOptions:
         """The `read_options`; if they are None, the default `ReadOptions()`."""
         return self.read_options or ReadOptions()
+
+
+def _is_thread_safe(operation: Operation) -> bool:
+    """Return True if several threads may run an operation and its function at the same time.
+
+    A function, or the object whose method it is, may have `thread_safe = False`.
+    """
+    function = operation.user_function
+    owner = getattr(function, "__self__", function)
+    return operation.thread_safe and bool(getattr(owner, "thread_safe", True))
 
 
 def _worker_kind(kind: Any) -> Literal["process", "thread", "ray"] | None:

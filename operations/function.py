@@ -59,12 +59,6 @@ class FunctionOperation(Operation):
         return function
 
     @property
-    def thread_safe(self) -> bool:  # type: ignore[override]
-        """False if the function, or the object whose method it is, has `thread_safe = False`."""
-        owner = getattr(self._function, "__self__", self._function)
-        return bool(getattr(owner, "thread_safe", True))
-
-    @property
     def user_function(self) -> Callable[..., Any]:
         """The user's function."""
         return self.function

@@ -102,7 +102,10 @@ def test_workers_are_threads_where_python_has_no_gil(no_gil):
     assert threading.current_thread().name not in {name for _, name in places}
 
 
-@pytest.mark.parametrize("operation", [Counter(), Doubler().map, counted])
+OPERATIONS = [Counter(), Doubler().map, counted, headrace.Batch(2, batch_fn=counted)]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_that_threads_must_not_share_is_given_processes(no_gil, operation):
     """An operation, the object of a method, or a function says so by `thread_safe = False`."""
     assert kind(double, operation) == "process"
