@@ -15,6 +15,7 @@ from .plan.build import not_empty
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
 from .state.growing import as_epoch_begins
+from .state.kept import ExtraState
 from .state.position import StreamPositionAPI
 from .state.resumable import Resumable
 from .state.schema import LoaderState, parsed
@@ -23,7 +24,7 @@ Kind = TypeVar("Kind", bound=StreamPositionAPI)
 T = TypeVar("T", bound=StreamPositionAPI)
 
 
-class Epochs(Resumable, Generic[Kind]):
+class Epochs(Resumable, ExtraState, Generic[Kind]):
     """Epochs, one after another, each with its own iterator; made by `loader.epochs(…)`.
 
     The state is the state after the last batch that you received, in any epoch. A state taken
@@ -86,6 +87,10 @@ class Epochs(Resumable, Generic[Kind]):
             raise StopIteration
         self._begun = True
         return self._batches
+
+    def here(self) -> Any:
+        """Return the user's position in the current epoch."""
+        return self._batches.here()
 
     @property
     def open_epoch(self) -> Kind:  # for tools

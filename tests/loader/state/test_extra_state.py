@@ -129,8 +129,10 @@ def test_the_next_epochs_keep_the_extra_state():
             assert epoch.get_extra_state() == expected
             again = headrace.load(range(8), batch_size=2).epochs(3)
             again.set_state(epochs.get_state())
+            assert again.get_extra_state() == expected
             assert next(again).get_extra_state() == expected
-    assert LoaderState.from_json(epochs.get_state()).kept.extra == '{"step":8}'
+    epochs.set_extra_state({"step": 12})
+    assert LoaderState.from_json(epochs.get_state()).kept.extra == '{"step":12}'
 
 
 def test_a_change_of_the_run_keeps_the_extra_state():
