@@ -119,8 +119,7 @@ class ExtraState:
         They were stored in this run, or in one whose state was restored.
 
         Raises:
-            TypeError: it is the iterator of a `RemoteLoader`, or a feeder that reads from something
-                other than a `DataLoader`.
+            TypeError: it is a feeder that reads from something other than a `DataLoader`.
         """
         return self.here().get_extra_state()
 
@@ -138,8 +137,8 @@ class ExtraState:
                 ASCII counts as six. None removes the values.
 
         Raises:
-            TypeError: it is not a dict, or has other values, such as arrays; it is the iterator of
-                a `RemoteLoader`, or a feeder that reads from something other than a `DataLoader`.
+            TypeError: it is not a dict, or has other values, such as arrays; or it is a feeder that
+                reads from something other than a `DataLoader`.
             ValueError: the values have more than 10,000 characters.
 
         >>> import headrace

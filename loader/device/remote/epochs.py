@@ -77,13 +77,11 @@ class RemoteEpochs(Epochs[RemoteIterator]):
         Raises:
             CheckpointError: it is not a state of epochs of a `RemoteLoader`.
         """
-        _, shards = of_shards(state)
+        _, shards, _ = of_shards(state)
         epoch = epoch_of(LoaderState.from_json(shards[0].encode()))
         self._go_to(epoch, lambda batches: batches.set_state(state, strict))
 
     def _state_after(self) -> bytes:
-        step, shards = of_shards(self._batches.get_state())
-        return as_one(
-            step,
-            [start_of_epoch(self._number + 1, each.encode(), step).decode() for each in shards],
-        )
+        step, shards, own = of_shards(self._batches.get_state())
+        after = [start_of_epoch(self._number + 1, each.encode(), step).decode() for each in shards]
+        return as_one(step, after, own.extra_values)

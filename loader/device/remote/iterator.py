@@ -16,6 +16,7 @@ import cloudpickle
 from jax.experimental.colocated_python import colocated_cpu_devices, colocated_python_class
 
 from ....errors import CheckpointError, ClosedError, HostsError
+from ...state.kept import Keeper, Kept
 from ...state.position import StreamPositionAPI
 from ...state.schema import parsed
 from ...timing.listeners import begins
@@ -52,13 +53,14 @@ class RemoteIterator(StreamPositionAPI):
         self._pending: deque[Step] = deque()
         self._closed = False
         self._changing = threading.RLock()  # while hosts begin or end
-        self._begin(None, 0)
+        self._begin(None, 0, Kept())
 
-    def _begin(self, states: str | None, step: int) -> None:
+    def _begin(self, states: str | None, step: int, kept: Kept) -> None:
         """Let the hosts begin at a step with the states of all shards, a JSON text.
 
-        If the states are None, the hosts begin from the start.
+        If the states are None, the hosts begin from the start. `kept` has the user's own values.
         """
+        self._keeper = Keeper(kept)
         self.mask: Any = None
         self._states, self._former_steps = states, step
         self._taken = 0
@@ -187,7 +189,8 @@ class RemoteIterator(StreamPositionAPI):
                 "this iterator was closed, and its hosts have forgotten their states. Save them "
                 "before."
             )
-        return as_one(self.step, [state.decode() for state in self._ask(STATE)])
+        states = [state.decode() for state in self._ask(STATE)]
+        return as_one(self.step, states, self.get_extra_state())
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Move to a state from `get_state`, perhaps of a run on another number of hosts.
@@ -203,12 +206,11 @@ class RemoteIterator(StreamPositionAPI):
             ClosedError: the iterator was closed.
         """
         self._check_open()
-        step, states = of_shards(state)
+        step, states, own = of_shards(state)
+        told = json.dumps({"states": states, "strict": strict, "equal_steps": False})
         with self._changing:
             self._end_hosts()
-            self._begin(
-                json.dumps({"states": states, "strict": strict, "equal_steps": False}), step
-            )
+            self._begin(told, step, own)
 
     def set_states(
         self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False
@@ -231,19 +233,19 @@ class RemoteIterator(StreamPositionAPI):
         self._check_open()
         read = sorted(parsed(states), key=lambda state: state.shard)
         texts = [state.to_json().decode() for state in read]
-        step = max((state.step for state in read), default=0)
+        farthest = max(read, key=lambda state: state.step, default=None)
+        step, own = (0, Kept()) if farthest is None else (farthest.step, farthest.kept)
+        told = json.dumps({"states": texts, "strict": strict, "equal_steps": equal_steps})
         with self._changing:
             self._end_hosts()
-            self._begin(
-                json.dumps({"states": texts, "strict": strict, "equal_steps": equal_steps}), step
-            )
+            self._begin(told, step, own)
 
     def here(self) -> Any:
         """Return the user's position, for tools.
 
         Hosts are asked for its values, which takes a few milliseconds each.
         """
-        return RemotePosition(self.step, self._ask, self._own.on_uneven == "drop")
+        return RemotePosition(self.step, self._ask, self._own.on_uneven == "drop", self._keeper)
 
     @property
     def skipped_count(self) -> int:

@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ...state.kept import Keeper
+
 
 class RemotePosition:
     """Position between the batch that the user received last and the next one.
@@ -20,10 +22,13 @@ class RemotePosition:
         ask: function of a name of `StreamPosition` and an argument, which returns the values of all
             shards, in their order.
         shortest: True if the shard with the fewest batches ends the stream.
+        keeper: holder of the user's own values.
     """
 
-    def __init__(self, step: int, ask: Callable[..., list[Any]], shortest: bool) -> None:
-        self.step, self._ask, self._shortest = step, ask, shortest
+    def __init__(
+        self, step: int, ask: Callable[..., list[Any]], shortest: bool, keeper: Keeper
+    ) -> None:
+        self.step, self._ask, self._shortest, self._keeper = step, ask, shortest, keeper
 
     @property
     def epoch(self) -> NoReturn:  # a progress line would ask for it again and again
@@ -48,11 +53,11 @@ class RemotePosition:
     def part_records(self) -> dict[str, int]:
         return _largest(self._ask("part_records"))
 
-    def get_extra_state(self) -> NoReturn:
-        raise _no_extra_state()
+    def get_extra_state(self) -> Any:
+        return self._keeper.kept.extra_values
 
-    def set_extra_state(self, values: Any) -> NoReturn:
-        raise _no_extra_state()
+    def set_extra_state(self, values: Any) -> None:
+        self._keeper.set_extra(values)
 
     def last_records(self) -> Any:
         return _joined(self._ask("last_records"))
@@ -67,13 +72,6 @@ def _largest(shards: Sequence[dict[str, int]]) -> dict[str, int]:
     Each shard counts the records of all shards up to its own last record.
     """
     return {name: max(shard[name] for shard in shards) for name in shards[0]}
-
-
-def _no_extra_state() -> TypeError:
-    return TypeError(
-        "the iterator of a RemoteLoader has no extra state, because the hosts make its state. Save "
-        "your values beside the state, in the same checkpoint."
-    )
 
 
 def _joined(shards: Sequence[Any]) -> Any:

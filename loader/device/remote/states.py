@@ -7,26 +7,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from ....common.messages import short_repr
 from ....errors import CheckpointError
+from ...state.kept import Kept
 
 
-def as_one(step: int, shards: Sequence[str]) -> bytes:
-    """Return one state that contains the states of all shards, in order, and the step count."""
-    return json.dumps({"remote": 1, "step": step, "shards": list(shards)}).encode()
+def as_one(step: int, shards: Sequence[str], extra: Any = None) -> bytes:
+    """Return one state that contains the states of all shards, in order.
+
+    Args:
+        step: number of steps.
+        shards: states of the shards.
+        extra: the user's own values; None for none.
+    """
+    told = {"remote": 1, "step": step, "shards": list(shards)}
+    return json.dumps(told if extra is None else {**told, "extra": extra}).encode()
 
 
-def of_shards(state: bytes) -> tuple[int, list[str]]:
-    """Return the number of steps, and the states of all shards.
+def of_shards(state: bytes) -> tuple[int, list[str], Kept]:
+    """Return the number of steps, the states of all shards, and the user's own values.
 
     Raises:
         CheckpointError: it is not a state of a `RemoteLoader`.
     """
     try:
         told = json.loads(state)
-        return int(told["step"]), list(map(str, told["shards"]))
-    except (ValueError, TypeError, KeyError) as error:
+        own = Kept.read({"extra": told.get("extra")})
+        return int(told["step"]), list(map(str, told["shards"])), own
+    except (AttributeError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(
             f"{short_repr(state)} is not a state of a RemoteLoader. Pass the result of its "
             "get_state()."

@@ -67,11 +67,12 @@ def test_states_resume_on_any_number_of_hosts(run):
             for steps in (0, 3):
                 with iter(remote(make, before)) as batches:
                     seen = [x for _ in range(steps) for x in np.asarray(next(batches))[np.asarray(batches.mask)].tolist()]
+                    batches.set_extra_state({"seen": len(seen)})
                     state = batches.get_state()
                     assert batches.step == steps and len(state) < 2000 * before
                 with iter(remote(make, after)) as batches:
                     batches.set_state(state)
-                    assert batches.step == steps
+                    assert batches.step == steps and batches.get_extra_state() == {"seen": len(seen)}
                     seen += [x for rows in real(batches) for x in rows]
                 assert sorted(seen) == kept, (before, after, steps)
         """

@@ -68,6 +68,7 @@ def test_epochs_resume_on_other_numbers_of_hosts(loops):
             with remote(make, before).epochs(3) as epochs:
                 for number, epoch in enumerate(epochs):
                     take(epochs, epoch, stop if number == 1 else None)
+                    epochs.set_extra_state({"epoch": number})
                     if number == 1:
                         state, step = epochs.get_state(), epochs.step
                         break
@@ -75,6 +76,7 @@ def test_epochs_resume_on_other_numbers_of_hosts(loops):
                 epochs.set_state(state)
                 assert epochs.step == step and epochs.epoch == (1 if stop else 2)
                 for epoch in epochs:
+                    assert epoch.get_extra_state() == {"epoch": 1}
                     number = epochs.epoch
                     take(epochs, epoch, None)
             assert {number: sorted(found) for number, found in seen.items()} == {0: kept, 1: kept, 2: kept}, (before, after)
