@@ -142,7 +142,12 @@ def to_bytes(state: Any) -> bytes:
 
     In other libraries, it is a dict.
     """
-    return json.dumps(state).encode() if isinstance(state, dict) else state
+    return state if is_json_text(state) else json.dumps(state).encode()
+
+
+def is_json_text(state: Any) -> bool:
+    """Return True if a state is JSON text, as headrace's own are; other libraries' are dicts."""
+    return isinstance(state, (bytes, bytearray, str))
 
 
 def from_bytes(content: bytes, iterator: Any) -> Any:
@@ -154,7 +159,7 @@ def from_bytes(content: bytes, iterator: Any) -> Any:
     Raises:
         CheckpointError: the iterator's states are dicts, but the bytes are not JSON.
     """
-    if not isinstance(iterator.get_state(), dict):
+    if is_json_text(iterator.get_state()):
         return content
     try:
         return json.loads(content)

@@ -65,8 +65,8 @@ class Trace:
         ran_from: step from which the pipeline was run to find the records; None if they could be
             computed.
         records: the records, in the order of the elements of the shards.
-        weights: for a `WeightedSampler`, digests of the weights, and the positions from which they
-            are used.
+        weights: for a sampler with weights of records, digests of the weights, and the positions
+            from which they are used.
         generations: for a growing source, its generations (versions of its files), and the
             positions from which they are used.
     """
