@@ -57,6 +57,7 @@ class IterMethods(
     """
 
     _asked_as = "IterDataset"
+    _parents: tuple[Any, ...] = ()
 
     if not TYPE_CHECKING:
         __add__ = NotHere(

@@ -22,7 +22,7 @@ from ..sources.lengths import lengths_of
 from ..sources.mixed.source import MixedSource
 from ..sources.omission.keys import OmitOfParts
 from .failures import Asked, OnError, Skips
-from .options import Auto, ExecutionOptions, ReadOptions
+from .options import Auto, ExecutionOptions, ReadOptions, WorkersLike
 
 _FORMS = {
     "DataLoader": "DataLoader(data_source=…, sampler=…, operations=[…, headrace.Batch(32)]), "
@@ -56,7 +56,7 @@ def options_of_workers(options: Any) -> dict[str, Any]:
 
     Any other object is a `worker_count`.
     """
-    if not hasattr(options, "num_workers"):
+    if not isinstance(options, WorkersLike):
         return {"worker_count": options}
     return {
         "worker_count": options.num_workers,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 from ..common.messages import a_kind_of, short_repr
 from ..common.system import has_gil, usable_processors
@@ -17,6 +17,18 @@ from ..operations import Operation
 T = TypeVar("T")
 
 
+@runtime_checkable
+class ReadOptionsLike(Protocol):
+    """Interface of another library's options of reading ahead, such as Grain's `ReadOptions`."""
+
+    @property
+    def num_threads(self) -> int: ...
+
+    @property
+    def prefetch_buffer_size(self) -> int: ...
+
+
+@runtime_checkable
 class WorkersLike(Protocol):
     """Interface of an object with a number of workers, such as Grain's `MultiprocessingOptions`."""
 
@@ -65,10 +77,10 @@ class ReadOptions:
     """False: read on threads only, if there are any, however fast the source is."""
 
     def __post_init__(self) -> None:
-        for name in ("num_threads", "prefetch_buffer_size"):
-            object.__setattr__(
-                self, name, whole_number(name, getattr(self, name), 0, None, "an int, 0 for none")
-            )
+        threads, size = self.num_threads, self.prefetch_buffer_size
+        for name, number in (("num_threads", threads), ("prefetch_buffer_size", size)):
+            checked = whole_number(name, number, 0, None, "an int, 0 for none")
+            object.__setattr__(self, name, checked)
         if self.prefetch_buffer_bytes is not None:
             whole_number(
                 "prefetch_buffer_bytes",
@@ -98,7 +110,7 @@ def as_read_options(options: Any) -> ReadOptions:
     """
     if options is None or isinstance(options, ReadOptions):
         return options or ReadOptions()
-    if hasattr(options, "num_threads") and hasattr(options, "prefetch_buffer_size"):
+    if isinstance(options, ReadOptionsLike):
         return ReadOptions(options.num_threads, options.prefetch_buffer_size)
     raise TypeError(
         f"read_options={short_repr(options)} is {a_kind_of(options)}. Pass "

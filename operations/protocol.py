@@ -244,6 +244,8 @@ class Operation:
             works on any number of shards.
         method: name of the dataset method that takes the operation, which `apply` calls.
         node_name: name in the fingerprint of a `MapDataset`; "" (default): the name of the class.
+        fingerprint: plain value that alone identifies the operation in checkpoints; None (default):
+            its class, name and plain parameters do.
     """
 
     takes: int | None = None
@@ -264,6 +266,7 @@ class Operation:
     single_shard: ClassVar[str] = ""
     method: ClassVar[str] = ""
     node_name: ClassVar[str] = ""
+    fingerprint: Any = None
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         """Return the step of this operation, which takes an element and pushes results to `then`.
