@@ -8,11 +8,13 @@ elements.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import MethodType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -348,8 +350,10 @@ class Operation:
         'lambda'
         """
         function = self.user_function
-        own = function is None or getattr(function, "__self__", None) is self
-        named = self if own else getattr(function, "func", function)
+        if function is None or (isinstance(function, MethodType) and function.__self__ is self):
+            named: Any = self
+        else:
+            named = function.func if isinstance(function, functools.partial) else function
         name = getattr(named, "__name__", None) or type(named).__name__
         return "lambda" if name == "<lambda>" else str(name)
 

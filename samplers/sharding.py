@@ -8,7 +8,7 @@ In: local positions and lengths. Out: global positions and lengths. Pure arithme
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,17 @@ class ShardOptions:
         return local if self.shard_count == 1 else local * self.shard_count + self.shard_index
 
 
+@runtime_checkable
+class ShardOptionsLike(Protocol):
+    """Interface of another library's shard options, such as Grain's `ShardOptions`."""
+
+    @property
+    def shard_index(self) -> int: ...
+
+    @property
+    def shard_count(self) -> int: ...
+
+
 def as_shard_options(options: Any) -> ShardOptions:
     """Return `options`, or convert shard options of another library to `ShardOptions`.
 
@@ -87,11 +98,7 @@ def as_shard_options(options: Any) -> ShardOptions:
     """
     if isinstance(options, ShardOptions):
         return options
-    if (
-        not isinstance(options, type)
-        and hasattr(options, "shard_index")
-        and hasattr(options, "shard_count")
-    ):
+    if isinstance(options, ShardOptionsLike) and not isinstance(options, type):
         return ShardOptions(
             options.shard_index, options.shard_count, getattr(options, "drop_remainder", False)
         )

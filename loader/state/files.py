@@ -28,6 +28,11 @@ def state_file(folder: Any) -> Any:
     return folder / f"process_{index}-of-{count}.json"
 
 
+def has_state(item: Any) -> bool:
+    """Return True if an object has a state: the methods `get_state` and `set_state`."""
+    return hasattr(item, "get_state") and hasattr(item, "set_state")
+
+
 def with_state(item: Any) -> Any:
     """Return the object itself, after checking that it has a state (a method `get_state`).
 

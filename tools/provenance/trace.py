@@ -115,8 +115,12 @@ class Trace:
 
 def _as_texts(record: TracedRecord) -> dict[str, str]:
     cells: dict[str, Any] = {
-        name: getattr(record, name)
-        for name in ("shard", "row", "segment", "dataset", "key", "position")
+        "shard": record.shard,
+        "row": record.row,
+        "segment": record.segment,
+        "dataset": record.dataset,
+        "key": record.key,
+        "position": record.position,
     }
     cells["tokens"] = ", ".join(
         f"[{span.start}:{span.stop}] of {span.length}" for span in record.tokens
