@@ -8,7 +8,7 @@ from typing import Any, Self
 
 def close_of(thing: Any) -> Callable[[], object]:
     """Return the method `close` of an object that may have none; then a function without effect."""
-    return getattr(thing, "close", _nothing)
+    return getattr(thing, "close", None) or _nothing
 
 
 def _nothing() -> None:

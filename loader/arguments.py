@@ -22,7 +22,7 @@ from ..sources.lengths import lengths_of
 from ..sources.mixed.source import MixedSource
 from ..sources.omission.keys import OmitOfParts
 from .failures import Asked, OnError, Skips
-from .options import Auto, ExecutionOptions, ReadOptions, WorkersLike
+from .options import Auto, ExecutionOptions, ReadOptions
 
 _FORMS = {
     "DataLoader": "DataLoader(data_source=…, sampler=…, operations=[…, headrace.Batch(32)]), "
@@ -56,10 +56,12 @@ def options_of_workers(options: Any) -> dict[str, Any]:
 
     Any other object is a `worker_count`.
     """
-    if not isinstance(options, WorkersLike):
+    try:
+        workers = options.num_workers
+    except AttributeError:
         return {"worker_count": options}
     return {
-        "worker_count": options.num_workers,
+        "worker_count": workers,
         "worker_buffer_size": getattr(options, "per_worker_buffer_size", 1),
         "observe": "log" if getattr(options, "enable_profiling", False) else True,
     }

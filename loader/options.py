@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
 
 from ..common.messages import a_kind_of, short_repr
 from ..common.system import has_gil, usable_processors
@@ -17,18 +17,6 @@ from ..operations import Operation
 T = TypeVar("T")
 
 
-@runtime_checkable
-class ReadOptionsLike(Protocol):
-    """Interface of another library's options of reading ahead, such as Grain's `ReadOptions`."""
-
-    @property
-    def num_threads(self) -> int: ...
-
-    @property
-    def prefetch_buffer_size(self) -> int: ...
-
-
-@runtime_checkable
 class WorkersLike(Protocol):
     """Interface of an object with a number of workers, such as Grain's `MultiprocessingOptions`."""
 
@@ -110,12 +98,14 @@ def as_read_options(options: Any) -> ReadOptions:
     """
     if options is None or isinstance(options, ReadOptions):
         return options or ReadOptions()
-    if isinstance(options, ReadOptionsLike):
-        return ReadOptions(options.num_threads, options.prefetch_buffer_size)
-    raise TypeError(
-        f"read_options={short_repr(options)} is {a_kind_of(options)}. Pass "
-        "headrace.ReadOptions(num_threads=…)."
-    )
+    try:
+        threads, size = options.num_threads, options.prefetch_buffer_size
+    except AttributeError:
+        raise TypeError(
+            f"read_options={short_repr(options)} is {a_kind_of(options)}. Pass "
+            "headrace.ReadOptions(num_threads=…)."
+        ) from None
+    return ReadOptions(threads, size)
 
 
 INSIDE_A_TASK: ContextVar[bool] = ContextVar("headrace_inside_a_task", default=False)

@@ -61,8 +61,7 @@ class FunctionOperation(Operation):
     @property
     def thread_safe(self) -> bool:  # type: ignore[override]
         """False if the function, or the object whose method it is, has `thread_safe = False`."""
-        function = self._function
-        owner = function.__self__ if isinstance(function, MethodType) else function
+        owner = getattr(self._function, "__self__", self._function)
         return bool(getattr(owner, "thread_safe", True))
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -234,7 +234,7 @@ _INSTEAD = {
 
 def _refuse_iterable(sampler: Any) -> None:
     """Raise TypeError for a sampler that can only be iterated, like PyTorch's; else do nothing."""
-    if not isinstance(sampler, Iterable) or hasattr(sampler, "__getitem__"):
+    if not hasattr(sampler, "__iter__") or hasattr(sampler, "__getitem__"):
         return
     known = [_INSTEAD[kind.__name__] for kind in type(sampler).__mro__ if kind.__name__ in _INSTEAD]
     remedy = known[0] if known else _INSTEAD["RandomSampler"]

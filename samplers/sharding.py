@@ -8,7 +8,7 @@ In: local positions and lengths. Out: global positions and lengths. Pure arithme
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,17 +76,6 @@ class ShardOptions:
         return local if self.shard_count == 1 else local * self.shard_count + self.shard_index
 
 
-@runtime_checkable
-class ShardOptionsLike(Protocol):
-    """Interface of another library's shard options, such as Grain's `ShardOptions`."""
-
-    @property
-    def shard_index(self) -> int: ...
-
-    @property
-    def shard_count(self) -> int: ...
-
-
 def as_shard_options(options: Any) -> ShardOptions:
     """Return `options`, or convert shard options of another library to `ShardOptions`.
 
@@ -98,10 +87,6 @@ def as_shard_options(options: Any) -> ShardOptions:
     """
     if isinstance(options, ShardOptions):
         return options
-    if isinstance(options, ShardOptionsLike) and not isinstance(options, type):
-        return ShardOptions(
-            options.shard_index, options.shard_count, getattr(options, "drop_remainder", False)
-        )
     if isinstance(options, type) and issubclass(options, ShardOptions):
         instance = (
             "headrace.ShardOptions(index, count)"
@@ -113,10 +98,16 @@ def as_shard_options(options: Any) -> ShardOptions:
         raise TypeError(
             f"shard_options={options.__name__} is a class. Pass an instance, {instance}."
         )
-    raise TypeError(
-        f"shard_options={short_repr(options)} is {a_kind_of(options)}. Pass "
-        "headrace.ShardOptions(index, count)."
-    )
+    try:
+        index, count = options.shard_index, options.shard_count
+    except AttributeError:
+        index = count = None
+    if count is None or isinstance(options, type):
+        raise TypeError(
+            f"shard_options={short_repr(options)} is {a_kind_of(options)}. Pass "
+            "headrace.ShardOptions(index, count)."
+        )
+    return ShardOptions(index, count, getattr(options, "drop_remainder", False))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from ...common.fields import fields_of
 from ...common.messages import short_repr, shorten
 from ...common.validation import whole_number
 from ...loader import ReadOptions as OurReadOptions
-from ...loader.options import ReadOptionsLike
 
 LOGGER = logging.getLogger("headrace")
 
@@ -64,9 +63,13 @@ def as_read_options(options: Any) -> Any:
     """
     if isinstance(options, OurReadOptions) and not isinstance(options, ReadOptions):
         return ReadOptions(**vars(options))
-    if isinstance(options, ReadOptionsLike) and not isinstance(options, ReadOptions):
-        return ReadOptions(options.num_threads, options.prefetch_buffer_size)
-    return ReadOptions() if options is None else options
+    if options is None or isinstance(options, ReadOptions):
+        return options or ReadOptions()
+    try:
+        threads = options.num_threads
+    except AttributeError:
+        return options
+    return ReadOptions(threads, options.prefetch_buffer_size)
 
 
 @dataclass(slots=True)

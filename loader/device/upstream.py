@@ -18,6 +18,7 @@ from ..state.files import has_state
 from .options import CommonOptions
 
 if TYPE_CHECKING:
+    from ..iterator import DataLoaderIterator
     from ..plan.pipeline import Pipeline
     from ..state.live.changes import Change
 

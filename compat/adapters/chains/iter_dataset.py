@@ -33,7 +33,7 @@ from .at_index import AtIndex, RandomAtIndex, ShuffledWindows, applied, counted,
 from .iterators import DatasetIterator, EngineIterator, EngineRun
 from .orders import Mix, whole_weights
 from .seeds import seed_of, seeds_of
-from .slicing import check_can_be_sliced
+from .slicing import MadeOfParents, check_can_be_sliced
 from .thresholds import WatchedFilter, watched
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ else:
     _Base = IterMethods  # without a length, as in Grain
 
 
-class IterDataset(_Base[T]):
+class IterDataset(MadeOfParents, _Base[T]):
     """A stream in Grain's order, made by `MapDataset.to_iter_dataset()` or from another stream.
 
     A subclass of your own defines `__iter__`, which returns a `DatasetIterator`.
@@ -88,11 +88,6 @@ class IterDataset(_Base[T]):
         )
         seeds = nearest_first([node.seeds])
         return cls.of_stream(dataclasses.replace(stream, tree=indexed(stream.tree), seeds=seeds))
-
-    @property
-    def parents(self) -> tuple[Any, ...]:
-        """The datasets from which this dataset was made."""
-        return self._parents
 
     def fed_by(
         self, options: Any, worker_init_fn: Callable[[int, int], None] | None
