@@ -57,7 +57,6 @@ class IterMethods(
     """
 
     _asked_as = "IterDataset"
-    _parents: tuple[Any, ...] = ()
 
     if not TYPE_CHECKING:
         __add__ = NotHere(

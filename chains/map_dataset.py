@@ -18,7 +18,6 @@ from ..samplers.protocol import ENDLESS
 from ..sources import RangeDataSource, as_source
 from ..sources.facts import SourceFacts
 from .arguments import (
-    RandomAccess,
     as_named,
     finite,
     indices_of,
@@ -47,7 +46,7 @@ T = TypeVar("T")
 
 
 @explains_arguments
-class MapDataset(MapMethods["MapDataset[Any]"], Remarks, RandomAccess, ABC, Generic[T]):
+class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     """Dataset with an element at any index. `source(…)` creates one; each method returns another.
 
     An element is made only when it is requested. An index past the end is in a later epoch:
