@@ -38,7 +38,7 @@ def is_named_tuple(kind: type) -> bool:
 def field_values(record: Any) -> dict[str, Any]:
     """Return the fields of a named tuple or dataclass as a dict, without copying the values."""
     if is_named_tuple(type(record)):
-        return dict(zip(type(record)._fields, record))  # type: ignore[attr-defined]
+        return dict(zip(type(record)._fields, record))
     return {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
 
 
