@@ -180,6 +180,19 @@ _OF_WRONG_KIND = {
 }
 
 
+class RandomAccess:
+    """Base of datasets with an element at any index, which can be made streams."""
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Values that identify the dataset in states."""
+        raise NotImplementedError
+
+    def to_iter_dataset(self) -> Any:
+        """Return a stream of the elements of the first epoch."""
+        raise NotImplementedError
+
+
 def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[str] | None]:
     """Return a list of datasets, and their names if they were given in a dict, else None.
 
@@ -208,13 +221,10 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
             f"{method}({short_repr(datasets)}): the argument is not a list of datasets. Pass a "
             "list, or a dict of datasets by name."
         )
-    streams = not hasattr(kind, "to_iter_dataset")
+    streams = not issubclass(kind, RandomAccess)
     if streams:
         listed = [
-            each.to_iter_dataset()
-            if hasattr(each, "to_iter_dataset") and not isinstance(each, type)
-            else each
-            for each in listed
+            each.to_iter_dataset() if isinstance(each, RandomAccess) else each for each in listed
         ]
     for number, dataset in enumerate(listed):
         if not isinstance(dataset, kind):

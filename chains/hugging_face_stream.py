@@ -205,7 +205,7 @@ class _Rows:
 def _fresh(dataset: Any) -> Any:
     """Return a copy of a dataset, without the event loops that an iteration over it has opened."""
     # Event loops of an async `map` cannot be copied.
-    loops = [getattr(step, _LOOPS, None) for step in _steps(getattr(dataset, "_ex_iterable", None))]
+    loops = [getattr(step, _LOOPS, None) for step in _steps_of(dataset)]
     return copy.deepcopy(dataset, {id(opened): [] for opened in loops if opened is not None})
 
 
@@ -217,13 +217,14 @@ def _check(dataset: Any) -> None:
             "split loaded with streaming=True. To read a datasets.Dataset, use "
             "headrace.load(dataset, …)."
         )
-    form = getattr(getattr(dataset, "_formatting", None), "format_type", None)
+    formatting = getattr(dataset, "_formatting", None)
+    form = None if formatting is None else formatting.format_type
     if form in _TABLE_FORMATS:
         raise TypeError(
             f'a datasets.IterableDataset with_format("{form}") gives tables, not rows. Pass '
             'dataset.with_format("numpy"), or with_format(None) for Python objects.'
         )
-    for step in _steps(getattr(dataset, "_ex_iterable", None)):
+    for step in _steps_of(dataset):
         if (
             type(step).__name__ == "BufferShuffledExamplesIterable"
             and (size := step.buffer_size) > 1
@@ -235,6 +236,10 @@ def _check(dataset: Any) -> None:
                 f"HuggingFaceStream(dataset).window_shuffle({short_repr(size)}, seed=0). To "
                 "shuffle the shards too, call dataset.shuffle(seed=0, buffer_size=1) first."
             )
+
+
+def _steps_of(dataset: Any) -> Iterator[Any]:
+    return _steps(getattr(dataset, "_ex_iterable", None))
 
 
 def _steps(step: Any) -> Iterator[Any]:

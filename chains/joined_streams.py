@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Any
 
+from ..common.fields import field_values
 from ..common.validation import one_of, whole_number
 from ..errors import JoinError
 from ..loader.options import ExecutionOptions
@@ -113,15 +113,14 @@ def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
     If both differ from the default, the larger number is used, or else the value of `other`. Worker
     processes win over threads.
     """
-    default = ExecutionOptions()
-    changes: dict[str, Any] = {}
-    for option in dataclasses.fields(ExecutionOptions):
-        values = [getattr(each, option.name) for each in (one, other)]
-        chosen = [value for value in values if value != getattr(default, option.name)]
+    changes = field_values(ExecutionOptions())
+    given = field_values(one), field_values(other)
+    for name, default in list(changes.items()):
+        chosen = [values[name] for values in given if values[name] != default]
         if chosen:
             numbers = all(isinstance(value, (int, float)) for value in chosen)
-            changes[option.name] = max(chosen) if numbers else chosen[-1]
+            changes[name] = max(chosen) if numbers else chosen[-1]
     kinds = {each.worker_kind for each in (one, other) if each.worker_count != 0}
     if len(kinds) > 1 and "thread" in kinds:  # threads leave the work to processes or actors
         (changes["worker_kind"],) = kinds - {"thread"}
-    return dataclasses.replace(default, **changes)
+    return ExecutionOptions(**changes)

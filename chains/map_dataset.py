@@ -291,7 +291,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         """Mix several datasets. Up to every index, the numbers of elements follow the weights.
 
         Shuffle the datasets, not the mix. The stream of a mix can be resumed with other weights or
-        datasets by `set_state(state, strict=False)`, like a loader with a `MixSampler`.
+        datasets by `set_state(state, strict=False)`, like a loader that mixes sources.
 
         Args:
             datasets: a list, or a dict by name.

@@ -31,7 +31,15 @@ from ..samplers.chain.index_maps import (
     Slice,
 )
 from ..sources.omission.keys import Omit
-from .arguments import BELOW_2_64, checked_seed, finite, indices_of, seed_of, warn_of_exchange
+from .arguments import (
+    BELOW_2_64,
+    RandomAccess,
+    checked_seed,
+    finite,
+    indices_of,
+    seed_of,
+    warn_of_exchange,
+)
 from .nodes.items import applied
 from .nodes.node import Node
 from .nodes.packed import Packed
@@ -44,7 +52,9 @@ if TYPE_CHECKING:
 
 
 @explains_arguments
-class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMethods[ChainT]):
+class MapMethods(
+    TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMethods[ChainT], RandomAccess
+):
     """Base of `MapDataset`, with all methods that return datasets."""
 
     @property

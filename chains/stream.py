@@ -34,6 +34,7 @@ from ..samplers.sharding import as_shard_options
 from ..sources.facts import facts_of
 from ..sources.mixed.source import MixedSource
 from ..sources.run_through import RunThroughSource
+from .arguments import RandomAccess
 from .nodes.node import Evaluated, Node, Seeds, nearest_first
 from .trees import line_of, over_leaves, rules_above_growth
 
@@ -295,7 +296,7 @@ def fingerprints_within(value: Any) -> Iterator[Any]:
     Of a list longer than `MAX_ITEMS`, only the first items are searched; if datasets are among
     them, the length of the list is yielded last.
     """
-    if hasattr(value, "to_iter_dataset"):
+    if isinstance(value, RandomAccess):
         yield value.fingerprint
     elif isinstance(stream := getattr(value, "chain_stream", None), Stream):
         yield compiled(stream.tree, stream.skips_errors).identity.labelled

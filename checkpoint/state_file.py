@@ -59,9 +59,10 @@ class StateFile(ClosedAtExit):
     [2, 3]
     """
 
+    _file: BinaryIO | None = None  # of one page
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = _resolved(path)
-        self._file: BinaryIO | None = None  # of one page
         self._identity: tuple[int, int] | None = None  # of the file that was written last
         self._saves = 0
         self._closed = False
@@ -192,8 +193,7 @@ class StateFile(ClosedAtExit):
             file.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_file"):
-            self._let_go()
+        self._let_go()
 
 
 def _resolved(path: str | os.PathLike[str]) -> Path:
@@ -211,7 +211,8 @@ def _resolved(path: str | os.PathLike[str]) -> Path:
     ) as error:  # RuntimeError: a user or a target of links is not found
         raise CheckpointError(
             f"{shorten(path)} cannot be used as a path: "
-            f"{shorten(getattr(error, 'strerror', error))}. Pass another path."
+            f"{shorten(error.strerror if isinstance(error, OSError) else error)}. Pass another "
+            "path."
         ) from None
     if is_folder:
         raise CheckpointError(

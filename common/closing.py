@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable
+from typing import Any, Self
+
+
+def close_of(thing: Any) -> Callable[[], object]:
+    """Return the method `close` of an object that may have none; then a function without effect."""
+    return getattr(thing, "close", None) or _nothing
+
+
+def _nothing() -> None:
+    return None
 
 
 class ClosedAtExit:

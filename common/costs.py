@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, SupportsInt, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -220,7 +220,7 @@ def length_of_value(value: Any, record: int) -> int:
         return len(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value)
     if isinstance(value, (list, tuple)) or (hasattr(value, "__len__") and np.ndim(value)):
         return as_length(len(value), record)
-    if not hasattr(value, "__int__"):
+    if not isinstance(value, SupportsInt):
         raise LengthsError(
             f"the value in record {record} is {a_kind_of(value)}, which has no length. Name a "
             "field of lists, arrays, texts, bytes or whole numbers."

@@ -23,11 +23,23 @@ def fields_of(value: Any) -> dict[str, Any] | None:
     >>> fields_of(NamedTuple("Pair", [("x", int), ("y", int)])(1, 2)), fields_of((1, 2))
     ({'x': 1, 'y': 2}, None)
     """
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return dict(zip(value._fields, value))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    if is_named_tuple(type(value)) or (
+        dataclasses.is_dataclass(value) and not isinstance(value, type)
+    ):
+        return field_values(value)
     return dict(value) if isinstance(value, Mapping) and type(value) not in DICTS else None
+
+
+def is_named_tuple(kind: type) -> bool:
+    """Return True if a class is one of named tuples."""
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def field_values(record: Any) -> dict[str, Any]:
+    """Return the fields of a named tuple or dataclass as a dict, without copying the values."""
+    if is_named_tuple(type(record)):
+        return dict(zip(type(record)._fields, record))
+    return {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
 
 
 def replaced(value: Named, **changes: Any) -> Named:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import reprlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from itertools import islice
 from typing import Any
 
@@ -98,11 +98,6 @@ def shorten(text: Any, limit: int = TEXT) -> str:
         return line
     tail = (limit - 1) // 2
     return f"{line[: limit - 1 - tail]}…{line[len(line) - tail :]}"
-
-
-def notes_of(error: BaseException) -> Sequence[str]:
-    """Return the notes of an exception, which `add_note` has added."""
-    return getattr(error, "__notes__", ())
 
 
 def shorten_lines(text: Any, limit: int = TEXT) -> str:

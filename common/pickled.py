@@ -11,7 +11,7 @@ import marshal
 import os
 import pickle
 from collections.abc import Callable, Iterator
-from types import CodeType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import cloudpickle
@@ -175,11 +175,12 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _parts_of_function(value: Any) -> Iterator[tuple[str, Any]]:
-    code, closure = getattr(value, "__code__", None), getattr(value, "__closure__", None)
-    for variable, cell in zip(getattr(code, "co_freevars", ()), closure or ()):
+    function = value.__func__ if isinstance(value, MethodType) else value
+    if not isinstance(function, FunctionType):
+        return
+    for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
         yield f", variable {variable!r},", cell.cell_contents
-    names = getattr(code, "co_names", ())
-    variables = getattr(value, "__globals__", {})
-    for variable in names:
+    variables = function.__globals__
+    for variable in function.__code__.co_names:
         if variable in variables and not callable(variables[variable]):
             yield f", global {variable!r},", variables[variable]

@@ -7,7 +7,7 @@ Paths, URLs and messages of other libraries pass through here, mostly from `mess
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 HIDDEN = "***"
@@ -134,6 +134,11 @@ def raise_without_secrets(
         failure.__context__ = None  # which Python has just set
 
 
+def notes_of(error: BaseException) -> Sequence[str]:
+    """Return the notes of an exception, which `add_note` has added."""
+    return getattr(error, "__notes__", ())
+
+
 def _texts_in(error: BaseException | None) -> Iterable[str]:
     """Yield each text that a traceback shows of an exception and its causes.
 
@@ -142,7 +147,7 @@ def _texts_in(error: BaseException | None) -> Iterable[str]:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        yield from (str(error), *map(str, error.args), *getattr(error, "__notes__", ()))
+        yield from (str(error), *map(str, error.args), *notes_of(error))
         error = error.__cause__ or error.__context__
 
 

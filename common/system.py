@@ -16,7 +16,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from .messages import short_repr
 
@@ -26,7 +27,8 @@ TRANSPORT = "HEADRACE_TRANSPORT"
 It is unset, or "portable".
 """
 
-_PARTS = ((os, "memfd_create"), (os, "fork"), (os, "waitid"), (socket, "SOCK_SEQPACKET"))
+_OF_LINUX = ((os, "memfd_create"), (os, "fork"), (os, "waitid"), (socket, "SOCK_SEQPACKET"))
+_OF_POSIX = ((socket, "AF_UNIX"), (signal, "SIGKILL"))
 _THREADS = "/proc/self/task"
 _MEMORY = "/dev/shm"
 
@@ -56,14 +58,16 @@ def is_portable() -> bool:
             'Set the variable to "portable", or '
             "unset it to use the fastest transport that this system has."
         )
-    return wish == "portable" or not (
-        all(hasattr(*part) for part in _PARTS) and os.path.isdir(_THREADS)
-    )
+    return wish == "portable" or not (_has_all(_OF_LINUX) and os.path.isdir(_THREADS))
+
+
+def _has_all(parts: Iterable[tuple[Any, str]]) -> bool:
+    return all(hasattr(module, name) for module, name in parts)
 
 
 def has_processes() -> bool:
     """Return True if worker processes can run, i.e. if the system is POSIX."""
-    return hasattr(socket, "AF_UNIX") and hasattr(signal, "SIGKILL")
+    return _has_all(_OF_POSIX)
 
 
 def has_gil() -> bool:

@@ -66,14 +66,15 @@ class _Watched(ModuleType):
     def __getattr__(self, name: str) -> Any:
         ours: ModuleType = self.__dict__["_ours"]
         uses: Uses = self.__dict__["_uses"]
-        if name.startswith("__"):
-            return getattr(ours, name)
-        asked = f"{self.__name__}.{name}"
+        asked, is_special = f"{self.__name__}.{name}", name.startswith("__")
         try:
             value = getattr(ours, name)
         except AttributeError as error:
-            uses.missing[asked] = f"not here: {shorten(error)}"
+            if not is_special:
+                uses.missing[asked] = f"not here: {shorten(error)}"
             raise
+        if is_special:
+            return value
         if isinstance(value, ModuleType):
             return sys.modules.get(asked, value)
         uses.found.add(asked)
@@ -170,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"there is no file {options.program}")
     uses, failure = check(options.program, options.arguments)
     exits = isinstance(failure, SystemExit)
-    status = getattr(failure, "code", None) if exits else None
+    status = failure.code if isinstance(failure, SystemExit) else None
     ended = failure is None or (exits and not status)
     if failure is not None and not exits:
         # without what called the program; all of it if the program is not in it

@@ -275,16 +275,16 @@ def _check_sampler(told: str, sampler: Any) -> None:
         )
     theirs = dict(_ARGUMENT.findall(told))
     ours = {
-        name: getattr(sampler, name) for name in ("num_records", "shuffle", "num_epochs", "seed")
+        "num_records": sampler.num_records,
+        "shuffle": sampler.shuffle,
+        "num_epochs": sampler.num_epochs,
+        "seed": sampler.seed,
     }
     if not is_sequential:  # whose shards are those of its loader
         shard = sampler.shard_options
-        names = [
-            "shard_index",
-            "shard_count",
-            *(["drop_remainder"] if shard.shard_count > 1 else []),
-        ]
-        ours |= {name: getattr(shard, name) for name in names}
+        ours |= {"shard_index": shard.shard_index, "shard_count": shard.shard_count}
+        if shard.shard_count > 1:
+            ours["drop_remainder"] = shard.drop_remainder
     pairs = [(name, theirs.get(name, str(value)), value) for name, value in ours.items()]
     changed = [
         f"{name} {before} → {value}" for name, before, value in pairs if before != str(value)

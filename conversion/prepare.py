@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..common.fields import field_values
 from ..common.messages import short_repr, shorten
 from ..common.validation import one_of, whole_number
 from ..errors import ConversionError
@@ -167,12 +168,13 @@ def _check(wanted: Wanted) -> None:
             'omit= counts the records of the source, and on_error="skip" leaves damaged records '
             'out, which would change this count. Pass on_error="raise" with omit=.'
         )
+    given = field_values(wanted)
     for name, formats in (
         ("encode", _OF_BYTES),
         ("tokenizer", ("tokens",)),
         ("column", ("tokens",)),
     ):
-        if getattr(wanted, name) is not None and wanted.to not in formats:
+        if given[name] is not None and wanted.to not in formats:
             possible = " or ".join(f'to="{each}"' for each in formats)
             raise ConversionError(
                 f'{name}= works with {possible}, but to= is "{wanted.to}". Leave {name}= out, or '

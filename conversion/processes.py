@@ -34,7 +34,7 @@ from ..common.remote_errors import decode, encode
 from ..common.system import signal_name
 from ..errors import PicklingError, WorkerCrashedError
 from ..loader.interrupts import Uninterrupted
-from .job import ConversionJob, Report, Work
+from .job import ConversionJob, Report, Shard, Work
 
 REPORT_SECONDS = 0.2
 """Minimum seconds between two reports of progress."""
@@ -177,7 +177,7 @@ class _Interpreter:
             else ""
         )
         doing = f"counted the records of {shorten(part)}" if isinstance(part, str) else "started"
-        if hasattr(part, "name"):
+        if isinstance(part, Shard):
             doing = f"wrote {shorten(part.name)}"
         return WorkerCrashedError(
             f"a worker process ended by {exit_or_signal}{hint} while it {doing}. Finished shards "

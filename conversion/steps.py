@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Sequence
 from types import CodeType
@@ -13,6 +12,7 @@ import numpy as np
 from ..common.identity.values import described, digest
 from ..common.messages import a_kind_of, short_repr, shorten
 from ..errors import ConversionError, HeadraceError, StopIterationError
+from ..loader.interrupts import code_of
 
 Step: TypeAlias = Callable[[Any], Any]
 
@@ -86,12 +86,7 @@ def identity_of(function: Any) -> Any:
     """
     if function is None or isinstance(function, str):
         return function
-    inner = function
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    inner = getattr(inner, "__func__", inner)
-    code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
-    return digest([described(function), _code(code)], 16)
+    return digest([described(function), _code(code_of(function))], 16)
 
 
 def _code(value: Any) -> Any:

@@ -15,8 +15,9 @@ try:
 except ImportError:
     fcntl = None  # type: ignore[assignment]
 
-TO_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-TO_CHANGE = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+TO_READ = os.O_RDONLY | _ALWAYS
+TO_CHANGE = os.O_RDWR | os.O_CREAT | _ALWAYS
 """Flags of `os.open` to read and write a file, and create it if it is missing."""
 
 _one_at_a_time = threading.Lock()

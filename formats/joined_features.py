@@ -55,8 +55,10 @@ class RaggedFeature:
                 "RaggedFeature takes either row_lengths= or row_splits=. Pass one of them."
             )
         name_of("RaggedFeature", "values", self.values)
-        which = "row_splits" if self.row_lengths is None else "row_lengths"
-        names_of("RaggedFeature", which, getattr(self, which))
+        if self.row_lengths is None:
+            names_of("RaggedFeature", "row_splits", self.row_splits)
+        else:
+            names_of("RaggedFeature", "row_lengths", self.row_lengths)
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,12 @@ def options_of_workers(options: Any) -> dict[str, Any]:
 
     Any other object is a `worker_count`.
     """
-    if not hasattr(options, "num_workers"):
+    try:
+        workers = options.num_workers
+    except AttributeError:
         return {"worker_count": options}
     return {
-        "worker_count": options.num_workers,
+        "worker_count": workers,
         "worker_buffer_size": getattr(options, "per_worker_buffer_size", 1),
         "observe": "log" if getattr(options, "enable_profiling", False) else True,
     }

@@ -191,8 +191,8 @@ class LoaderMethods(Remarks):
         """Return the place of a record in this shard's stream, `Place(step, row)`.
 
         The place is given as if nothing was left out by `skip`. Reads nothing. With `IndexSampler`
-        it takes the same time for any record. With your own sampler or a `WeightedSampler`,
-        positions are searched one after another; the first one with the record counts.
+        it takes the same time for any record. With other samplers, positions are searched one
+        after another; the first one with the record counts.
 
         Args:
             record_key: key of a record of the source.
@@ -200,7 +200,7 @@ class LoaderMethods(Remarks):
 
         Raises:
             TypeError: if an operation or `on_error` decides which records are in an element; an
-                argument is not an int; or the sampler is a `MixSampler`.
+                argument is not an int; or the loader mixes sources.
             ValueError: if a number is negative, or the source has no record with this key
                 (LookupError with a `BudgetBatch`).
             LookupError: if another shard reads the record in this epoch, or no shard does, as after
@@ -290,12 +290,12 @@ class DataLoader(LoaderMethods):
     The stream depends only on these, not on `worker_count`, buffers, timing or restarts. A loader
     is immutable. Each `iter(loader)` is an independent run from the start. For a loop per epoch use
     `loader.epochs(…)`: a second `for batch in loader` repeats the same elements. If they are one
-    epoch of a shuffling `IndexSampler`, it warns.
+    shuffled epoch, it warns.
 
     Args:
         data_source: anything with `__len__` and `__getitem__(int)`, preferably also
             `__getitems__(keys)`. A list, an array or a dict of arrays becomes a `MemorySource`.
-            With a `MixSampler`, a dict or list of sources.
+            For a mix, a dict or list of sources.
         sampler: order of the records: `IndexSampler`, `MixSampler`, or your own.
         operations: transforms, batches, and plain functions, which are maps; in order. Default:
             none.

@@ -16,7 +16,7 @@ import time
 from _signal import getsignal  # type: ignore[import-not-found]
 from collections.abc import Callable
 from traceback import walk_tb
-from types import CodeType, FrameType
+from types import CodeType, FrameType, MethodType
 from typing import Any, ClassVar
 
 _PAUSES = (1e-4, 5e-3)
@@ -163,11 +163,11 @@ def code_of(function: Any) -> CodeType | None:
     """
     while isinstance(function, functools.partial):
         function = function.func
-    function = getattr(function, "__func__", function)  # of a method
-    if not hasattr(function, "__code__"):
-        function = type(function).__call__
-    code: CodeType | None = getattr(function, "__code__", None)
-    return code
+    if isinstance(function, (MethodType, staticmethod)):
+        function = function.__func__
+    # `__code__` is also in functions of other libraries, such as compiled ones
+    own: CodeType | None = getattr(function, "__code__", None)
+    return getattr(type(function).__call__, "__code__", None) if own is None else own
 
 
 def _interrupted() -> bool:

@@ -288,8 +288,12 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     # at exit the name may be gone
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not is_finalizing() and (running := getattr(self, "_running", None)) is not None:
-            running.end()  # at exit the threads have been joined and the processes ended already
+        try:
+            running = self._running
+        except AttributeError:  # `__init__` failed
+            return
+        if not is_finalizing():  # else the threads have been joined and the processes ended already
+            running.end()
 
     def _begin(self) -> Elements:
         if self._closed:

@@ -65,10 +65,10 @@ class ReadOptions:
     """False: read on threads only, if there are any, however fast the source is."""
 
     def __post_init__(self) -> None:
-        for name in ("num_threads", "prefetch_buffer_size"):
-            object.__setattr__(
-                self, name, whole_number(name, getattr(self, name), 0, None, "an int, 0 for none")
-            )
+        threads, size = self.num_threads, self.prefetch_buffer_size
+        for name, number in (("num_threads", threads), ("prefetch_buffer_size", size)):
+            checked = whole_number(name, number, 0, None, "an int, 0 for none")
+            object.__setattr__(self, name, checked)
         if self.prefetch_buffer_bytes is not None:
             whole_number(
                 "prefetch_buffer_bytes",
@@ -98,12 +98,14 @@ def as_read_options(options: Any) -> ReadOptions:
     """
     if options is None or isinstance(options, ReadOptions):
         return options or ReadOptions()
-    if hasattr(options, "num_threads") and hasattr(options, "prefetch_buffer_size"):
-        return ReadOptions(options.num_threads, options.prefetch_buffer_size)
-    raise TypeError(
-        f"read_options={short_repr(options)} is {a_kind_of(options)}. Pass "
-        "headrace.ReadOptions(num_threads=…)."
-    )
+    try:
+        threads, size = options.num_threads, options.prefetch_buffer_size
+    except AttributeError:
+        raise TypeError(
+            f"read_options={short_repr(options)} is {a_kind_of(options)}. Pass "
+            "headrace.ReadOptions(num_threads=…)."
+        ) from None
+    return ReadOptions(threads, size)
 
 
 INSIDE_A_TASK: ContextVar[bool] = ContextVar("headrace_inside_a_task", default=False)

@@ -19,8 +19,8 @@ class Passes:
     def begin(self, pipeline: Pipeline) -> None:
         """Warn, once, if a new run repeats a random epoch.
 
-        That is so if an earlier run came to its end, the pipeline has only one epoch, and an
-        `IndexSampler` shuffles or an operation draws random numbers.
+        That is so if an earlier run came to its end, the pipeline has only one epoch, and the
+        sampler shuffles or an operation draws random numbers.
         """
         leaf = pipeline.leaf
         one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length

@@ -51,7 +51,7 @@ def load(
 ) -> DataLoader:
     """Make a `DataLoader` in one line.
 
-    It has an `IndexSampler` over all records, the transformations, then a `Batch`.
+    It reads all records, in turn or shuffled, and has the transformations, then a `Batch`.
 
     Args:
         source: as `data_source` of `DataLoader`.
@@ -77,7 +77,7 @@ def load(
             `on_error` and so on.
 
     Raises:
-        TypeError, ValueError: if an argument is wrong, as in `DataLoader` and `IndexSampler`.
+        TypeError, ValueError: if an argument is wrong, as in `DataLoader` and its sampler.
 
     >>> import numpy as np
     >>> batches = load({"x": np.arange(6)}, shuffle=True, seed=0, batch_size=3, num_epochs=1)

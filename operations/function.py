@@ -5,7 +5,8 @@ Functions, and objects of other libraries, are converted to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import MethodType
 from typing import Any, TypeVar
 
 from ..common.messages import short_repr
@@ -46,9 +47,8 @@ class FunctionOperation(Operation):
             TypeError: no function was passed, and a subclass does not override the method.
         """
         own = getattr(self, self.method)
-        overridden = getattr(own, "__func__", own) is not getattr(
-            _declaring(type(self)), self.method
-        )
+        plain = own.__func__ if isinstance(own, MethodType) else own
+        overridden = plain is not getattr(_declaring(type(self)), self.method)
         function = own if overridden else self._function
         if function is None:
             name = type(self).__name__
@@ -106,14 +106,13 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
     if isinstance(transform, kind):
         _ = transform.function  # raises when there is nothing to do
         return transform
-    is_class = is_transform_class(transform)
-    if is_class and hasattr(transform, kind.method):
+    is_class, method = is_transform_class(transform), getattr(transform, kind.method, None)
+    if is_class and method is not None:
         raise TypeError(
             f"{kind.method}({transform.__name__}): the argument is a class of transforms. Pass an "
             f"instance, {transform.__name__}(…)."
         )
-    method = None if isinstance(transform, type) else getattr(transform, kind.method, None)
-    function = transform if method is None else method
+    function = transform if method is None or isinstance(transform, type) else method
     if isinstance(transform, Operation) or is_class or not callable(function):
         raise TypeError(
             f"{kind.method}({short_repr(transform)}): the argument is not a function. Pass a "
@@ -130,6 +129,6 @@ def is_transform_class(transform: Any) -> bool:
     """
     if not isinstance(transform, type):
         return False
-    made_of_many = hasattr(transform, "__iter__")
+    made_of_many = issubclass(transform, Iterable)
     has_method = not made_of_many and any(hasattr(transform, method) for method in METHODS)
     return has_method or issubclass(transform, Operation)

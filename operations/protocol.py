@@ -8,11 +8,13 @@ elements.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import MethodType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -244,6 +246,8 @@ class Operation:
             works on any number of shards.
         method: name of the dataset method that takes the operation, which `apply` calls.
         node_name: name in the fingerprint of a `MapDataset`; "" (default): the name of the class.
+        fingerprint: plain value that alone identifies the operation in checkpoints; None (default):
+            its class, name and plain parameters do.
     """
 
     takes: int | None = None
@@ -264,6 +268,7 @@ class Operation:
     single_shard: ClassVar[str] = ""
     method: ClassVar[str] = ""
     node_name: ClassVar[str] = ""
+    fingerprint: Any = None
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         """Return the step of this operation, which takes an element and pushes results to `then`.
@@ -345,8 +350,10 @@ class Operation:
         'lambda'
         """
         function = self.user_function
-        own = function is None or getattr(function, "__self__", None) is self
-        named = self if own else getattr(function, "func", function)
+        if function is None or (isinstance(function, MethodType) and function.__self__ is self):
+            named: Any = self
+        else:
+            named = function.func if isinstance(function, functools.partial) else function
         name = getattr(named, "__name__", None) or type(named).__name__
         return "lambda" if name == "<lambda>" else str(name)
 

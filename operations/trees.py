@@ -81,12 +81,11 @@ def rows_of(batch: Any) -> Iterator[Any]:
     [0, 1, 2]
     """
     leaves, structure = flatten(batch)
-    lengths = {leaf.shape[0] if getattr(leaf, "ndim", 0) else None for leaf in leaves}
-    if len(lengths) != 1 or None in lengths:
-        counts = zip(leaf_names(structure), leaves)
+    lengths = [leaf.shape[0] if getattr(leaf, "ndim", 0) else None for leaf in leaves]
+    if len(set(lengths)) != 1 or None in lengths:
         rows = [
-            f"{name or 'the batch'}: {leaf.shape[0] if getattr(leaf, 'ndim', 0) else 'none'}"
-            for name, leaf in counts
+            f"{name or 'the batch'}: {'none' if length is None else length}"
+            for name, length in zip(leaf_names(structure), lengths)
         ]
         raise BatchError(
             "rebatch needs leaves with the same number of rows, but "

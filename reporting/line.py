@@ -9,10 +9,10 @@ from typing import Any
 
 from tqdm.std import tqdm
 
+from ..common.closing import close_of
 from ..common.units import format_bytes
-from ..loader.state.resumable import Resumable
 from ..loader.timing.snapshot import Snapshot
-from .loops import asked, snapshot
+from .loops import WithLine, asked, snapshot
 
 SECONDS = (
     0.5  # smallest time between two updates of the line: numbers that change faster cannot be read
@@ -51,7 +51,7 @@ def progress(
     return Progress(iter(iterator), {"desc": description, "file": file}, disable)
 
 
-class Progress(Resumable):
+class Progress(WithLine):
     """Iterator with a progress line, made by `headrace.progress`.
 
     Its other attributes are those of the iterator inside.
@@ -110,8 +110,7 @@ class Progress(Resumable):
     def close(self) -> None:
         """Close the iterator, and end the line."""
         self._end_line()
-        if hasattr(self._iterator, "close"):
-            self._iterator.close()
+        close_of(self._iterator)()
 
     def _new_bar(self) -> tqdm[Any]:
         kind, disable = _kind_of_line(self._disable)

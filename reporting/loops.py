@@ -12,8 +12,18 @@ from ..common.messages import short_repr
 from ..errors import ClosedError, HostsError
 from ..loader.device.stats import FeederStats
 from ..loader.iterator import DataLoaderIterator
+from ..loader.state.resumable import Resumable
 from ..loader.stats import IteratorStats
 from ..loader.timing.snapshot import Snapshot
+
+
+class WithLine(Resumable):
+    """Base of iterators with a progress line around another iterator."""
+
+    @property
+    def without_line(self) -> Any:
+        """The iterator inside."""
+        raise NotImplementedError
 
 
 def without_line(loop: Any) -> Any:
@@ -21,7 +31,7 @@ def without_line(loop: Any) -> Any:
 
     Any other loop is returned unchanged.
     """
-    return getattr(loop, "without_line", loop)
+    return loop.without_line if isinstance(loop, WithLine) else loop
 
 
 def host_iterator(loop: Any) -> DataLoaderIterator | None:

@@ -88,8 +88,7 @@ def timeline(stats: IteratorStats | None, fed: FeederStats | None = None) -> Tim
     last = {stage.number for stage in stages if stage.ends}
     taken = sorted((task for task in tasks if task.stage in last), key=lambda task: task.asked)
     names = {
-        stage.number: ", ".join(str(getattr(each, "name", each)) for each in stage.operations)
-        or "read"
+        stage.number: ", ".join(each.name for each in stage.operations) or "read"
         for stage in stages
     }
     if fed is None:

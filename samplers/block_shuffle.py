@@ -75,10 +75,9 @@ class BlockShuffle:
     lanes: int = 1
 
     def __post_init__(self) -> None:
-        for name, least in (("block", 1), ("window", 2), ("lanes", 1)):
-            number = whole_number(
-                name, getattr(self, name), least, _MOST, "a small positive int, such as 16"
-            )
+        given = (("block", self.block, 1), ("window", self.window, 2), ("lanes", self.lanes, 1))
+        for name, value, least in given:
+            number = whole_number(name, value, least, _MOST, "a small positive int, such as 16")
             object.__setattr__(self, name, number)
 
     @property

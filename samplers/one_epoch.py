@@ -58,6 +58,9 @@ class OneEpoch(VectorSampler):
     def whole(self) -> VectorSampler:
         return self.sampler
 
+    def with_whole(self, whole: VectorSampler) -> OneEpoch:
+        return OneEpoch(whole, self.epoch)
+
     def __repr__(self) -> str:
         return f"{self.sampler!r} in epoch {self.epoch}"
 

@@ -118,7 +118,15 @@ class VectorSampler:
         Raises:
             IndexError: if `index` is outside `[0, len(self))`.
         """
-        return metadata_at(self, index)
+        index = operator.index(index)
+        if not 0 <= index < len(self):
+            raise IndexError(
+                f"position {short_repr(index)} is outside of [0, {len(self)}), the positions of "
+                f"{short_repr(self, 200)}. Pass one of these."
+            )
+        key = int(self.record_keys(np.array([index], dtype=np.int64))[0])
+        rng = None if self.seed is None else fresh_generator(self.seed, index)
+        return RecordMetadata(index, key, rng)
 
     @property
     def facts(self) -> OrderFacts:
@@ -340,6 +348,10 @@ class VectorSampler:
         """The order of all epochs, if this is the order of one epoch; else the order itself."""
         return self
 
+    def with_whole(self, whole: VectorSampler) -> VectorSampler:
+        """Return the same epoch of another order of all epochs; that order, if this is no epoch."""
+        return whole
+
     def with_history(self, history: Any) -> VectorSampler | None:
         """Return this order with the changes in `history`; None if its records cannot change.
 
@@ -355,6 +367,14 @@ class VectorSampler:
         never changed and the number of its generation is 0.
         """
         return None
+
+    def with_weights(self, weights: Any, position: int) -> VectorSampler:
+        """Return this mix with other weights from a position on.
+
+        Raises:
+            TypeError: if the order is not a mix.
+        """
+        raise TypeError(f"{short_repr(self)} mixes no sources. Use a MixSampler.")
 
     def with_record_weights(self, weights: Any) -> VectorSampler:
         """Return this order with other weights of the records.
@@ -378,21 +398,3 @@ class VectorSampler:
         Return None if the current weights are used there.
         """
         return None
-
-
-def metadata_at(sampler: Any, index: int) -> RecordMetadata:
-    """Return the record key (and random generator) at one global position of a headrace sampler.
-
-    Raises:
-        IndexError: if `index` is outside `[0, len(sampler))`.
-    """
-    index = operator.index(index)
-    if not 0 <= index < len(sampler):
-        raise IndexError(
-            f"position {short_repr(index)} is outside of [0, {len(sampler)}), the positions of "
-            f"{short_repr(sampler, 200)}. Pass one of these."
-        )
-    key = int(sampler.record_keys(np.array([index], dtype=np.int64))[0])
-    return RecordMetadata(
-        index, key, None if sampler.seed is None else fresh_generator(sampler.seed, index)
-    )

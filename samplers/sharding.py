@@ -87,14 +87,6 @@ def as_shard_options(options: Any) -> ShardOptions:
     """
     if isinstance(options, ShardOptions):
         return options
-    if (
-        not isinstance(options, type)
-        and hasattr(options, "shard_index")
-        and hasattr(options, "shard_count")
-    ):
-        return ShardOptions(
-            options.shard_index, options.shard_count, getattr(options, "drop_remainder", False)
-        )
     if isinstance(options, type) and issubclass(options, ShardOptions):
         instance = (
             "headrace.ShardOptions(index, count)"
@@ -106,10 +98,16 @@ def as_shard_options(options: Any) -> ShardOptions:
         raise TypeError(
             f"shard_options={options.__name__} is a class. Pass an instance, {instance}."
         )
-    raise TypeError(
-        f"shard_options={short_repr(options)} is {a_kind_of(options)}. Pass "
-        "headrace.ShardOptions(index, count)."
-    )
+    try:
+        index, count = options.shard_index, options.shard_count
+    except AttributeError:
+        index = count = None
+    if count is None or isinstance(options, type):
+        raise TypeError(
+            f"shard_options={short_repr(options)} is {a_kind_of(options)}. Pass "
+            "headrace.ShardOptions(index, count)."
+        )
+    return ShardOptions(index, count, getattr(options, "drop_remainder", False))
 
 
 @dataclass(frozen=True)

@@ -200,12 +200,11 @@ def _is_dataset(value: Any) -> bool:
     Usual containers are array, list, tuple, range, mapping or text.
     """
     plain = (str, bytes, list, tuple, range, Mapping)
-    is_array = hasattr(value, "__array__")
     return (
         isinstance(value, Sized)
         and hasattr(value, "__getitem__")
-        and not is_array
         and not isinstance(value, plain)
+        and not _has_array(value)
     )
 
 

@@ -16,7 +16,7 @@ and the source needs `__len__` and one of these two methods.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import (
     Any,
     ClassVar,
@@ -213,7 +213,7 @@ def checked_records(records: Any, source: DataSource[Any], count: int) -> Sequen
     kind, source_class = type(records), type(source).__qualname__
     if kind is not list and kind is not tuple and (kind is not np.ndarray or not records.ndim):
         walkable = kind is not np.ndarray and (
-            hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")
+            isinstance(records, Iterable) or hasattr(kind, "__getitem__")
         )
         # the items of a dict of columns are no records
         if isinstance(records, Mapping) or not walkable:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..common.fields import field_values
+
 
 def comparable(element: Any) -> Any:
     """Return an element as nested tuples, which `==` compares completely.
@@ -26,8 +28,7 @@ def comparable(element: Any) -> Any:
     if isinstance(element, (set, frozenset)):
         return type(element).__name__, tuple(sorted(map(repr, element)))
     if dataclasses.is_dataclass(element):
-        names = (field.name for field in dataclasses.fields(element))
-        return type(element).__name__, comparable({name: getattr(element, name) for name in names})
+        return type(element).__name__, comparable(field_values(element))
     if isinstance(element, dict):
         return type(element).__name__, tuple(
             (name, comparable(value)) for name, value in element.items()

@@ -190,8 +190,7 @@ class SourceConformance:
             assert used_records(source, key)
         self._check_file_runs(facts)
         others = facts_of(pickle.loads(pickle.dumps(source)))
-        for name, value in facts._asdict().items():
-            other = getattr(others, name)
+        for (name, value), other in zip(facts._asdict().items(), others):
             assert type(other) is type(value), name
             if isinstance(value, (bool, int)):
                 assert other == value, name

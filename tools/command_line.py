@@ -14,9 +14,9 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from ..common.redaction import redacted
@@ -43,9 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             # names may hold what the terminal has no letters for
             stream.reconfigure(errors="backslashreplace")
-    module, _, function = options.run.partition(":")
     try:
-        status: int = getattr(import_module(f"{__package__}.{module}"), function)(options)
+        status: int = resolve_name(f"{__package__}.{options.run}")(options)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # who read it has seen enough, as `head` does

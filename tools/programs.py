@@ -16,7 +16,8 @@ import cloudpickle
 
 from ..chains.iter_dataset import IterDataset
 from ..chains.map_dataset import MapDataset
-from ..common.messages import a_kind_of, first_few, notes_of, remedy_for, short_repr, shorten
+from ..common.messages import a_kind_of, first_few, remedy_for, short_repr, shorten
+from ..common.redaction import notes_of
 from ..errors import ProgramError
 from ..loader.data_loader import DataLoader
 from ..loader.device.description import DeviceLoader

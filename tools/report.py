@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from ..common.fields import field_values
 from ..common.system import is_portable, usable_processors
 from ..loader.plan.pipeline import Pipeline
 from .programs import Program
@@ -114,7 +115,8 @@ def _about_pipeline(pipeline: Pipeline) -> Iterator[str]:
 def _about_execution(description: Any) -> Iterator[str]:
     if description is not None:
         options = description.execution.for_operations(description.pipeline.operations)
-        yield ", ".join(f"{name}={getattr(options, name)}" for name in _OF_EXECUTION)
+        values = field_values(options)
+        yield ", ".join(f"{name}={values[name]}" for name in _OF_EXECUTION)
 
 
 def _kind(thing: Any) -> str:

@@ -61,7 +61,7 @@ def described(value: Any, depth: int = 0) -> Any:
         )
     if isinstance(value, type):
         return str(value.__qualname__)
-    if callable(value) and hasattr(value, "__qualname__"):
+    if _is_function(value):
         return _function(value, depth)
     kind = type(value).__qualname__
     if depth == MAX_DEPTH:
@@ -92,12 +92,13 @@ def _object(value: Any, depth: int) -> Any:
         return [kind, _getter(value)]
     attributes = [
         kind,
-        described(getattr(value, "__dict__", {}) if own is None else own(value), depth + 1),
+        described(_in_dict(value) if own is None else own(value), depth + 1),
     ]
     slots = described(_in_slots(value), depth + 1) if own is None else {}
     return [*attributes, slots] if slots else attributes
 
 
+_UNSET = object()
 _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 
 
@@ -109,6 +110,10 @@ def _getter(value: Any) -> Any:
 
 def _array(array: Any, content: bytes) -> list[Any]:
     return [str(array.dtype), list(array.shape), hashlib.sha256(content).hexdigest()[:16]]
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and hasattr(value, "__qualname__")
 
 
 def _function(function: Callable[..., Any], depth: int) -> Any:
@@ -174,9 +179,7 @@ def _inside(value: Any, depth: int) -> Any:
         return [_inside(item, depth + 1) for item in value]
     if _is_plain(value):
         return _plain(value)
-    if isinstance(value, (type, functools.partial)) or (
-        callable(value) and hasattr(value, "__qualname__")
-    ):
+    if isinstance(value, (type, functools.partial)) or _is_function(value):
         return described(value, depth)
     kind = type(value).__qualname__
     inner = plain_attributes(value)
@@ -195,14 +198,18 @@ def plain_attributes(value: Any) -> dict[str, Any]:
         or type(value).__module__.partition(".")[0] in sys.stdlib_module_names
     ):
         return {}
-    attributes = getattr(value, "__dict__", None) or {}
-    found = {**_in_slots(value), **attributes}
+    found = {**_in_slots(value), **_in_dict(value)}
     return {name: _plain(item) for name, item in found.items() if _is_plain(item)}
+
+
+def _in_dict(value: Any) -> dict[str, Any]:
+    return getattr(value, "__dict__", None) or {}
 
 
 def _in_slots(value: Any) -> dict[str, Any]:
     slots = [name for kind in type(value).__mro__ for name in _slots_of(kind)]
-    return {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    held = {name: getattr(value, name, _UNSET) for name in slots}
+    return {name: item for name, item in held.items() if item is not _UNSET}
 
 
 def _slots_of(kind: type) -> tuple[str, ...]:

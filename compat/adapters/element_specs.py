@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
+from types import MethodType
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 import optree
 
+from ...chains.map_dataset import MapDataset
 from ...chains.nodes.items import Applied
 from ...chains.nodes.joins import OnSeveral, Zipped
 from ...chains.nodes.node import Evaluated, Node
@@ -25,11 +27,13 @@ from ...chains.nodes.source_node import Source
 from ...loader.plan.joins import Apply, Read
 from ...loader.plan.joins import Node as Tree
 from ...loader.plan.rules import InTurn
-from ...operations import Operation
+from ...operations import Batch, Operation
+from ...operations.function import FunctionOperation
 from ...sources import RangeDataSource
 from ...sources.mixed.source import MixedSource
 from ...sources.run_through import run_through_dataset
-from .chains.iter_dataset import TakenApart
+from .chains.at_index import AtIndex, TakenApart
+from .chains.files import InterleaveIterDataset
 
 
 @runtime_checkable
@@ -76,12 +80,13 @@ def get_element_spec(ds: Any) -> Any:
     >>> get_element_spec(MapDataset.range(4).batch(2, drop_remainder=True))
     ShapeDtypeStruct(shape=(2,), dtype=<class 'numpy.int64'>)
     """
-    if hasattr(ds, "root_node"):
+    if isinstance(ds, MapDataset):
         return _of_node(ds.root_node)
-    if hasattr(ds, "cycle_length"):  # an interleave
+    if isinstance(ds, InterleaveIterDataset):
         return get_element_spec(ds.datasets[0])
-    if hasattr(ds, "_element_spec"):  # a class of the user's, which may say it in Grain's way
-        return getattr(ds, "_element_spec")  # noqa: B009
+    # a class of the user's may say it in Grain's way
+    if (own := getattr(ds, "_element_spec", None)) is not None:
+        return own
     tree = ds.chain_stream.tree
     if isinstance(tree, Read) and run_through_dataset(tree.leaf.source) is ds:
         _unknown(type(ds).__name__)
@@ -150,11 +155,11 @@ def _after(below: Callable[[], Any], operation: Operation) -> Any:
     Raises:
         NotImplementedError, ValueError: as `get_element_spec`.
     """
-    transform = getattr(operation, "transform", operation)
-    method = getattr(transform, "method", "")
+    transform = operation.transform if isinstance(operation, AtIndex) else operation
+    method = transform.method if isinstance(transform, FunctionOperation) else ""
     if isinstance(operation, TakenApart) and operation.told_as == "batch_idx":
         return _Rows(below())
-    if hasattr(operation, "batch_fn"):
+    if isinstance(operation, Batch):
         return _of_batch(below(), operation)
     if method in ("", "filter"):
         return below()
@@ -201,16 +206,17 @@ def _owner_of_output_spec(transform: Any) -> Any:
     Raises:
         ValueError: if neither has `output_spec`.
     """
-    teller = transform if hasattr(transform, "output_spec") else transform.function
-    if not hasattr(teller, "output_spec"):
-        owner = getattr(teller, "__self__", teller)  # of a method
-        name = getattr(owner, "__name__", type(owner).__name__)
-        raise ValueError(
-            f"Cannot infer element spec for transform {name} because it does not implement "
-            "`output_spec` method. Define output_spec(self, input_spec) in its class. In place of "
-            "a plain function, pass an object with __call__ and output_spec."
-        )
-    return teller
+    function = transform.function
+    for each in (transform, function):
+        if hasattr(each, "output_spec"):
+            return each
+    owner = function.__self__ if isinstance(function, MethodType) else function
+    name = getattr(owner, "__name__", type(owner).__name__)
+    raise ValueError(
+        f"Cannot infer element spec for transform {name} because it does not implement "
+        "`output_spec` method. Define output_spec(self, input_spec) in its class. In place of "
+        "a plain function, pass an object with __call__ and output_spec."
+    )
 
 
 def _mapped(function: Callable[[Any], Any], spec: Any) -> Any:

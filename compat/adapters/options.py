@@ -38,8 +38,9 @@ class ReadOptions(OurReadOptions):
     in_place = False
 
     def __post_init__(self) -> None:
-        for name in ("num_threads", "prefetch_buffer_size"):
-            if isinstance(number := getattr(self, name), int) and number < 0:
+        threads, size = self.num_threads, self.prefetch_buffer_size
+        for name, number in (("num_threads", threads), ("prefetch_buffer_size", size)):
+            if isinstance(number, int) and number < 0:
                 raise ValueError(
                     f"{name} must be non-negative, but it is {number}. Pass 0 or more; 0 means "
                     "that nothing is read ahead."
@@ -62,9 +63,13 @@ def as_read_options(options: Any) -> Any:
     """
     if isinstance(options, OurReadOptions) and not isinstance(options, ReadOptions):
         return ReadOptions(**vars(options))
-    if options is None or isinstance(options, ReadOptions) or not hasattr(options, "num_threads"):
+    if options is None or isinstance(options, ReadOptions):
         return options or ReadOptions()
-    return ReadOptions(options.num_threads, options.prefetch_buffer_size)
+    try:
+        threads = options.num_threads
+    except AttributeError:
+        return options
+    return ReadOptions(threads, options.prefetch_buffer_size)
 
 
 @dataclass(slots=True)
@@ -184,7 +189,8 @@ class Config:
 
     def get_or_default(self, name: str) -> Any:
         """Return the value of a flag; ValueError if there is no flag of this name."""
-        return getattr(self, name)
+        flags = vars(self)
+        return flags[name] if name in flags else self.__getattr__(name)
 
     def update(self, name: str, value: Any) -> None:
         """Store another value for the flag `name`; it has no effect.
@@ -192,7 +198,7 @@ class Config:
         Raises:
             ValueError: if there is no such flag.
         """
-        getattr(self, name)
+        self.get_or_default(name)
         vars(self)[name] = value
 
 

@@ -10,7 +10,8 @@ from ...loader.plan.joins import Apply
 from ...operations import FlatMap
 from ...operations.function import as_kind
 from ...operations.trees import rows_of
-from .chains.iter_dataset import Named, expanded, same
+from .chains.at_index import expanded
+from .chains.iter_dataset import Named, same
 from .chains.slicing import check_can_be_sliced
 from .transforms import Batch
 

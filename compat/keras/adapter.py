@@ -22,8 +22,14 @@ from ...loader.device.description import DeviceLoader
 from ...loader.loader_description import LoaderDescription
 from ...loader.plan.steps.lookup import number_of
 
-# .adapter: of the latest call of fit, evaluate or predict of this thread; None: not of ours
-_LATEST = threading.local()
+
+class _Latest(threading.local):
+    """Adapter of the latest call of fit, evaluate or predict of this thread; None: not of ours."""
+
+    adapter: StreamAdapter | None = None
+
+
+_LATEST = _Latest()
 _END = object()
 
 
@@ -73,7 +79,7 @@ def latest_adapter() -> StreamAdapter | None:
 
     The result is None if that data was not headrace's.
     """
-    return getattr(_LATEST, "adapter", None)
+    return _LATEST.adapter
 
 
 class StreamAdapter(DataAdapter):  # type: ignore[misc]

@@ -108,14 +108,12 @@ class Format:
             yield from read(stream, path, on_damage=on_damage, **types)
 
 
-def _of_class(name: str, path: Any, opening: Opening) -> Any:
-    return getattr(sources, name)(path, storage_options=opening.storage)
+def _of_class(name: str, path: Any, opening: Opening, **more: Any) -> Any:
+    return getattr(sources, name)(path, storage_options=opening.storage, **more)
 
 
 def _indexed(name: str, path: Any, opening: Opening) -> Any:
-    return getattr(sources, name)(
-        path, index_dir=opening.index_dir, storage_options=opening.storage
-    )
+    return _of_class(name, path, opening, index_dir=opening.index_dir)
 
 
 def _parquet_schema(path: str, opening: Opening) -> Any:

@@ -129,7 +129,7 @@ def _holds_scalars(array: Any, values: Sequence[Any]) -> bool:
 
 _EXACT: dict[str, frozenset[type]] = {
     **{
-        f"{sign}int{bits}": frozenset({int, getattr(np, f"{sign}int{bits}")})
+        f"{sign}int{bits}": frozenset({int, np.dtype(f"{sign}int{bits}").type})
         for sign in ("", "u")
         for bits in (8, 16, 32, 64)
     },

@@ -85,10 +85,9 @@ class FeederOptions:
                 f"the source of batches is {short_repr(self.source)}, {a_kind_of(self.source)}. "
                 "Pass a loader, or an iterable of batches."
             )
-        for name in ("host_buffer", "device_buffer"):
-            object.__setattr__(
-                self, name, whole_number(name, getattr(self, name), 1, None, "a positive int")
-            )
+        host, device = self.host_buffer, self.device_buffer
+        for name, number in (("host_buffer", host), ("device_buffer", device)):
+            object.__setattr__(self, name, whole_number(name, number, 1, None, "a positive int"))
         if self.transform is not None and not callable(self.transform):
             raise TypeError(
                 f"transform={short_repr(self.transform)} is not a function. Pass a function that "

@@ -16,6 +16,7 @@ import jax
 import optree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
+from ...common.fields import is_named_tuple
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import ShardingError
 from ...operations.trees import Structure
@@ -160,7 +161,7 @@ def _completed(shardings: Any, batch: Any) -> Any:
         and len(shardings) == len(batch)
     ):
         parts = [_completed(*pair) for pair in zip(shardings, batch)]
-        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+        return type(batch)(*parts) if is_named_tuple(type(batch)) else type(batch)(parts)
     if isinstance(shardings, dict) and isinstance(batch, dict):
         return {key: _completed(shardings.get(key), part) for key, part in batch.items()} | {
             key: sharding for key, sharding in shardings.items() if key not in batch

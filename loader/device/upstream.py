@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from ...common.closing import close_of
 from ...common.messages import a_kind_of
+from ..state.files import has_state
 from .options import CommonOptions
 
 if TYPE_CHECKING:
@@ -33,11 +35,10 @@ class Upstream:
 
     def __init__(self, iterator: Any, owned: bool) -> None:
         self.iterator = iterator
-        host = getattr(iterator, "host_iterator", None)
-        # of a loader
-        self.host_iterator: DataLoaderIterator | None = iterator if host is iterator else None
-        # else `go_back` does nothing
-        self.goes_back = hasattr(iterator, "get_state") and hasattr(iterator, "set_state")
+        from ..iterator import DataLoaderIterator
+
+        self.host_iterator = iterator if isinstance(iterator, DataLoaderIterator) else None
+        self.goes_back = has_state(iterator)  # else `go_back` does nothing
         self.user_mark: Any = None  # position of the user; None: the iterator's position
         self.changes: list[Change] = []  # since the start or the last `set_state`
         self._new_changes: list[Change] = []  # those that the iterator does not know
@@ -207,8 +208,8 @@ class Upstream:
         """Close the iterator; or, if the user passed it, move it back to the user's position."""
         if not self.owned:
             self.go_back()
-        elif (close := getattr(self.iterator, "close", None)) is not None:
-            close()
+        else:
+            close_of(self.iterator)()
 
     def way_out(self) -> None:
         """Close the iterator, or move it back to the user's position.

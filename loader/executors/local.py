@@ -165,6 +165,12 @@ class InlineHandle:
         return self.executor.run(self.task, self.blocks, self.ahead)
 
 
+class _OfThread(threading.local):
+    """The worker of the current thread; None before its first task."""
+
+    worker: Worker | None = None
+
+
 class ThreadExecutor(Executor):
     """Runs tasks on a pool of threads.
 
@@ -186,7 +192,7 @@ class ThreadExecutor(Executor):
         self._pace = Pace(limits_of(pipeline, several=False))
         self._pipeline = pipeline
         self._observes = options.observe
-        self._own = threading.local()
+        self._own = _OfThread()
         self._workers: list[Worker] = []
         self._run_throughs = run_throughs_of(pipeline)
         self._ahead = ReadAhead(pipeline, options.reading)
@@ -241,7 +247,7 @@ class ThreadExecutor(Executor):
             del block  # the traceback of its failure, if it has one, holds this frame
 
     def _own_worker(self) -> Worker:
-        worker: Worker | None = getattr(self._own, "worker", None)
+        worker = self._own.worker
         if worker is None:
             stopwatch = stopwatches(len(self._workers), self._observes)
             worker = self._own.worker = Worker(

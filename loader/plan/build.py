@@ -58,7 +58,7 @@ def make_pipeline(
             others.
 
     Raises:
-        TypeError: an argument has a wrong type, or a mix of sources has no `MixSampler`.
+        TypeError: an argument has a wrong type, or several sources have no sampler that mixes them.
         ValueError: the arguments do not fit together.
         RecordKeyError, SourceError: `omit` names a record that the source does not have; a file of
             keys cannot be read; or `omit` is a function, and the source does not know the files of

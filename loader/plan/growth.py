@@ -14,11 +14,10 @@ from ...common.messages import short_repr, shorten
 from ...common.validation import one_of
 from ...samplers import ShardOptions
 from ...samplers.changing.growth import TIMES, GrowthOptions, SourceLooks
-from ...samplers.changing.orders import living
-from ...samplers.changing.sampler import ChangingSampler, refuse_balance
+from ...samplers.changing.orders import ChangingOrders, living
+from ...samplers.changing.sampler import refuse_balance
 from ...samplers.history import ONLY
 from ...samplers.mix.looks import MixLooks
-from ...samplers.one_epoch import OneEpoch
 from ...samplers.protocol import VectorSampler
 from ...sources import as_source, fingerprint_of
 from ...sources.facts import Generations, facts_of
@@ -172,7 +171,7 @@ def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> Vect
     return mix.with_parts(parts) if parts else mix
 
 
-def orders_of(leaf: Leaf) -> dict[str, ChangingSampler]:
+def orders_of(leaf: Leaf) -> ChangingOrders:
     """Return the order of each growing part of a mix, by name.
 
     For a single source, the result is its order under the name "" (`ONLY`).
@@ -257,7 +256,7 @@ def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
     whole = at_generation(
         pipeline.with_leaf(dataclasses.replace(leaf, sampler=leaf.sampler.whole)), generation
     )
-    epoch = OneEpoch(whole.leaf.sampler, leaf.epoch)
+    epoch = leaf.sampler.with_whole(whole.leaf.sampler)
     return whole.with_leaf(dataclasses.replace(whole.leaf, sampler=epoch))
 
 

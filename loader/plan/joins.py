@@ -53,8 +53,12 @@ class JoinPolicy:
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The plain JSON values that identify the rule."""
-        names = vars(self) if self.decisive is None else self.decisive
-        return {"kind": self.kind, **{name: getattr(self, name) for name in names}}
+        decisive = self.decisive
+        fields = vars(self).items()
+        return {
+            "kind": self.kind,
+            **{name: value for name, value in fields if decisive is None or name in decisive},
+        }
 
     def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
         """Return the index of the input of each of the next `count` rows: `int64[count]`.

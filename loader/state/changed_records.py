@@ -13,8 +13,7 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ...samplers.changing.history import GENERATION, OMITTED, RECORDS, RecordsHistory, lasting
-from ...samplers.changing.orders import changing
-from ...samplers.changing.sampler import ChangingSampler
+from ...samplers.changing.orders import ChangingOrders, changing_parts
 from ...samplers.history import SavedOrder, Values, part_named
 from ...samplers.mix.ends import saved_order
 from ...samplers.protocol import VectorSampler
@@ -45,7 +44,6 @@ from .checks.record_checks import (
 from .leftover import Run, set_apart
 from .schema import LoaderState
 
-Orders = Mapping[str, ChangingSampler]
 Histories = Mapping[str, RecordsHistory]
 
 
@@ -54,7 +52,7 @@ def migrate_records(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt a pipeline and saved states to records that were appended or omitted since.
 
-    The pipeline reads a single source, or one `MixSampler` over several.
+    The pipeline reads a single source, or one mix of several.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
@@ -91,14 +89,15 @@ def _with_orders(
     """
     latest = max(states, key=changes_of)
     known, leaf = latest.order(), pipeline.leaf
-    orders = _changing_orders(pipeline, known)
+    generations = generations_of(leaf.source)
+    orders = changing_parts(leaf.sampler, known, generations)
     histories = {name: RecordsHistory.of(known.part(name)) for name in orders}
     if orders and leaf.growth is not None:  # what came since comes in where the run looks
         growing = [name for name in growing_parts(leaf.source) if name in orders]
         pipeline = at_generations(
             pipeline, {name: histories[name].last.generation for name in growing}
         )
-        orders = _changing_orders(pipeline, known)
+        orders = changing_parts(pipeline.leaf.sampler, known, generations)
     if not orders or (
         strict and _former_source(pipeline, orders, histories) != latest.identity.sources[0]
     ):
@@ -144,7 +143,7 @@ def _with_orders(
     return now, retold(states, known, saved, now.identity.sources[0] if grown else None)
 
 
-def _with_order(pipeline: Pipeline, orders: Orders) -> Pipeline:
+def _with_order(pipeline: Pipeline, orders: ChangingOrders) -> Pipeline:
     """Return the pipeline with the orders of its mix's parts, or of its single source, replaced."""
     sampler = pipeline.leaf.sampler.with_parts(orders)
     return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler))
@@ -162,29 +161,7 @@ def _as_it_was(pipeline: Pipeline, saved: SavedOrder, length: int) -> Pipeline:
     return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=mix))
 
 
-def _changing_orders(pipeline: Pipeline, saved: SavedOrder) -> dict[str, ChangingSampler]:
-    """Return, by name, the orders equal to those in `saved` except for appended or omitted records.
-
-    Args:
-        pipeline: the current pipeline.
-        saved: the order in the earlier run's state.
-    """
-    leaf, found = pipeline.leaf, {}
-    generations = generations_of(leaf.source)
-    is_mix = bool(leaf.sampler.facts.parts)
-    if is_mix != saved.is_mix:
-        return {}
-    for name, sampler in leaf.sampler.parts.items():
-        of_part, counts = saved.part(name), name in generations
-        order = changing(sampler, of_part, counts)
-        if order is None or lasting(of_part.described) != lasting(order.fingerprint):
-            continue
-        if not is_mix or counts or of_part.described[RECORDS] == order.num_records:
-            found[name] = order
-    return found
-
-
-def _former_source(pipeline: Pipeline, orders: Orders, histories: Histories) -> Values:
+def _former_source(pipeline: Pipeline, orders: ChangingOrders, histories: Histories) -> Values:
     """Return the fingerprint of the source (or of the mix's sources) as the earlier run read it.
 
     Records appended later do not count: each growing source is taken at the generation (version of

@@ -60,8 +60,8 @@ class DecisionLog:
             raise self._unusable(how="read", error=error) from None
         try:
             values = json.loads(text)
-            values = values if isinstance(values, dict) else {ONLY: values}
-            found = {name: Decision(*of_part) for name, of_part in values.items()}
+            by_name = {ONLY: values} if isinstance(values, list) else dict(values)
+            found = {name: Decision(*of_part) for name, of_part in by_name.items()}
             if any(
                 type(each.generation) is not int or type(each.joins) is not bool
                 for each in found.values()

@@ -28,6 +28,11 @@ def state_file(folder: Any) -> Any:
     return folder / f"process_{index}-of-{count}.json"
 
 
+def has_state(item: Any) -> bool:
+    """Return True if an object has a state: the methods `get_state` and `set_state`."""
+    return hasattr(item, "get_state") and hasattr(item, "set_state")
+
+
 def with_state(item: Any) -> Any:
     """Return the object itself, after checking that it has a state (a method `get_state`).
 
@@ -142,7 +147,12 @@ def to_bytes(state: Any) -> bytes:
 
     In other libraries, it is a dict.
     """
-    return json.dumps(state).encode() if isinstance(state, dict) else state
+    return state if is_json_text(state) else json.dumps(state).encode()
+
+
+def is_json_text(state: Any) -> bool:
+    """Return True if a state is JSON text, as headrace's own are; other libraries' are dicts."""
+    return isinstance(state, (bytes, bytearray, str))
 
 
 def from_bytes(content: bytes, iterator: Any) -> Any:
@@ -154,7 +164,7 @@ def from_bytes(content: bytes, iterator: Any) -> Any:
     Raises:
         CheckpointError: the iterator's states are dicts, but the bytes are not JSON.
     """
-    if not isinstance(iterator.get_state(), dict):
+    if is_json_text(iterator.get_state()):
         return content
     try:
         return json.loads(content)

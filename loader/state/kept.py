@@ -163,7 +163,7 @@ def _extra_text(values: Any) -> str:
     """
     if values is None:
         return ""
-    if not isinstance(values, dict):
+    if not isinstance(values, Mapping):
         raise TypeError(
             f"the extra state, {short_repr(values)}, is {a_kind_of(values)}, not a dict. Pass a "
             'dict of plain values, such as {"tokens": 512}; or None to remove the values.'

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Self
 
 from ...common.closing import ClosedAtExit
 from ...common.messages import a_kind_of
-from .files import restore_later, write_later
+from .files import is_json_text, restore_later, write_later
 
 
 class Resumable(ClosedAtExit):
@@ -76,7 +76,7 @@ class Resumable(ClosedAtExit):
         PyTorch's loaders and checkpoints call this method.
         """
         state = self.get_state()
-        return state if isinstance(state, dict) else dict(json.loads(state))
+        return dict(json.loads(state)) if is_json_text(state) else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Move to the position saved by `state_dict`.
@@ -84,7 +84,8 @@ class Resumable(ClosedAtExit):
         Raises:
             CheckpointError: the state is damaged, or belongs to another pipeline.
         """
-        self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
+        own = json.dumps(state).encode() if is_json_text(self.get_state()) else state
+        self.set_state(own)
 
     async def save(self, directory: Any) -> Awaitable[None]:
         """Take the current state, and return an awaitable that writes it to a folder.

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from operator import sub
 from typing import NamedTuple
 
+from ...common.fields import field_values
+
 
 @dataclass(frozen=True)
 class OperationStats:
@@ -160,7 +162,8 @@ class Snapshot:
         `worker_count`, `shared_bytes`, each stage's `cpu_share`, the slowest call of each
         operation, and what only `stats()` has.
         """
-        added = {name: getattr(self, name) - getattr(before, name) for name in _COUNTED}
+        now, then = field_values(self), field_values(before)
+        added = {name: now[name] - then[name] for name in _COUNTED}
         if any(added[name] < 0 for name in _COUNTED[:-1]):
             return self
         known = {stage.number: stage for stage in before.stages}
@@ -194,14 +197,14 @@ def _stage_since(
         now: the later snapshot.
         then: the earlier snapshot.
     """
+    values = field_values(stage)
     if before is None:
-        added = {name: getattr(stage, name) for name in _STAGE_COUNTED}
+        added = {name: values[name] for name in _STAGE_COUNTED}
         queued, ahead = stage.queued * stage.tasks, stage.ahead * now.elapsed
         operations = stage.operations
     else:
-        added = {
-            name: max(getattr(stage, name) - getattr(before, name), 0) for name in _STAGE_COUNTED
-        }
+        former = field_values(before)
+        added = {name: max(values[name] - former[name], 0) for name in _STAGE_COUNTED}
         queued = stage.queued * stage.tasks - before.queued * before.tasks
         ahead = stage.ahead * now.elapsed - before.ahead * then.elapsed
         operations = tuple(

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.messages import first_few, notes_of, short_repr, shorten
+from ...common.messages import first_few, short_repr, shorten
+from ...common.redaction import notes_of
 from ...errors import StopIterationError, WorkerCrashedError
 from ...sources.facts import facts_of, used_records
 from ..failures import ends_stream

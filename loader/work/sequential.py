@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 from typing import Any
 
+from ...common.closing import close_of
 from ..options import INSIDE_A_TASK
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
@@ -71,9 +72,9 @@ class SequentialReader:
 
         If the source has workers of its own, which must be stopped, close the iterator first.
         """
-        close = getattr(self._iterator, "close", None)
+        close = close_of(self._iterator)
         self._iterator, self._position = None, -1
-        if close is not None and self._leaf.source.has_workers:
+        if self._leaf.source.has_workers:
             close()
 
     def _place(self) -> AbstractContextManager[None]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from ...common.fields import field_values
 from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ..history import Changes, OrderChange, SavedOrder, Values
@@ -134,11 +135,8 @@ class RecordsHistory(NamedTuple):
 
 
 def _order_change(before: RecordsChange, after: RecordsChange) -> OrderChange:
-    values: Values = {
-        name: getattr(after, name)
-        for name in (RECORDS, OMITTED)
-        if getattr(after, name) != getattr(before, name)
-    }
+    then, now = field_values(before), field_values(after)
+    values: Values = {name: now[name] for name in (RECORDS, OMITTED) if now[name] != then[name]}
     if after.generation != _generation_after(before, after.records):
         values[GENERATION] = after.generation
     if after.place != after.position:

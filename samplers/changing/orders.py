@@ -6,12 +6,16 @@ such orders.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Container, Mapping
+from typing import Any, TypeAlias
 
 from ..history import SavedOrder
 from ..protocol import VectorSampler
-from .history import GENERATION, OMITTED, RecordsHistory
+from .history import GENERATION, OMITTED, RECORDS, RecordsHistory, lasting
 from .sampler import ChangingSampler
+
+ChangingOrders: TypeAlias = Mapping[str, ChangingSampler]
+"""Orders of the growing parts of a mix, by name; of a single source, under the name "" (`ONLY`)."""
 
 
 def living(order: VectorSampler, generation: int = 0) -> Any:
@@ -56,3 +60,27 @@ def changing(order: VectorSampler, saved: SavedOrder, counts: bool) -> Any:
     ):
         return None
     return ChangingSampler(order, generation=RecordsHistory.of(saved).last.generation)
+
+
+def changing_parts(
+    order: VectorSampler, saved: SavedOrder, growing: Container[str]
+) -> ChangingOrders:
+    """Return, by name, the orders equal to those in `saved` except for appended or omitted records.
+
+    Args:
+        order: the program's order.
+        saved: the run's order. The result is empty if only one of both is a mix.
+        growing: names of the parts whose sources have generations (versions of their files).
+    """
+    found = {}
+    is_mix = bool(order.facts.parts)
+    if is_mix != saved.is_mix:
+        return {}
+    for name, sampler in order.parts.items():
+        of_part, counts = saved.part(name), name in growing
+        changed = changing(sampler, of_part, counts)
+        if changed is None or lasting(of_part.described) != lasting(changed.fingerprint):
+            continue
+        if not is_mix or counts or of_part.described[RECORDS] == changed.num_records:
+            found[name] = changed
+    return found

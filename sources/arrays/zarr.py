@@ -67,14 +67,15 @@ class ZarrSource(ChunkedSource):
         Raises:
             TypeError: the array or group is not in a folder, but in memory for example.
         """
-        root = getattr(opened.store, "root", None)
-        if root is None:
+        from zarr.storage import LocalStore
+
+        if not isinstance(opened.store, LocalStore):
             raise TypeError(
                 f"{a_kind_of(opened)} of Zarr in {a_kind_of(opened.store)} cannot be passed, "
                 "because workers must open it by a path. Pass headrace.ZarrSource with its folder, "
                 ".zip file or URL; or arrays in memory, such as array[:]."
             )
-        return cls(os.path.join(str(root), opened.path))
+        return cls(os.path.join(str(opened.store.root), opened.path))
 
     def _opened(self) -> Mapping[str, Any]:
         zarr = optional_library("zarr", "ZarrSource needs Zarr", "zarr")

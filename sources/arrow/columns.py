@@ -331,7 +331,7 @@ def _scalar_ids() -> tuple[frozenset[int], int]:
 
     whole = [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
     others = ["HALF_FLOAT", "FLOAT", "DOUBLE", "BOOL", "DATE32", "DATE64", "DURATION"]
-    return frozenset(getattr(ids, f"Type_{name}") for name in whole + others), ids.Type_TIMESTAMP
+    return _ids(*whole, *others), ids.Type_TIMESTAMP
 
 
 def is_list(kind: Any) -> bool:

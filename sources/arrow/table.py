@@ -187,9 +187,9 @@ def _of_one_shape(chunk: Any) -> Array | None:
 
     This includes multidimensional arrays, which Hugging Face stores as lists of lists.
     """
-    shape = getattr(chunk.type, "shape", None)
-    if shape is None or not hasattr(chunk.type, "storage_dtype"):
+    if not hasattr(chunk.type, "storage_dtype"):
         return dense(chunk)
+    shape = chunk.type.shape
     if None in shape or chunk.null_count:
         return None
     flat = chunk.storage

@@ -56,7 +56,8 @@ class GenerationLog:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, TypeError, LookupError) as error:
-            reason = getattr(error, "strerror", None) or shorten(error)  # without the path
+            # without the path
+            reason = (isinstance(error, OSError) and error.strerror) or shorten(error)
             remedy = (
                 "Restore this file and its permissions, or use the release of headrace that wrote "
                 "it. Or remove its folder: then all files count as new, and older checkpoints "

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ...common.fields import field_values
 from ...common.units import format_bytes, format_count, format_seconds, format_share
 from .judging.changes import HELPED_BY_WORKERS, changes
 from .judging.estimates import (
@@ -174,7 +175,7 @@ def _cause(measured: Measured, finding: Finding) -> str:
     """
     if finding.kind in _FED:
         name, text = _FED[finding.kind]
-        return text.format(format_seconds(getattr(measured.feeding, name)))
+        return text.format(format_seconds(field_values(measured.feeding)[name]))
     if finding.kind == "start":
         loops = (
             f"each of {measured.loops_alike} loops of {measured.steps / measured.loops_alike:.0f} "

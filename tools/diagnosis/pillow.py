@@ -23,7 +23,7 @@ def uses_pillow(function: Callable[..., Any] | None) -> bool:
     """
     while isinstance(function, functools.partial):
         function = function.func
-    plain = getattr(function, "__func__", function)
+    plain = function.__func__ if isinstance(function, types.MethodType) else function
     if not isinstance(plain, types.FunctionType):
         plain = vars(type(plain)).get("__call__")
     if not isinstance(plain, types.FunctionType):

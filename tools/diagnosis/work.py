@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...common.fields import field_values
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
@@ -244,8 +245,8 @@ def grown(before: IteratorStats, after: IteratorStats, name: str, *stages: Stage
         name: name of the field.
         *stages: the stages in `after`.
     """
-    then = {stage.number: getattr(stage, name) for stage in before.stages}
-    return float(sum(getattr(stage, name) - then.get(stage.number, 0) for stage in stages))
+    then = {stage.number: field_values(stage)[name] for stage in before.stages}
+    return float(sum(field_values(stage)[name] - then.get(stage.number, 0) for stage in stages))
 
 
 def _took(task: TaskEvent) -> float:

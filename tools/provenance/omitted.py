@@ -118,8 +118,8 @@ def find_omitted(
     It checks each position of the order from that step to the checkpoint (if that is later), and as
     many further ones as two epochs have, or fewer if the stream ends. So the next epoch is
     complete. It reads no record, and takes about 0.1 s per million positions. A record that an
-    operation drops counts as read. Later positions are not checked: there, a `WeightedSampler` may
-    draw a record for the first time.
+    operation drops counts as read. Later positions are not checked: there, a sampler with weights
+    of records may draw a record for the first time.
 
     Args:
         loader: a `DataLoader`, `MapDataset` or `IterDataset`, one of these on devices, or an

@@ -65,8 +65,8 @@ class Trace:
         ran_from: step from which the pipeline was run to find the records; None if they could be
             computed.
         records: the records, in the order of the elements of the shards.
-        weights: for a `WeightedSampler`, digests of the weights, and the positions from which they
-            are used.
+        weights: for a sampler with weights of records, digests of the weights, and the positions
+            from which they are used.
         generations: for a growing source, its generations (versions of its files), and the
             positions from which they are used.
     """
@@ -115,8 +115,12 @@ class Trace:
 
 def _as_texts(record: TracedRecord) -> dict[str, str]:
     cells: dict[str, Any] = {
-        name: getattr(record, name)
-        for name in ("shard", "row", "segment", "dataset", "key", "position")
+        "shard": record.shard,
+        "row": record.row,
+        "segment": record.segment,
+        "dataset": record.dataset,
+        "key": record.key,
+        "position": record.position,
     }
     cells["tokens"] = ", ".join(
         f"[{span.start}:{span.stop}] of {span.length}" for span in record.tokens

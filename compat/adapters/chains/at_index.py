@@ -20,7 +20,13 @@ from ....loader.plan.compile import compiled, line_of
 from ....loader.plan.joins import Apply, Joined, Node
 from ....loader.plan.rules import All
 from ....loader.plan.stages import runs_of, unit_of
-from ....operations import MapWithIndexTransform, Operation, RandomMapTransform, WindowShuffle
+from ....operations import (
+    FlatMap,
+    MapWithIndexTransform,
+    Operation,
+    RandomMapTransform,
+    WindowShuffle,
+)
 from ....operations.protocol import Context, Step
 from ....samplers.grain.grain_order import shuffled
 from ..generators import OfDataset
@@ -30,8 +36,7 @@ from .orders import WORD
 class Below(NamedTuple):
     """Position in the input of an operation, read from Grain's state of the operation.
 
-    It is the result of the operation's method `below(state)`. Only operations whose Grain iterators
-    save a separate state have this method.
+    It is the result of the method `below(state)` of a `HasGrainState`.
 
     Attributes:
         state: Grain's state of the dataset below, from which the operation's input resumes.
@@ -45,7 +50,19 @@ class Below(NamedTuple):
     given: int = 0
 
 
-class AtIndex(Operation):
+class HasGrainState:
+    """Base of operations whose Grain iterators save a state apart from that of their input."""
+
+    def below(self, state: dict[str, Any]) -> Below:
+        """Return the position in the input of the operation, from Grain's state of the operation.
+
+        Args:
+            state: Grain's state of the operation.
+        """
+        raise NotImplementedError
+
+
+class AtIndex(HasGrainState, Operation):
     """An operation that calls a user's function with the index of each element and the element.
 
     Args:
@@ -113,7 +130,7 @@ class RandomAtIndex(AtIndex):
         return lambda index, element: function(element, at(index))
 
 
-class ShuffledWindows(WindowShuffle):
+class ShuffledWindows(HasGrainState, WindowShuffle):
     """A shuffle of windows of consecutive elements, in Grain's order for each window.
 
     Args:
@@ -160,6 +177,25 @@ class ShuffledWindows(WindowShuffle):
         given = state["pos_in_window"]
         number = state["window_index"] - (given == self.window_size)
         return Below(state["parent_window_start_state"], number * self.window_size, given)
+
+
+class TakenApart(HasGrainState, FlatMap):
+    """A flat map that resumes inside an element.
+
+    The entry `told_as` of Grain's state counts the delivered results of the element.
+    """
+
+    def __init__(self, function: Any, told_as: str) -> None:
+        super().__init__(function)
+        self.told_as = told_as
+
+    def below(self, state: dict[str, Any]) -> Below:
+        return Below(state["parent"], given=state[self.told_as])
+
+
+def expanded(parent: Any, function: Any, told_as: str) -> Stream:
+    """Return a stream that counts the elements of `parent`, and then applies a `TakenApart`."""
+    return applied(TakenApart(function, told_as), counted(parent.chain_stream)[0])
 
 
 @dataclass(frozen=True)
@@ -210,7 +246,7 @@ def kept_apart(stream: Stream) -> Stream:
     operation, but a stage counts the rows after all its operations.
     """
     _, operations = line_of(stream.tree)
-    if not any(hasattr(each, "below") for each in runs_of(operations)[-1]):
+    if not any(isinstance(each, HasGrainState) for each in runs_of(operations)[-1]):
         return stream
     return dataclasses.replace(stream, tree=counting(stream.tree))
 

@@ -17,7 +17,9 @@ from ....common.validation import whole_number
 from ....errors import MissingExtraError, SourceError
 from ..prefetching import WithOptionsIterDataset
 from .iter_dataset import IterDataset, as_stream
-from .iterators import DatasetIterator, Resumed
+from .iterators import DatasetIterator, HasIndex, Resumed
+from .states import OfDatasets
+from .thresholds import TakesOptions
 
 _CYCLE = 16
 _NOTHING = object()
@@ -172,7 +174,7 @@ class TFRecordIterDataset(IterDataset[bytes]):
         return TFRecordDatasetIterator(self._path)
 
 
-class InterleaveIterDataset(IterDataset[Any]):
+class InterleaveIterDataset(OfDatasets, TakesOptions, IterDataset[Any]):
     """A stream that takes one element from each open stream in turn.
 
     At most `cycle_length` streams are open. When a stream has ended, the next unopened stream takes
@@ -194,8 +196,6 @@ class InterleaveIterDataset(IterDataset[Any]):
         TypeError: if `cycle_length` is not an int.
         ValueError: if it is not positive.
     """
-
-    dataset_options: Any = None
 
     def __init__(
         self,
@@ -347,7 +347,7 @@ def _later(states: dict[str, Any]) -> dict[str, Any]:
     return {"later": dict(states)} if states else {}
 
 
-class _OfOne(_Interleaved):
+class _OfOne(HasIndex, _Interleaved):
     """Iterator over an interleave of a single stream.
 
     Elements have the same indices as in that stream.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ....chains.iter_dataset import IterDataset as OurIterDataset
 from ....chains.iter_dataset import IterMethods
 from ....chains.joined_streams import merged, zipped
+from ....chains.map_dataset import MapDataset as OurMapDataset
 from ....chains.nodes.node import Node, nearest_first
 from ....chains.stream import Stream, cached, limited, repeated, stream_of
 from ....chains.trees import over_leaves
@@ -23,17 +24,17 @@ from ....loader.arguments import warn_of_no_effect
 from ....loader.plan.compile import compiled
 from ....loader.plan.mix_rules import MixRows
 from ....loader.plan.pipeline import Pipeline
-from ....operations import FlatMap, MapWithIndexTransform, Operation, RandomMapTransform
+from ....operations import MapWithIndexTransform, Operation, RandomMapTransform
 from ....operations.function import as_kind
 from ....samplers.chain.index_maps import Indices
-from ..options import MultiprocessingOptions, as_read_options
+from ..options import DatasetOptions, MultiprocessingOptions, as_read_options
 from ..transforms import Batch
-from .at_index import AtIndex, Below, RandomAtIndex, ShuffledWindows, applied, counted, indexed
+from .at_index import AtIndex, RandomAtIndex, ShuffledWindows, applied, counted, indexed
 from .iterators import DatasetIterator, EngineIterator, EngineRun
 from .orders import Mix, whole_weights
 from .seeds import seed_of, seeds_of
-from .slicing import check_can_be_sliced
-from .thresholds import WatchedFilter, options_of, watched
+from .slicing import MadeOfParents, check_can_be_sliced
+from .thresholds import WatchedFilter, watched
 
 T = TypeVar("T")
 
@@ -46,7 +47,7 @@ else:
     _Base = IterMethods  # without a length, as in Grain
 
 
-class IterDataset(_Base[T]):
+class IterDataset(MadeOfParents, _Base[T]):
     """A stream in Grain's order, made by `MapDataset.to_iter_dataset()` or from another stream.
 
     A subclass of your own defines `__iter__`, which returns a `DatasetIterator`.
@@ -58,6 +59,7 @@ class IterDataset(_Base[T]):
     """
 
     batch_class = Batch
+    dataset_options: DatasetOptions | None = None
 
     def __init__(self, parents: Any = ()) -> None:
         super().__init__(*(parents if isinstance(parents, Sequence) else (parents,)))
@@ -87,10 +89,11 @@ class IterDataset(_Base[T]):
         seeds = nearest_first([node.seeds])
         return cls.of_stream(dataclasses.replace(stream, tree=indexed(stream.tree), seeds=seeds))
 
-    @property
-    def parents(self) -> tuple[Any, ...]:
-        """The datasets from which this dataset was made."""
-        return self._parents
+    def fed_by(
+        self, options: Any, worker_init_fn: Callable[[int, int], None] | None
+    ) -> IterDataset[Any] | None:
+        """Return this dataset with its input made by workers; None if it is no packing."""
+        return None
 
     def _made(self, stream: Stream) -> IterDataset[Any]:
         dataset = self.of_stream(stream)
@@ -107,10 +110,22 @@ class IterDataset(_Base[T]):
             self._own_stream(), seeds=nearest_first(map(seeds_of, self._parents))
         )
 
+    @property
+    def merged_options(self) -> DatasetOptions | None:
+        """The options of this stream, merged with those of the streams from which it is made.
+
+        Its own options take precedence. None if no stream has any.
+        """
+        found = self.dataset_options
+        for parent in self.parents:
+            below = parent.merged_options if isinstance(parent, IterDataset) else None
+            found = below if found is None else found.merge(below)
+        return found
+
     @cached_property
     def _pipeline(self) -> Pipeline:
         tree = watched(
-            self.chain_stream.tree, options_of(self), self.chain_stream.execution.read_options
+            self.chain_stream.tree, self.merged_options, self.chain_stream.execution.read_options
         )
         return compiled(tree, self.chain_stream.skips_errors)
 
@@ -204,14 +219,10 @@ class IterDataset(_Base[T]):
         """
         stream = self.chain_stream
         leaf, *others = compiled(stream.tree).leaves
-        if (
-            others
-            or not leaf.in_order
-            or not options.num_workers
-            or not hasattr(leaf.source.dataset, "fed_by")
-        ):
+        if others or not leaf.in_order or not options.num_workers:
             return None
-        fed = leaf.source.dataset.fed_by(options, worker_init_fn)
+        dataset = leaf.source.dataset
+        fed = dataset.fed_by(options, worker_init_fn) if isinstance(dataset, IterDataset) else None
         if fed is None:
             return None
         source = leaf.source.with_workers(fed)
@@ -255,7 +266,7 @@ class Named(IterDataset[T]):
 
 def as_stream(dataset: Any) -> Any:
     """Convert a `MapDataset` to a stream; a stream is returned unchanged."""
-    return dataset.to_iter_dataset() if hasattr(dataset, "to_iter_dataset") else dataset
+    return dataset.to_iter_dataset() if isinstance(dataset, OurMapDataset) else dataset
 
 
 @dataclass(frozen=True)
@@ -364,25 +375,6 @@ class ZipIterDataset(Named[tuple[Any, ...]]):
             )
         streams = list(map(as_stream, parents))
         super().__init__(streams, zipped([each.chain_stream for each in streams], None, strict))
-
-
-class TakenApart(FlatMap):
-    """A flat map that resumes inside an element.
-
-    The entry `told_as` of Grain's state counts the delivered results of the element.
-    """
-
-    def __init__(self, function: Any, told_as: str) -> None:
-        super().__init__(function)
-        self.told_as = told_as
-
-    def below(self, state: dict[str, Any]) -> Below:
-        return Below(state["parent"], given=state[self.told_as])
-
-
-def expanded(parent: Any, function: Any, told_as: str) -> Stream:
-    """Return a stream that counts the elements of `parent`, and then applies a `TakenApart`."""
-    return applied(TakenApart(function, told_as), counted(parent.chain_stream)[0])
 
 
 def same(dataset: Any) -> Stream:

@@ -149,7 +149,19 @@ class EngineRun(NotedIterator):
         self._go_to([state], strict)
 
 
-class EngineIterator(DatasetIterator[T]):
+class HasIndex(ABC):
+    """Base of iterators whose elements may have an index, to which they can move."""
+
+    @abstractmethod
+    def next_index(self) -> int:
+        """Return the index of the next element."""
+
+    @abstractmethod
+    def go_to_index(self, index: int) -> None:
+        """Move to the element with this index."""
+
+
+class EngineIterator(HasIndex, DatasetIterator[T]):
     """An iterator over one pass of a dataset, run by headrace's engine.
 
     Args:
@@ -289,7 +301,7 @@ def get_next_index(ds_iter: Any) -> int:
     Raises:
         NotImplementedError: if elements have no index, for example after a filter.
     """
-    return int(_with_index(ds_iter, "get_next_index").next_index())
+    return _with_index(ds_iter, "get_next_index").next_index()
 
 
 def set_next_index(ds_iter: Any, index: int) -> None:
@@ -306,8 +318,8 @@ def set_next_index(ds_iter: Any, index: int) -> None:
     _with_index(ds_iter, "set_next_index").go_to_index(index)
 
 
-def _with_index(iterator: Any, function: str) -> Any:
-    if not hasattr(iterator, "go_to_index"):
+def _with_index(iterator: Any, function: str) -> HasIndex:
+    if not isinstance(iterator, HasIndex):
         raise NotImplementedError(
             f"{function} is not supported for {a_kind_of(iterator)}, because its elements have no "
             "index. Use get_state() and set_state()."

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ....chains.map_dataset import MapDataset
 from ....chains.nodes.node import Seeds
 from ....common.validation import whole_number
 from ....errors import SeedError
@@ -19,7 +20,7 @@ def seeds_of(dataset: Any) -> Seeds:
     The distance is a number of operations.
     """
     seeds: Seeds = (
-        dataset.root_node if hasattr(dataset, "root_node") else dataset.chain_stream
+        dataset.root_node if isinstance(dataset, MapDataset) else dataset.chain_stream
     ).seeds
     return seeds
 

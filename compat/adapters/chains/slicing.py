@@ -12,6 +12,17 @@ from ....chains.iter_dataset import IterMethods
 _OURS = __name__.partition(".adapters")[0]
 
 
+class MadeOfParents:
+    """Base of streams that name the datasets from which they are made."""
+
+    _parents: tuple[Any, ...] = ()
+
+    @property
+    def parents(self) -> tuple[Any, ...]:
+        """The datasets from which this dataset was made."""
+        return self._parents
+
+
 def check_can_be_sliced(dataset: Any) -> None:
     """Check that several workers can divide a dataset, and all datasets from which it is made.
 
@@ -20,7 +31,7 @@ def check_can_be_sliced(dataset: Any) -> None:
     """
     if not isinstance(dataset, IterMethods) or hasattr(dataset, "set_slice"):
         return
-    parents = getattr(dataset, "parents", ())
+    parents = dataset.parents if isinstance(dataset, MadeOfParents) else ()
     if not parents and not type(dataset).__module__.startswith(_OURS):
         raise ValueError(
             f"Cannot slice `IterDataset` source. {type(dataset)} can be read by one worker only. "

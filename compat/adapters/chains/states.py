@@ -16,6 +16,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from ....chains.map_dataset import MapDataset
 from ....common.fields import replaced
 from ....common.messages import short_repr
 from ....errors import CheckpointError, StateIndexError
@@ -34,7 +35,7 @@ from ....loader.state.kept import Kept
 from ....loader.state.schema import LoaderState
 from ....operations import Operation
 from ...grain_state import after_records
-from .at_index import Indexed
+from .at_index import HasGrainState, Indexed
 from .flat_mapped import fan_out_of_all, rows_before
 
 _WORKERS, _NUMBERS = "iterators_in_use_states", "iterators_in_use_indices"
@@ -104,6 +105,16 @@ def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
     return states
 
 
+class OfDatasets:
+    """Base of streams whose state in Grain has a state for each of their datasets.
+
+    Attributes:
+        datasets: the datasets, or a `MapDataset` of them.
+    """
+
+    datasets: Any
+
+
 def _depth(state: Any) -> int:
     """Count the levels of nested worker or interleave states in `state`; 0 if it has none."""
     if not isinstance(state, dict) or _WORKERS not in state:
@@ -117,14 +128,10 @@ def _interleaves(tree: Node, state: Any) -> int:
     At most the number of levels that `state` has.
     """
     base = _uncounted(tree)
-    datasets = (
-        getattr(base.leaf.source.dataset, "datasets", None)
-        if isinstance(base, Read) and base.leaf.in_order
-        else None
-    )
-    if datasets is None or not _depth(state):
+    dataset = base.leaf.source.dataset if isinstance(base, Read) and base.leaf.in_order else None
+    if not isinstance(dataset, OfDatasets) or not _depth(state):
         return 0
-    inner = zip(state[_NUMBERS], state[_WORKERS])
+    datasets, inner = dataset.datasets, zip(state[_NUMBERS], state[_WORKERS])
     return 1 + max(
         (_interleaves(_tree_of(datasets[number]), each) for number, each in inner if _depth(each)),
         default=0,
@@ -132,7 +139,7 @@ def _interleaves(tree: Node, state: Any) -> int:
 
 
 def _tree_of(dataset: Any) -> Node:
-    stream = dataset.to_iter_dataset() if hasattr(dataset, "to_iter_dataset") else dataset
+    stream = dataset.to_iter_dataset() if isinstance(dataset, MapDataset) else dataset
     tree: Node = stream.chain_stream.tree
     return tree
 
@@ -238,7 +245,7 @@ def _of_line(tree: Node, state: Any) -> Cursor:
     base, operations = line_of(tree)
     skips = [0] * len(runs_of(operations)) if operations or isinstance(base, Read) else []
     for place in reversed(range(len(_indexed_operations(tree)), len(operations))):
-        if hasattr(operation := operations[place], "below"):
+        if isinstance(operation := operations[place], HasGrainState):
             below = operation.below(state)
             stage = len(runs_of(operations[: place + 1])) - 1
             state, skips[stage] = below.state, _count(below.given)

@@ -22,18 +22,12 @@ LOGGER = logging.getLogger("headrace")
 EVERY, SECONDS = 1000, 60.0
 
 
-def options_of(dataset: Any) -> DatasetOptions | None:
-    """Return the options of a dataset, merged with those of the datasets that it is made from.
+class TakesOptions:
+    """Base of streams that pass `DatasetOptions` on to the datasets that they read."""
 
-    It is None if none of them has options.
-
-    The dataset's own options take precedence.
-    """
-    found: DatasetOptions | None = getattr(dataset, "dataset_options", None)
-    for parent in getattr(dataset, "parents", ()):
-        below = options_of(parent)
-        found = below if found is None else found.merge(below)
-    return found
+    def with_dataset_options(self, options: Any) -> Any:
+        """Return a copy whose datasets have these `DatasetOptions`."""
+        raise NotImplementedError
 
 
 def watched(tree: Node, options: DatasetOptions | None, read_options: Any = None) -> Node:
@@ -60,7 +54,7 @@ def watched(tree: Node, options: DatasetOptions | None, read_options: Any = None
 def _with_options(tree: Read, options: DatasetOptions) -> Read:
     """Return a source whose datasets have the options; `tree` itself if they take none."""
     dataset: Any = run_through_dataset(tree.leaf.source)
-    if not hasattr(dataset, "with_dataset_options"):
+    if not isinstance(dataset, TakesOptions):
         return tree
     source = tree.leaf.source.of(dataset.with_dataset_options(options))
     return Read(dataclasses.replace(tree.leaf, source=source))
@@ -102,7 +96,7 @@ class WatchedFilter(Filter):
     @property
     def fingerprint(self) -> Any:
         """The fingerprint of the wrapped filter."""
-        explicit = getattr(self.watched, "fingerprint", None)
+        explicit = self.watched.fingerprint
         return described(self.watched) if explicit is None else explicit
 
     @property

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..chains.iterators import EngineIterator
+
 PROCESS_KILL_TIMEOUT_S = 25
 """Seconds after which Grain kills a worker that does not end. It has no effect here."""
 
@@ -30,4 +32,4 @@ def get_execution_summary(iterator: Any) -> Any:
 
     `str()` of them is a table.
     """
-    return getattr(iterator, "run", iterator).stats()
+    return (iterator.run if isinstance(iterator, EngineIterator) else iterator).stats()

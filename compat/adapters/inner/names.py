@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from .by_method import Batched, Sliced, by_method, multiprocess_prefetch, process_prefetch
@@ -172,13 +173,9 @@ def name_in(module: str, name: str) -> Any:
             return _OF_METHODS[name]
         if name in _ELSEWHERE:
             place, path = _ELSEWHERE[name]
-            value: Any = import_module(place)
-            for part in path.split("."):
-                value = getattr(value, part)
-            return value
+            return resolve_name(f"{place}:{path}")
     if name in (more := _MORE.get(module, {})):
-        place, _, last = more[name].rpartition(".")
-        return getattr(import_module(place), last)
+        return resolve_name(more[name])
     raise AttributeError(
         f"headrace has no {name} for grain._src.{module}. Use a public name of grain.python "
         "instead."

@@ -13,6 +13,7 @@ from ....common.validation import warn
 from ....errors import StructureError
 from ....loader.data_loader import LoaderMethods
 from ....loader.plan.build import dropped_records
+from ....operations import Batch as OurBatch
 from ....operations import Operation
 from ....operations.protocol import fingerprint
 from ....samplers import IndexSampler as OurIndexSampler
@@ -177,7 +178,7 @@ def _on_records(operations: Sequence[Any], sampler: Any) -> bool:
         if grain_method(operation) == "random_map"
     ]
     after_batch = any(
-        hasattr(operation, "batch_fn") for place in random[-1:] for operation in operations[:place]
+        isinstance(operation, OurBatch) for place in random[-1:] for operation in operations[:place]
     )
     return after_batch or bool(random and not isinstance(sampler, OurIndexSampler))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
+from ....operations import Batch as OurBatch
 from ....operations import Operation
 from ....operations.function import FunctionOperation
 from ....operations.protocol import Context, Step
@@ -216,7 +217,7 @@ def on_records(
     """
     if not isinstance(operation, Operation):
         return operation  # type: ignore[no-any-return]
-    if hasattr(operation, "batch_fn"):
+    if isinstance(operation, OurBatch):
         return lambda records: _batches(operation, records)
     function: Any = operation.user_function
     method = operation.method

@@ -176,6 +176,6 @@ def shard_of(sampler: Any, shard_options: Any) -> ShardOptions | None:
     )
     return (
         shard
-        if getattr(sampler, "algorithm", "") == "grain"
+        if isinstance(sampler, OurIndexSampler) and sampler.algorithm == "grain"
         else dataclasses.replace(shard, drop_remainder=True)
     )

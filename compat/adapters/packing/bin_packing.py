@@ -21,10 +21,11 @@ from ....loader.plan.compile import compiled
 from ....operations.trees import flatten
 from ..chains.iter_dataset import IterDataset
 from ..chains.iterators import Resumed
+from ..chains.thresholds import TakesOptions
 from ..prefetching import WithOptionsIterDataset
 
 
-class Packing(IterDataset[Any]):
+class Packing(TakesOptions, IterDataset[Any]):
     """Base of streams that pack several elements of their parent into one."""
 
     def fed_by(

@@ -128,8 +128,9 @@ def _global_state() -> Any:
 
 
 def _client() -> Any:
-    client = getattr(_global_state(), "client", None)
-    if client is None or not hasattr(client, "blocking_key_value_get"):
+    state = _global_state()
+    client = None if state is None else state.client
+    if client is None:
         raise HostsError(
             "several processes agree on the number of batches by the coordination service of jax, "
             "which does not run. Call jax.distributed.initialize() first. Without jax, pass a "

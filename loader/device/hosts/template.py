@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ....common.fields import field_values, is_named_tuple
 from ....common.messages import a_kind_of, short_repr
 from ....errors import HostsError
 from ....operations.trees import is_leaf
@@ -68,17 +69,17 @@ def _describe_tree(tree: Any) -> Any:
     if tree is None:
         return None
     if isinstance(tree, dict) and kind in (dict, OrderedDict, defaultdict):
-        factory = getattr(getattr(tree, "default_factory", None), "__name__", None)
+        factory = tree.default_factory if isinstance(tree, defaultdict) else None
         return [
             "dict",
             kind.__name__,
-            factory,
+            getattr(factory, "__name__", None),
             [[_describe_key(key), _describe_tree(value)] for key, value in tree.items()],
         ]
     if kind.__name__ in _SEQUENCES and kind is _SEQUENCES[kind.__name__]:
         return [kind.__name__, [_describe_tree(child) for child in tree]]
     if _fields(kind) is not None:
-        children = {name: _describe_tree(getattr(tree, name)) for name in _fields(kind) or ()}
+        children = {name: _describe_tree(child) for name, child in field_values(tree).items()}
         return ["class", kind.__module__, kind.__qualname__, children]
     return (
         _describe_leaf(tree)
@@ -88,7 +89,7 @@ def _describe_tree(tree: Any) -> Any:
 
 
 def _fields(kind: Any) -> tuple[str, ...] | None:
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+    if is_named_tuple(kind):
         return tuple(kind.__match_args__)
     return (
         tuple(field.name for field in dataclasses.fields(kind))

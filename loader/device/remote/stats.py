@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from ....common.fields import field_values
 from ...stats import LITTLE, IteratorStats
 from ...timing.quantiles import Quantiles
 from ...timing.snapshot import OperationStats, StageStats
@@ -74,12 +75,11 @@ def together(hosts: Sequence[IteratorStats]) -> IteratorStats:
     workers = [stats.workers for stats in hosts if stats.workers is not None]
     names = dict.fromkeys(name for stats in hosts for name in stats.quantiles)
     most = max((each.memory for each in workers), default=0)
-    longest: dict[str, Any] = {
-        name: max(getattr(one, name) for one in hosts) for name in ("steps", "elapsed", "waited")
-    }
     return _sum(
         hosts,
-        **longest,
+        steps=max(one.steps for one in hosts),
+        elapsed=max(one.elapsed for one in hosts),
+        waited=max(one.waited for one in hosts),
         stages=tuple(map(_one_stage, stages)),
         workers=_sum(workers, memory=most, **_means(workers, "busy", "starved", "hand_over"))
         if workers
@@ -122,17 +122,15 @@ def _one_stage(found: list[StageStats]) -> StageStats:
 
 def _sum(found: Sequence[Fields], **others: Any) -> Fields:
     """Return statistics whose numbers are sums. `others` are fields with other values."""
-    names = [
-        each.name
-        for each in dataclasses.fields(found[0])
-        if type(getattr(found[0], each.name)) in (int, float)
-    ]
-    sums = {name: sum(getattr(one, name) for one in found) for name in names}
+    values = [field_values(one) for one in found]
+    names = [name for name, value in values[0].items() if type(value) in (int, float)]
+    sums = {name: sum(each[name] for each in values) for name in names}
     return dataclasses.replace(found[0], **{**sums, **others})
 
 
 def _means(found: Sequence[Any], *names: str) -> dict[str, float]:
-    return {name: sum(getattr(one, name) for one in found) / len(found) for name in names}
+    values = [field_values(one) for one in found]
+    return {name: sum(each[name] for each in values) / len(found) for name in names}
 
 
 def _largest(found: Sequence[Quantiles]) -> Quantiles:

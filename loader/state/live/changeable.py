@@ -43,8 +43,8 @@ class Changeable:
         buffer_size`.
 
         Args:
-            weights: for a `MixSampler` or `MapDataset.mix`, numbers: a dict by name of the part, or
-                a list. For a `WeightedSampler`, a weight for each record.
+            weights: for a mix, numbers: a dict by name of the part, or a list. For a
+                `WeightedSampler`, a weight for each record.
             omit: records to omit besides those that are omitted already, as for `DataLoader`.
             batch_size: number of elements in the last `Batch`.
             max_tokens: maximum of rows times padded length in a planned `BudgetBatch`, from its

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ....common.messages import shorten
 from ....errors import CheckpointError
@@ -24,7 +24,6 @@ from ..position import StreamPosition
 from .places import check_within, has_ended_early, position_of, step_of
 
 if TYPE_CHECKING:
-    from ....samplers.mix.sampler import MixSampler
     from ....samplers.protocol import VectorSampler
     from ..leftover import Run
     from ..resume import Resumed
@@ -89,18 +88,15 @@ def weights_change(
         )
     step = step_of(here, at_step, ahead)
     position = position_of(here, step)
-    _mix_of(pipeline).with_weights(weights, position)  # which checks the weights
+    pipeline.leaf.sampler.with_weights(weights, position)  # which checks the weights
     return WeightsChange(position, weights)
 
 
 def with_change(pipeline: Pipeline, change: WeightsChange) -> Pipeline:
     """Return the pipeline of a run with the changed weights of its mix."""
-    sampler = _mix_of(pipeline).with_weights(change.weights, change.position)
-    return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler))
-
-
-def _mix_of(pipeline: Pipeline) -> MixSampler:
-    return cast("MixSampler", pipeline.leaf.sampler)
+    leaf = pipeline.leaf
+    sampler = leaf.sampler.with_weights(change.weights, change.position)
+    return pipeline.with_leaf(dataclasses.replace(leaf, sampler=sampler))
 
 
 def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPosition:
@@ -110,14 +106,14 @@ def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPositio
     """
     for change in changes:
         if isinstance(change, WeightsChange) and not _has_change_at(
-            _mix_of(here.pipeline), change.position
+            here.pipeline.leaf.sampler, change.position
         ):
             here = here._replace(pipeline=with_change(here.pipeline, change))
     return here
 
 
-def _has_change_at(mix: MixSampler, position: int) -> bool:
-    return any(change.position == position and change.part is None for change in mix.changes)
+def _has_change_at(order: VectorSampler, position: int) -> bool:
+    return any(change.position == position and change.part is None for change in order.changes)
 
 
 class ProgramChange(NamedTuple):

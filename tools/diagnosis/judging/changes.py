@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, get_args
 
+from ....common.fields import field_values
 from ..measured import Measured, PartKind, WorkPart
 from .changes_of_reading import columns, groups, limited_source, more_reads, reading, small_calls
 from .estimates import HAND_OVER, enough_workers, lighter, step_seconds
@@ -130,7 +131,7 @@ def _less_feeding(share: float, part: str, what: str, cure: str) -> Propose:
     """
 
     def propose(measured: Measured, finding: Finding) -> Iterator[Change]:
-        took = getattr(measured.feeding, part)
+        took = field_values(measured.feeding)[part]
         less = _with_feeding(measured, **{part: (1 - share) * took})
         seconds = max(measured.elapsed - share * took, step_seconds(less, measured.workers))
         yield Change(what, seconds / noise(measured), True, cure)
