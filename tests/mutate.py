@@ -79,15 +79,17 @@ of its module.
 """
 
 APART = {
-    "loader/executors/processes/zygote.py": (
-        "tests/loader/executors/test_workers.py",
+    ("loader/executors/processes/zygote.py", "loader/executors/task_runner.py"): (
+        "tests/loader/executors/test_worker",
+        "tests/loader/executors/test_executors.py",
         "tests/loader/executors/test_interrupts.py",
         "tests/loader/executors/test_hangs.py",
         "tests/loader/executors/test_process_executor.py",
-    )
+    ),
+    ("loader/device/remote/",): ("tests/loader/device/test_remote",),
 }
-"""Modules that run in a process which was started before the tests, and the tests of each. They are
-tried in a new process.
+"""Modules that run in other processes, whose lines no test seems to execute, and the tests of each.
+They are tried in a new process.
 """
 
 USES_DEVICE = re.compile(r"^\w+ = .*jax\.devices\(", re.MULTILINE)
@@ -289,7 +291,7 @@ class Tests:
             return
         listed = self.copy.parent / "mutants"
         each_one = (
-            each._asdict() | {"names": names[each], "apart": each.file in APART} for each in mutants
+            each._asdict() | {"names": names[each], "apart": bool(_apart(each))} for each in mutants
         )
         listed.write_text("\n".join(map(json.dumps, each_one)))
         files = sorted({name.split("::")[0] for each in mutants for name, _ in names[each]})
@@ -326,10 +328,8 @@ def executing(
     covered.read()
     chosen = {}
     for mutant in mutants:
-        if mutant.file in APART:
-            chosen[mutant] = [
-                (name, times[name]) for name in times if name.startswith(APART[mutant.file])
-            ]
+        if apart := _apart(mutant):
+            chosen[mutant] = [(name, times[name]) for name in times if name.startswith(apart)]
             continue
         by_line = covered.contexts_by_lineno(mutant.file)
         of_line = {*by_line.get(mutant.line, ())} & times.keys()
@@ -348,6 +348,10 @@ def executing(
             for name in _fastest(names, times, seconds)
         ]
     return chosen
+
+
+def _apart(mutant: Mutant) -> tuple[str, ...]:
+    return next((tests for files, tests in APART.items() if mutant.file.startswith(files)), ())
 
 
 def _fastest(names: Collection[str], times: dict[str, float], seconds: float) -> list[str]:
