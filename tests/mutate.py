@@ -82,6 +82,7 @@ APART = {
     ("loader/executors/processes/zygote.py", "loader/executors/task_runner.py"): (
         "tests/loader/executors/test_worker",
         "tests/loader/executors/test_executors.py",
+        "tests/common/test_global_generators.py",
         "tests/loader/executors/test_interrupts.py",
         "tests/loader/executors/test_hangs.py",
         "tests/loader/executors/test_process_executor.py",
