@@ -217,7 +217,9 @@ class _TellsBlocked:
     """Unpickling it is an error that names the signals that are blocked."""
 
     def __reduce__(self):
-        return exec, ("import signal; raise KeyError(signal.pthread_sigmask(signal.SIG_BLOCK, []))",)
+        return exec, (
+            "import signal; raise KeyError(signal.pthread_sigmask(signal.SIG_BLOCK, []))",
+        )
 
 
 def test_a_fresh_worker_is_born_deaf_too():
