@@ -109,8 +109,8 @@ def test_uneven_hosts_are_refused_dropped_or_filled_up(run):
 
 
 def test_an_error_on_a_host_is_raised_here(run):
-    """With the host's message; the state before it can still be saved. Each host tells once of integers
-    that lose bits on the devices.
+    """With the host's message; the state before it can still be saved. Each host tells once of
+    integers that lose bits on the devices.
     """
     run(
         """
