@@ -333,7 +333,9 @@ def executing(
             chosen[mutant] = [(name, times[name]) for name in times if name.startswith(apart)]
             continue
         by_line = covered.contexts_by_lineno(mutant.file)
-        of_line = {*by_line.get(mutant.line, ())} & times.keys()
+        of_line = {
+            name for line in _lines(mutant) for name in by_line.get(line, ())
+        } & times.keys()
         of_module = {name for names in by_line.values() for name in names} & times.keys() - of_line
         room = f"tests/{Path(mutant.file).parent.as_posix()}"
         while not any(name.startswith(room + "/") for name in times):
@@ -349,6 +351,14 @@ def executing(
             for name in _fastest(names, times, seconds)
         ]
     return chosen
+
+
+def _lines(mutant: Mutant) -> range:
+    """Return the lines that a mutant is in: of a default of an argument, those of the function."""
+    for node in ast.walk(ast.parse((ROOT / mutant.file).read_bytes())):
+        if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line < node.body[0].lineno:
+            return range(node.body[0].lineno, (node.end_lineno or 0) + 1)
+    return range(mutant.line, mutant.line + 1)
 
 
 def _apart(mutant: Mutant) -> tuple[str, ...]:
