@@ -351,8 +351,8 @@ def test_the_users_own_torch_keeps_its_state_where_the_users_process_does_the_wo
     """Whoever loads it there, its numbers are those that the user may count on; not so in workers."""
     drawn = []
     for worker_count in (0, 1):
+        options = {"num_epochs": 1, "worker_count": worker_count}
         with pytest.warns(UserWarning, match="of `torch`"):
-            options = {"num_epochs": 1, "worker_count": worker_count}
             drawn.append([*load(range(4), transformations=[loads_and_draws], **options)])
     same = random.Random(0)
     assert drawn[0] == [same.random() for _ in range(4)]
