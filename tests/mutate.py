@@ -79,15 +79,18 @@ of its module.
 """
 
 APART = {
-    "loader/executors/processes/zygote.py": (
-        "tests/loader/executors/test_workers.py",
+    ("loader/executors/processes/zygote.py", "loader/executors/task_runner.py"): (
+        "tests/loader/executors/test_worker",
+        "tests/loader/executors/test_executors.py",
+        "tests/common/test_global_generators.py",
         "tests/loader/executors/test_interrupts.py",
         "tests/loader/executors/test_hangs.py",
         "tests/loader/executors/test_process_executor.py",
-    )
+    ),
+    ("loader/device/remote/",): ("tests/loader/device/test_remote",),
 }
-"""Modules that run in a process which was started before the tests, and the tests of each. They are
-tried in a new process.
+"""Modules that run in other processes, whose lines no test seems to execute, and the tests of each.
+They are tried in a new process.
 """
 
 USES_DEVICE = re.compile(r"^\w+ = .*jax\.devices\(", re.MULTILINE)
@@ -289,7 +292,7 @@ class Tests:
             return
         listed = self.copy.parent / "mutants"
         each_one = (
-            each._asdict() | {"names": names[each], "apart": each.file in APART} for each in mutants
+            each._asdict() | {"names": names[each], "apart": bool(_apart(each))} for each in mutants
         )
         listed.write_text("\n".join(map(json.dumps, each_one)))
         files = sorted({name.split("::")[0] for each in mutants for name, _ in names[each]})
@@ -326,13 +329,13 @@ def executing(
     covered.read()
     chosen = {}
     for mutant in mutants:
-        if mutant.file in APART:
-            chosen[mutant] = [
-                (name, times[name]) for name in times if name.startswith(APART[mutant.file])
-            ]
+        if apart := _apart(mutant):
+            chosen[mutant] = [(name, times[name]) for name in times if name.startswith(apart)]
             continue
         by_line = covered.contexts_by_lineno(mutant.file)
-        of_line = {*by_line.get(mutant.line, ())} & times.keys()
+        of_line = {
+            name for line in _lines(mutant) for name in by_line.get(line, ())
+        } & times.keys()
         of_module = {name for names in by_line.values() for name in names} & times.keys() - of_line
         room = f"tests/{Path(mutant.file).parent.as_posix()}"
         while not any(name.startswith(room + "/") for name in times):
@@ -348,6 +351,18 @@ def executing(
             for name in _fastest(names, times, seconds)
         ]
     return chosen
+
+
+def _lines(mutant: Mutant) -> range:
+    """Return the lines that a mutant is in: of a default of an argument, those of the function."""
+    for node in ast.walk(ast.parse((ROOT / mutant.file).read_bytes())):
+        if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line < node.body[0].lineno:
+            return range(node.body[0].lineno, (node.end_lineno or 0) + 1)
+    return range(mutant.line, mutant.line + 1)
+
+
+def _apart(mutant: Mutant) -> tuple[str, ...]:
+    return next((tests for files, tests in APART.items() if mutant.file.startswith(files)), ())
 
 
 def _fastest(names: Collection[str], times: dict[str, float], seconds: float) -> list[str]:

@@ -247,7 +247,7 @@ class TaskSizes:
         self._reading = options.reading
         self._buffer_size = options.worker_buffer_size
         self._worker_count = options.workers
-        self._pool = pool
+        self.pool = pool
         self._follows_room = False  # the transport says how many workers there are
         # a worker with a timeout gets one batch in a message
         self.pace = Pace(limits_of(pipeline, several=options.timeout is None))
@@ -310,7 +310,7 @@ class TaskSizes:
 
     def _window(self, stage: int) -> int:
         if self._follows_room:
-            self._worker_count = max(self._pool.ready_count, 1)
+            self._worker_count = max(self.pool.ready_count, 1)
         workers, inputs, waits = self._worker_count, self.inputs(stage), self.pace.waits(stage)
         leaves = len(self._pipeline.leaves)
         window = window_of(workers, self._buffer_size, leaves) * self.pace.tasks(stage)
@@ -323,7 +323,7 @@ class TaskSizes:
             most = self._budget.most_tasks(stage, inputs)
         window = min(window, most)
         if waits:
-            self._pool.deepen(-(-window // workers))
+            self.pool.deepen(-(-window // workers))
         return window
 
 

@@ -216,12 +216,9 @@ def _with_leaf(
     Raises:
         CheckpointError: the run cannot be resumed with this change.
     """
-    leaf = pipeline.leaves[number]
     alone = LeafAlone.of(pipeline, number)
     before = [alone.state_of(pipeline, state) for state in states]
     changed, after = migrate_records(alone.pipeline, before, strict, run)
-    if changed.leaf.sampler is leaf.sampler and after == before:
-        return pipeline, states
     if _records(changed.leaf.sampler.saved) not in [
         _records(state.order(number)) for state in states
     ]:

@@ -254,7 +254,6 @@ class ColumnReader:
         self._names = leaf_names(self._structure)
         self._allocate = allocate
         self.batch_size = batch.takes or 1
-        self._drop_remainder = batch.drops_remainder
         self._has_texts = any(map(is_text_column, self._leaves))
         self._gathers = [
             isinstance(leaf, MixedColumn) or is_text_column(leaf) for leaf in self._leaves
@@ -283,7 +282,7 @@ class ColumnReader:
     def gathering(self, keys: NDArray[np.int64]) -> Gathering:
         """Return an object that makes the batches of the rows with these keys, one by one."""
         size, specs, unflatten = self.batch_size, self._specs, self._structure.unflatten
-        count = len(keys) - len(keys) % size if self._drop_remainder else len(keys)
+        count = len(keys)
         rows = [
             leaf.rows_of(keys) if gathers else (leaf, keys)
             for leaf, gathers in zip(self._leaves, self._gathers)

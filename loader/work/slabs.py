@@ -80,7 +80,7 @@ class Slab:
 
     memory: NDArray[np.uint8]
     number: int = -1
-    interface: dict[str, Any] = field(init=False, repr=False)
+    interface: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
         self.interface = self.memory.__array_interface__  # made anew whenever it is asked for

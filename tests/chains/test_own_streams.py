@@ -364,7 +364,6 @@ class EndsItselfIterator(CountIterator):
         return super().__next__()
 
 
-@pytest.mark.slow
 def test_an_own_stream_whose_iterator_ends_its_worker_says_so():
     """Nothing after that element can be reached: an error, once what comes before it was given."""
     got = []

@@ -348,11 +348,15 @@ def test_an_operation_that_only_loads_torch_is_not_told_to_draw(no_torch, worker
 
 
 def test_the_users_own_torch_keeps_its_state_where_the_users_process_does_the_work(no_torch):
-    """Whoever loads it there, its numbers are those that the user may count on."""
-    with pytest.warns(UserWarning, match="of `torch`"):
-        drawn = list(load(range(4), transformations=[loads_and_draws], num_epochs=1))
+    """Whoever loads it there, its numbers are those that the user may count on; not so in workers."""
+    drawn = []
+    for worker_count in (0, 1):
+        options = {"num_epochs": 1, "worker_count": worker_count}
+        with pytest.warns(UserWarning, match="of `torch`"):
+            drawn.append([*load(range(4), transformations=[loads_and_draws], **options)])
     same = random.Random(0)
-    assert drawn == [same.random() for _ in range(4)]
+    assert drawn[0] == [same.random() for _ in range(4)]
+    assert not {*drawn[0]} & {*drawn[1]}
 
 
 class Holding:

@@ -238,6 +238,7 @@ WIDER = [
     (Decimal("2.55"), Decimal("3.5")),
     (Decimal("2.55"), 3),
     (datetime.datetime(2026, 1, 2), np.datetime64("2026-01-02", "us")),
+    (np.datetime64("2026-01-02", "s"), datetime.datetime(2026, 1, 2)),
     (np.datetime64("2026-01-02", "ns"), datetime.datetime(2026, 1, 2)),
     (
         datetime.datetime(2026, 1, 2, tzinfo=UTC),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gzip
+import json
 import os
 import re
 import shutil
@@ -237,6 +238,17 @@ def test_gzip_that_is_none_is_told(tmp_path):
     ):
         with pytest.raises(SourceError, match=message):
             convert(tmp_path / name, tmp_path / "out", on_error="skip")
+
+
+@pytest.mark.parametrize("name", ["kind", "version"])
+def test_a_manifest_of_another_kind_or_version_is_told(name, tmp_path):
+    """Each is enough."""
+    write_tfrecord(tmp_path / "in.tfrecord", RECORDS[:2])
+    convert(tmp_path / "in.tfrecord", tmp_path / "out")
+    manifest = tmp_path / "out" / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {name: 99}))
+    with pytest.raises(ConversionError, match=r"but it has the kind .*99"):
+        convert(tmp_path / "in.tfrecord", tmp_path / "out")
 
 
 @pytest.mark.parametrize("file", ["plan.json", "receipt-*.json"])

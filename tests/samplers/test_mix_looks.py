@@ -2,7 +2,8 @@
 
 import pytest
 
-from headrace import GrowthOptions, MixSampler
+from headrace import GrowthOptions, IndexSampler, MixSampler
+from headrace.samplers.changing.growth import SourceLooks
 from headrace.samplers.changing.sampler import ChangingSampler
 from headrace.samplers.mix.looks import MixLooks
 
@@ -37,3 +38,11 @@ def test_parts_are_checked_where_their_epochs_begin_and_with_now_at_each_multipl
     an epoch.
     """
     assert looks_of(growth, len(expected)) == expected
+
+
+def test_an_epoch_of_one_record_ends_after_it():
+    """Nothing ends at position 0."""
+    looks = SourceLooks(GrowthOptions(), ChangingSampler(IndexSampler(1)), 0)
+    assert (looks.position, looks.due) == (0, {"": False})
+    looks.advance()
+    assert (looks.position, looks.due) == (1, {"": True})

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from headrace import IndexSampler
+from headrace.samplers.grain.grain_order import shuffled
 from headrace.samplers.permutation import permute, permute_one, place_of
 
 SIZES = [60_000, 1_281_167, 10**7, 10**9, 10**10, 10**12]
@@ -140,3 +141,8 @@ def test_many_places_and_single_ones_are_sent_alike(size, count):
         epoch, place = divmod(int(positions[number]), size)
         assert permute_one(place, epoch, size, 5) == found[number]
         assert place_of(int(found[number]), epoch, size, 5) == place
+
+
+def test_an_order_of_grains_whose_last_place_has_an_odd_number_of_bits():
+    """As Grain gives it."""
+    assert shuffled(np.arange(3), 2**31 - 1, 2**32 - 1).tolist() == [503722993, 258372712, 751219907]

@@ -146,6 +146,7 @@ def test_no_records_have_no_lengths():
     """An empty array is a right answer."""
     assert lengths_of(Bare([]), []).shape == (0,)
     assert lengths_of(Bare([]), len).shape == (0,)
+    assert not lengths_of(Bare([[7]]), len).flags.writeable
     assert costs_of(as_lengths([], 0)).shape == (0,)
 
 

@@ -7,7 +7,8 @@ JSON for each mutant in the file `$FOUND`. `tests/mutate.py` writes the one and 
 A fork gives the functions of the module the code of the mutant. The file on disk is changed, too,
 for the processes that tests start. A mutant that is in no function is tried by a new process, which
 imports the changed file. So are tests of files that were not loaded: those that use a device when
-they are imported, because JAX's threads are not in a fork.
+they are imported, because JAX's threads are not in a fork. So are tests that fail in a fork without a
+mutant, too.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class Trials:
 
     def __init__(self, session: pytest.Session) -> None:
         self._items = {item.nodeid: item for item in session.items}
-        self._fails: dict[str, bool] = {}
+        # without a mutant, in a fork (True) or a new process (False), where they were tried
+        self._passes: dict[bool, set[str]] = {True: set(), False: set()}
+        self._fail: dict[bool, set[str]] = {True: set(), False: set()}
         self._turn = 0
         gc.unfreeze()
         self._functions: dict[str, list[types.FunctionType]] = {}
@@ -87,37 +90,38 @@ class Trials:
         file = Path(mutant["file"]).resolve()
         data, stat = file.read_bytes(), file.stat()
         changed = data[: mutant["start"]] + mutant["now"].encode() + data[mutant["stop"] :]
-        names = [
-            (name, seconds)
-            for name, seconds in mutant["names"]
-            if name in self._items and not mutant["apart"]
-        ]
-        apart = [
-            (name, seconds)
-            for name, seconds in mutant["names"]
-            if name not in self._items or mutant["apart"]
-        ]
         while True:
             self._turn += 1
+            loaded = [
+                each for each in mutant["names"] if not mutant["apart"] and each[0] in self._items
+            ]
+            names = [each for each in loaded if each[0] not in self._fail[True]]
+            apart = [
+                each
+                for each in mutant["names"]
+                if each not in names and each[0] not in self._fail[False]
+            ]
             file.write_bytes(changed)
             # so that no bytecode of another mutant is taken for it
             os.utime(file, (self._turn, self._turn))
             try:
                 found, reason = self._fork(names, file, data, changed) if names else ("", "")
+                forked = bool(found)
                 if not found and apart:
-                    return " ".join(_in_new_process(apart)).strip()
+                    found, reason = _in_new_process(apart)
             finally:
                 file.write_bytes(data)
                 os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
             if not found:
                 return ""
-            if found not in self._fails:
-                self._fails[found] = bool(
-                    self._fork([each for each in names if each[0] == found], file, data, data)[0]
+            if found not in self._passes[forked]:
+                alone = [each for each in mutant["names"] if each[0] == found]
+                fails = (
+                    self._fork(alone, file, data, data)[0] if forked else _in_new_process(alone)[0]
                 )
-            if not self._fails[found]:
-                return f"{found} {reason}"
-            names = [each for each in names if not self._fails.get(each[0])]
+                (self._fail if fails else self._passes)[forked].add(found)
+            if found in self._passes[forked]:
+                return f"{found} {reason}".strip()
 
     def _fork(
         self, names: list[tuple[str, float]], file: Path, before: bytes, after: bytes

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -19,8 +20,10 @@ from support.pipelines import chosen
 from support.without import linux_only
 
 import headrace
+from headrace.common.remote_errors import decode
 from headrace.loader.executors import thread_pool
-from headrace.loader.executors.processes.spawner import Spawner
+from headrace.loader.executors.processes.channel import Channel
+from headrace.loader.executors.processes.spawner import Payload, Spawner, start_interpreter
 from headrace.loader.executors.thread_pool import Pool
 from headrace.loader.interrupts import Uninterrupted, wait_until
 
@@ -208,6 +211,30 @@ def test_the_zygote_is_born_deaf_to_interrupts():
         assert wait_until(lambda: not signals(maker.pid, "SigBlk:") & bit, 60)
     finally:
         spawner.close()
+
+
+class _TellsBlocked:
+    """Unpickling it is an error that names the signals that are blocked."""
+
+    def __reduce__(self):
+        return exec, (
+            "import signal; raise KeyError(signal.pthread_sigmask(signal.SIG_BLOCK, []))",
+        )
+
+
+def test_a_fresh_worker_is_born_deaf_too():
+    """It ignores interrupts before the pipeline is unpickled, and blocks none any more."""
+    payload, (ours, theirs) = Payload(), Channel.pair()
+    payload.pack(_TellsBlocked(), "it")
+    given = [theirs.fileno(), payload.descriptor]
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    child = start_interpreter(["worker", 0, *given, os.getpid()], given, paths)
+    theirs.close()
+    payload.close()
+    with closing(ours):
+        received = ours.receive()
+        os.waitpid(child, 0)
+        assert decode(received[0].error).args == (set(),)
 
 
 @pytest.mark.slow

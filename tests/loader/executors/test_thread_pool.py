@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from headrace.loader.executors.thread_pool import Pool
+from headrace.loader.executors.thread_pool import Call, Pool
 
 
 @pytest.mark.parametrize("given", [0, 1])
@@ -32,3 +32,12 @@ def test_a_pool_makes_do_with_the_threads_that_it_gets(given, monkeypatch):
     pool.close()
     for thread in started:
         thread.join()
+
+
+def test_a_call_that_no_thread_makes_is_an_error():
+    """Whoever waits for it gets it at once."""
+    call = Call(len, ())
+    call.give_up()
+    assert call.ready()
+    with pytest.raises(RuntimeError, match="was closed while its work waited"):
+        call.result()

@@ -64,4 +64,4 @@ def test_batches_of_almost_equal_size_stand_on_the_same_memory():
     made = Made()
     for rows in (145, 146, 143, 147, 146, 144):
         made.pool.allocate([ArraySpec((rows, 20_000), np.dtype("u1"))])
-    assert len(made.sizes) == 1
+    assert made.sizes == [23 << 17]  # there are 16 sizes from 2 to 4 MiB

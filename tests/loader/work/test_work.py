@@ -236,3 +236,9 @@ def test_tags_survive_being_packed():
     for rows in ([0, 0, 0], [0, 1, 2], [0, 7 << 70, 1]):
         tags = RowOrigins(array("q", [0, 0, 1]), array("q", [5, 5, 9]), rows)
         assert pickle.loads(pickle.dumps(tags)) == tags
+
+
+def test_of_some_rows_those_with_the_last_one_are_open():
+    """Later tasks make more rows of its input."""
+    tags = RowOrigins(array("q", [0, 0, 1]), array("q", [5, 5, 9]), [0, 1, 0], True)
+    assert [tags.some(each).open for each in ([0, 2], [0, 1], [])] == [True, False, False]
