@@ -13,45 +13,29 @@ import subprocess
 import sys
 from pathlib import Path
 
-from libraries import ENVIRONMENTS, LIBRARIES, Library
+from libraries import ENVIRONMENTS, LIBRARIES
 
 HERE = Path(__file__).parent
 
 
-def make(library: Library) -> None:
-    """Make an environment, or bring it to what the file asks for; `uv` does both in seconds where
-    it has the wheels.
-    """
-    folder = ENVIRONMENTS / library.requirements
+def make(name: str) -> None:
+    """Make an environment, or bring it to what the file of its requirements asks for."""
+    python = ENVIRONMENTS / name / "bin" / "python"
     uv = [sys.executable, "-m", "uv"]
-    if not (folder / "bin" / "python").exists():
-        subprocess.run([*uv, "venv", "--quiet", "--python", "3.11", str(folder)], check=True)
-    file = HERE / "requirements" / f"{library.requirements}.txt"
-    command = [
-        *uv,
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        str(folder / "bin" / "python"),
-        "--requirement",
-        str(file),
-    ]
-    command += ["--compile-bytecode", "--reinstall-package", "headrace"]  # what the clone has now
+    if not python.exists():
+        command = [*uv, "venv", "--quiet", "--python", "3.11", str(ENVIRONMENTS / name)]
+        subprocess.run(command, check=True)
+    packages = ["--requirement", str(HERE / "requirements" / f"{name}.txt"), "--compile-bytecode"]
+    packages += ["--reinstall-package", "headrace"]  # what the clone has now
+    command = [*uv, "pip", "install", "--quiet", "--python", str(python), *packages]
     subprocess.run(command, check=True, cwd=HERE.parent)
 
 
-def main() -> int:
-    """Make the environments that the command line names; without names, all."""
-    for name in sys.argv[1:] or LIBRARIES:
-        library = LIBRARIES[name]
-        try:
-            make(library)
-            print(f"{name}: {ENVIRONMENTS / library.requirements}")
-        except subprocess.CalledProcessError as error:
-            print(f"{name}: cannot be installed here ({error}); its row will say so")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    for each in sys.argv[1:] or LIBRARIES:
+        requirements = LIBRARIES[each].requirements
+        try:
+            make(requirements)
+            print(f"{each}: {ENVIRONMENTS / requirements}")
+        except subprocess.CalledProcessError as error:
+            print(f"{each}: cannot be installed here ({error}); its row will say so")

@@ -28,21 +28,24 @@ class Library:
         adapter: `module` or `module:Class` in `adapters/`.
         requirements: its file in `requirements/`, and the folder of its environment.
         stateless: why it takes no part in the comparison of resuming; the page says so.
+        unmeasured: why it takes no part in the comparison of speed.
     """
 
     title: str
     adapter: str
     requirements: str
     stateless: str = ""
+    unmeasured: str = ""
 
+
+_ANOTHER_FORMAT = "it is headrace, with another format of files in the table of speeds"
+_NO_STATE = "its pipelines have no state that could be saved and loaded"
+_RESUMING = "not measured: its adapter has only the part about resuming"
 
 LIBRARIES = {
     "headrace": Library("headrace", "headrace", "headrace"),
     "headrace_array_record": Library(
-        "headrace, ArrayRecord",
-        "headrace:ArrayRecord",
-        "headrace",
-        "it is headrace, with another format of files in the table of speeds",
+        "headrace, ArrayRecord", "headrace:ArrayRecord", "headrace", _ANOTHER_FORMAT
     ),
     "grain": Library("Grain", "grain", "grain"),
     "torch": Library("PyTorch, torchdata", "torch", "torchdata"),
@@ -51,24 +54,18 @@ LIBRARIES = {
     "hf_map": Library("Hugging Face, on disk", "hugging_face:OnDisk", "datasets"),
     "hf_stream": Library("Hugging Face, streaming", "hugging_face:Streaming", "datasets"),
     "webdataset": Library("webdataset", "webdataset", "webdataset"),
-    "lancedb": Library("LanceDB", "lance", "lancedb"),
-    "energon": Library("Megatron-Energon", "energon", "energon"),
-    "spdl": Library(
-        "SPDL", "spdl", "spdl", "its pipelines have no state that could be saved and loaded"
-    ),
+    "lancedb": Library("LanceDB", "lance", "lancedb", unmeasured=_RESUMING),
+    "energon": Library("Megatron-Energon", "energon", "energon", unmeasured=_RESUMING),
+    "spdl": Library("SPDL", "spdl", "spdl", _NO_STATE),
 }
 
 
 def python_of(library: Library) -> str | None:
-    """The Python that has it: of its own environment, else this one if it has the package; None if
-    neither is there.
-    """
+    """The Python that has it: of its own environment, else this one if it has the package."""
     own = ENVIRONMENTS / library.requirements / "bin" / "python"
     if own.exists():
         return str(own)
-    if importlib.util.find_spec(library.requirements) is not None:
-        return sys.executable
-    return None
+    return sys.executable if importlib.util.find_spec(library.requirements) else None
 
 
 def adapter_of(name: str) -> Any:
@@ -80,19 +77,14 @@ def adapter_of(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Setting:
-    """A library under one setting, or a plain loop, in the comparison on the same data in one
-    process.
+    """A library under one setting, or a plain loop, in the comparison in one process.
 
     Attributes:
         label: its name in the tables.
-        loader: `module:function` in `adapters/`. The function takes a workload, its data, the order
-            and the number of workers.
+        loader: `module:function` in `adapters/`. The function takes a workload with its data, the
+            number of workers, and `options`.
         requires: the module that must be installed.
-        options: further arguments of the function.
-        keyed_draws: whether its random numbers are headrace's, so that its batches must equal
-            headrace's bit for bit.
-        striped: whether worker w of n makes batches of the records w, w + n, …
-        everywhere: whether it takes part in each workload; else only in those that name it.
+        striped: whether its workers have an order of their own, which others cannot produce.
         workers: whether it takes numbers of workers; a loop takes none.
         alone: whether it makes sense without workers.
     """
@@ -101,9 +93,7 @@ class Setting:
     loader: str
     requires: str = "headrace"
     options: dict[str, Any] = field(default_factory=dict)
-    keyed_draws: bool = False
     striped: bool = False
-    everywhere: bool = False
     workers: bool = True
     alone: bool = True
 
@@ -111,19 +101,11 @@ class Setting:
 _INLINE = {"num_threads": 0}
 
 SETTINGS = {
-    "limit": Setting(
-        "limit loop", "plain_loops:limit", keyed_draws=True, everywhere=True, workers=False
-    ),
-    "headrace": Setting("headrace", "headrace:data_loader", keyed_draws=True, everywhere=True),
-    "bare": Setting(
-        "bare NumPy loop", "plain_loops:bare", keyed_draws=True, everywhere=True, workers=False
-    ),
-    "raw_read": Setting("raw read", "plain_loops:raw_read", keyed_draws=True, workers=False),
-    "one_generator": Setting(
-        "limit loop, shared rng", "plain_loops:limit_with_one_generator", workers=False
-    ),
-    "chain": Setting("headrace, chain", "headrace:chain", keyed_draws=True),
-    "mix": Setting("headrace, mix of 35", "headrace:mix", keyed_draws=True),
+    "limit": Setting("limit loop", "plain_loops:limit", workers=False),
+    "headrace": Setting("headrace", "headrace:data_loader"),
+    "bare": Setting("bare NumPy loop", "plain_loops:bare", workers=False),
+    "chain": Setting("headrace, chain", "headrace:chain"),
+    "mix": Setting("headrace, mix of 35", "headrace:mix"),
     "grain_chain": Setting("Grain, chain", "grain:chain", "grain"),
     "grain_chain_inline": Setting("Grain, chain, num_threads=0", "grain:chain", "grain", _INLINE),
     "packing": Setting("headrace, packing", "headrace:packing"),
@@ -131,24 +113,13 @@ SETTINGS = {
     "grain_packing_inline": Setting(
         "Grain, packing, num_threads=0", "grain:packing", "grain", _INLINE
     ),
-    "grain": Setting("Grain", "grain:data_loader", "grain", striped=True, everywhere=True),
+    "grain": Setting("Grain", "grain:data_loader", "grain", striped=True),
     "grain_inline": Setting(
-        "Grain, num_threads=0", "grain:data_loader", "grain", _INLINE, striped=True, everywhere=True
+        "Grain, num_threads=0", "grain:data_loader", "grain", _INLINE, striped=True
     ),
-    "torch": Setting("PyTorch", "torch:data_loader", "torch", everywhere=True),
-    "torch_stack": Setting(
-        "PyTorch, np.stack", "torch:data_loader", "torch", {"stack": True}, everywhere=True
-    ),
-    "asynchronous": Setting(
-        "headrace, async, 512 reads", "headrace:asynchronous", keyed_draws=True
-    ),
-    "ideal": Setting("ideal: 16 reads at a time", "plain_loops:ideal"),
-    "limits": Setting(
-        "limit loops side by side",
-        "plain_loops:side_by_side",
-        keyed_draws=True,
-        everywhere=True,
-        alone=False,
-    ),
+    "torch": Setting("PyTorch", "torch:data_loader", "torch"),
+    "torch_stack": Setting("PyTorch, np.stack", "torch:data_loader", "torch", {"stack": True}),
+    "asynchronous": Setting("headrace, async, 512 reads", "headrace:asynchronous"),
+    "limits": Setting("limit loops side by side", "plain_loops:side_by_side", alone=False),
 }
 """In the order of their turns: the limit loop and headrace next to each other."""

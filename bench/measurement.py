@@ -2,23 +2,18 @@
 medians is printed.
 
 A module has `TABLES`, functions by name, which take the options of the command line and yield
-tables; and it may have `OPTIONS`, its options with their defaults.
+tables; and `OPTIONS`, its options with their defaults.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
-from measuring import keep_bytecode, settle_allocator, turns
-from rich import box
-from rich.console import Console
-from rich.table import Table as Printed
-
-WIDTH = 116
+from measuring import settle_process, turns
 
 
 class Table(NamedTuple):
@@ -40,50 +35,36 @@ class Table(NamedTuple):
 def arguments(parser: argparse.ArgumentParser, module: ModuleType) -> None:
     """Add the names of the module's tables, and its options."""
     names = list(module.TABLES)
-    parser.add_argument(
-        "tables",
-        nargs="*",
-        choices=[[], *names],
-        metavar="TABLE",
-        help=f"some of {', '.join(names)}",
-    )
-    for name, default in getattr(module, "OPTIONS", {}).items():
-        parser.add_argument(
-            f"--{name}", type=type(default), default=default, help=f"default: {default!r}"
-        )
+    about = f"some of {', '.join(names)}"
+    parser.add_argument("tables", nargs="*", choices=[[], *names], metavar="TABLE", help=about)
+    for name, default in module.OPTIONS.items():
+        about = f"default: {default!r}"
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=about)
 
 
 def main(module: ModuleType, options: argparse.Namespace) -> None:
     """Measure and print the tables that are named, or all."""
-    settle_allocator()
-    keep_bytecode()
+    settle_process()
     for name in options.tables or module.TABLES:
-        tables: Iterable[Table] = module.TABLES[name](options)
-        for table in tables:
+        for table in module.TABLES[name](options):
             show(table, measured(table, getattr(options, "rounds", 1)))
 
 
 def measured(table: Table, rounds: int) -> dict[str, list[float]]:
     """The samples of each contender, in the order of the table."""
-    contenders = {
-        label: contender for label, contender in table.contenders.items() if callable(contender)
+    timed = {label: each for label, each in table.contenders.items() if callable(each)}
+    samples = turns(rounds, timed)
+    return {
+        label: samples[label] if label in samples else np.atleast_1d(each).tolist()
+        for label, each in table.contenders.items()
     }
-    known = {
-        label: np.atleast_1d(value).tolist()
-        for label, value in table.contenders.items()
-        if not callable(value)
-    }
-    samples = turns(rounds, contenders) | known
-    return {label: samples[label] for label in table.contenders}
 
 
 def show(table: Table, samples: dict[str, list[float]]) -> None:
     """Print a table; the spread only where there are several samples."""
     first = next(iter(samples.values()))
     spread = {"min": 0, "p99": 99, "max": 100} if max(map(len, samples.values())) > 1 else {}
-    printed = Printed(
-        "", "median", *(["× the first"] if table.better else []), *spread, box=box.SIMPLE_HEAD
-    )
+    rows = []
     for label, values in samples.items():
         figures = [float(np.median(values))]
         # the ratios within rounds, so that most changes of a shared machine cancel out
@@ -91,8 +72,20 @@ def show(table: Table, samples: dict[str, list[float]]) -> None:
             ratio = float(np.median(np.divide(values, first)))
             figures.append(ratio if table.better == "more" else 1 / ratio)
         figures += [float(np.percentile(values, share)) for share in spread.values()]
-        printed.add_row(label, *map(as_text, figures))
-    Console(width=WIDTH).print(table.title, printed, highlight=False, markup=False, sep="\n")
+        rows.append([label, *map(as_text, figures)])
+    print_table(
+        table.title, ["", "median", *(["× the first"] if table.better else []), *spread], rows
+    )
+
+
+def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows under a title, all but the first column to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    print(title)
+    for first, *others in (head, *rows):
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:])]
+        print(f"  {first:{widths[0]}}  {'  '.join(cells)}")
+    print(flush=True)
 
 
 def as_text(value: float) -> str:

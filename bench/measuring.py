@@ -1,10 +1,9 @@
 """The measuring loop: the first batch of a fresh stream, a warm-up, then batches against the clock;
 and turns of contenders.
 
-It takes a loader, and returns a report of the turn. One-time costs (threads, first use of memory,
-the tables of keys) are part of the first batch or the warm-up, for all contenders. Each batch is
-held until the next one has come, as in a training loop. Needs nothing but Python and NumPy, as it
-runs in the environment of each library.
+One-time costs (threads, first use of memory, the tables of keys) are part of the first batch or the
+warm-up, for all contenders. Each batch is held until the next one has come, as in a training loop.
+Needs nothing but Python and NumPy, as it runs in the environment of each library.
 """
 
 from __future__ import annotations
@@ -19,15 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from processes import own_processor_seconds
+from processes import processor_seconds
 
-WARM_UP_SECONDS, MOST_WARM_UP_SECONDS = 0.3, 2.0
-MIN_BATCHES, WARM_BATCHES = 2, 32
-"""In the warm-up, which is longer than its least time for the second number: enough to have touched
-all memory that a loader
-alternates between. Processes that drift apart come to need some more of it late, and 77 MB can take
-0.2 s the first time.
+WARM_UP_SECONDS, MOST_WARM_UP_SECONDS, WARM_BATCHES = 0.3, 2.0, 32
+"""The warm-up takes the longer time if there were fewer batches: enough to have touched all memory
+that a loader alternates between. Processes that drift apart come to need some more of it late, and
+77 MB can take 0.2 s the first time.
 """
 
 KEPT_BYTES = 31 << 20
@@ -39,20 +35,15 @@ class Turn:
 
     Attributes:
         records: delivered in the measured time.
+        seconds: the measured time.
         first_batch_seconds: from `iter()` until the first batch was there.
-        cpu_seconds: of this process, all threads, and of its children, in the measured time.
-        waits: `float64[batches]`, seconds spent in each `next()` in the measured time.
+        cpu_seconds: of this process and its children, in the measured time.
     """
 
     records: int
+    seconds: float
     first_batch_seconds: float
     cpu_seconds: float
-    waits: NDArray[np.float64]
-
-    @property
-    def seconds(self) -> float:
-        """The measured time."""
-        return float(self.waits.sum())
 
     @property
     def rate(self) -> float:
@@ -63,9 +54,15 @@ class Turn:
 def take_turn(loader: Iterable[Any], batch_size: int, seconds: float) -> Turn:
     """Measure a loader whose stream does not end, and whose batches are all as large."""
     gc.collect()
-    started = time.perf_counter()
+    began = time.perf_counter()
     with closing(iter(loader)) as batches:
-        return measure(batches, seconds, lambda batch: batch_size, own_processor_seconds, started)
+        return measure(
+            batches,
+            seconds,
+            lambda batch: batch_size,
+            lambda: processor_seconds(os.getpid()),
+            began,
+        )
 
 
 def measure(
@@ -73,65 +70,40 @@ def measure(
     seconds: float,
     count: Callable[[Any], int],
     processor: Callable[[], float],
-    started: float,
+    began: float,
 ) -> Turn:
     """Measure a fresh stream.
 
     Args:
         batches: the stream.
         seconds: the measured time.
-        count: returns the number of records in a batch; called for each batch, from the first on.
+        count: returns the number of records in a batch; called for each batch.
         processor: returns seconds of the processor so far; called at the beginning and at the end
             of the measured time.
-        started: when the stream was made.
+        began: when the stream was made.
     """
     count(next(batches))
-    first_batch_seconds = time.perf_counter() - started
-    _warm_up(batches, count, min(seconds, WARM_UP_SECONDS), min(seconds, MOST_WARM_UP_SECONDS))
+    first_batch_seconds = time.perf_counter() - began
+    _take(batches, count, min(seconds, WARM_UP_SECONDS), min(seconds, MOST_WARM_UP_SECONDS))
     before = processor()
-    times, records = _clock_batches(batches, count, seconds)
-    return Turn(records, first_batch_seconds, processor() - before, np.diff(times))
+    records, took = _take(batches, count, seconds, seconds)
+    return Turn(records, took, first_batch_seconds, processor() - before)
 
 
-def _warm_up(
-    batches: Iterator[Any], count: Callable[[Any], int], least: float, most: float
-) -> None:
-    """Take batches for `least` seconds, or until there were enough, but not for longer
-    than `most`.
-    """
-    started, number, batch = time.perf_counter(), 0, None
-    while (
-        time.perf_counter() - started < (least if number >= WARM_BATCHES else most)
-        or number < MIN_BATCHES
-    ):
-        batch = next(batches)
-        count(batch)
-        number += 1
-    del batch
-
-
-def _clock_batches(
-    batches: Iterator[Any], count: Callable[[Any], int], seconds: float
-) -> tuple[list[float], int]:
-    """Take batches for `seconds`; the times before the first and after each, and the number of
-    records.
-    """
-    clock, batch, records = time.perf_counter, None, 0
-    now = clock()
-    times, end = [now], now + seconds
-    while now < end:
+def _take(
+    batches: Iterator[Any], count: Callable[[Any], int], seconds: float, most: float
+) -> tuple[int, float]:
+    """Take batches for `seconds`, or for `most` while they are few; their records, and the time."""
+    began, records, number, batch = time.perf_counter(), 0, 0, None
+    while (took := time.perf_counter() - began) < (most if number < WARM_BATCHES else seconds):
         batch = next(batches)
         records += count(batch)
-        now = clock()
-        times.append(now)
-    del batch
-    return times, records
+        number += 1
+    return records, took
 
 
 def turns(rounds: int, contenders: dict[Any, Callable[[], Any]]) -> dict[Any, list[Any]]:
-    """The samples of each contender, which returns one or a list, one turn in each round; who
-    begins changes.
-    """
+    """The samples of each contender, which returns one or a list; who begins a round changes."""
     samples: dict[Any, list[Any]] = {name: [] for name in contenders}
     gc.collect()
     # so that the turns pay for their own objects, and not for those that are there already
@@ -146,16 +118,11 @@ def turns(rounds: int, contenders: dict[Any, Callable[[], Any]]) -> dict[Any, li
     return samples
 
 
-def seconds_of(
-    act: Callable[[], object], times: int = 1, clock: Callable[[], float] = time.perf_counter
-) -> list[float]:
-    """Seconds of each of some calls."""
-    found = []
-    for _ in range(times):
-        began = clock()
-        act()
-        found.append(clock() - began)
-    return found
+def seconds_of(act: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds of a call."""
+    began = clock()
+    act()
+    return clock() - began
 
 
 def processor_rate(act: Callable[[Any], object], items: Iterable[Any]) -> float:
@@ -167,29 +134,22 @@ def processor_rate(act: Callable[[Any], object], items: Iterable[Any]) -> float:
     return number / (time.process_time() - began)
 
 
-def settle_allocator() -> None:
-    """Have the C library keep freed pieces of memory of up to 31 MiB, in this process and in those
-    that it starts.
+def settle_process() -> None:
+    """Have the C library keep freed memory, and Python its bytecode, here and in child processes.
 
-    glibc gets pieces above a threshold from the system and gives them back when they are freed, so
-    that each costs its first touch again. It raises the threshold, from 128 KiB to at most 32 MiB,
-    to the size of a piece that was freed: whoever comes later finds another one. Without this, the
-    same loop over the same images (with temporaries of 600 KB) was five times slower, or was not,
-    depending on what had run before.
-    """
-    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(KEPT_BYTES))
-    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2 * KEPT_BYTES))
-    np.empty(KEPT_BYTES, np.uint8)
-
-
-def keep_bytecode() -> None:
-    """Have this process and those that it starts write the bytecode of what they import, and find
-    it the next time.
+    glibc gets pieces of memory above a threshold from the system and gives them back when they are
+    freed, so that each costs its first touch again. It raises the threshold, from 128 KiB to at
+    most 32 MiB, to the size of a piece that was freed: whoever comes later finds another one.
+    Without this, the same loop over the same images (with temporaries of 600 KB) was five times
+    slower, or was not, depending on what had run before.
 
     With PYTHONDONTWRITEBYTECODE set, as in many containers, and packages that were not compiled
     when they were installed, each new process compiles all that it imports: NumPy alone takes 0.3 s
     then, in place of 0.1.
     """
+    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(KEPT_BYTES))
+    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2 * KEPT_BYTES))
+    np.empty(KEPT_BYTES, np.uint8)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
 
@@ -200,8 +160,6 @@ def closing(iterator: Iterator[Any]) -> Iterator[Iterator[Any]]:
     try:
         yield iterator
     finally:
-        close = getattr(iterator, "close", None)
-        if close is not None:
-            close()
-        del iterator, close
+        getattr(iterator, "close", lambda: None)()
+        del iterator
         gc.collect()

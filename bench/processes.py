@@ -1,47 +1,29 @@
-"""Processor time and memory of a program with all its processes, and their end. Reads /proc; needs
-nothing but Python.
-"""
+"""Processor time and memory of a program with all its processes, and their end, from /proc."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import signal
-import time
 from pathlib import Path
 
 TICK = os.sysconf("SC_CLK_TCK")
 
 
-def _processes() -> dict[int, tuple[int, int, float]]:
-    """For each process its parent, its session, and seconds of processor, those of children that
-    ended included.
+def _tree(root: int) -> dict[int, float]:
+    """The processes of a session, and all that descend from it or from the process `root`.
+
+    Each has its seconds of processor, with those of its children that ended.
     """
     found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue  # it has ended
-            found[int(entry.name)] = (
-                int(fields[1]),
-                int(fields[3]),
-                sum(map(int, fields[11:15])) / TICK,
-            )
-    return found
-
-
-def _tree(root: int) -> dict[int, float]:
-    """The processes of a program: its session, and all that descend from it; for each the seconds
-    of processor.
-    """
-    processes = _processes()
-    inside = {pid for pid, (_, session, _) in processes.items() if pid == root or session == root}
-    while more := {pid for pid, (parent, *_) in processes.items() if parent in inside} - inside:
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            found[int(entry.name)] = [*map(int, (*fields[1:4:2], *fields[11:15]))]
+    inside = {pid for pid, (_, session, *_) in found.items() if root in (pid, session)}
+    while more := {pid for pid, (parent, *_) in found.items() if parent in inside} - inside:
         inside |= more
-    return {pid: processes[pid][2] for pid in inside if pid in processes}
+    return {pid: sum(found[pid][2:]) / TICK for pid in inside}
 
 
 def kill(root: int) -> None:
@@ -56,27 +38,11 @@ def processor_seconds(root: int) -> float:
     return sum(_tree(root).values())
 
 
-def own_processor_seconds() -> float:
-    """Of this process and its children, the living and the dead; its own in microseconds, not in
-    ticks.
-    """
-    dead = resource.getrusage(resource.RUSAGE_CHILDREN)
-    processes, found = _processes(), time.process_time() + dead.ru_utime + dead.ru_stime
-    parents = {os.getpid()}
-    while parents := {pid for pid, (parent, *_) in processes.items() if parent in parents}:
-        found += sum(processes[pid][2] for pid in parents)
-    return found
-
-
 def memory(root: int) -> int:
-    """Bytes of a program and all its processes; memory that several of them share is
-    counted once.
-    """
+    """Bytes of a program and all its processes; what several of them share is counted once."""
     total = 0
     for pid in _tree(root):
-        try:
+        with contextlib.suppress(OSError):
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) << 10
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) << 10
     return total

@@ -28,7 +28,7 @@ KEEPING = threading.Lock()
 
 
 def main() -> int:
-    """Plays the cells and prints them."""
+    """Play the cells and print them."""
     if sys.argv[1:2] == ["--play"]:  # in the loader's own environment
         play_all(sys.argv[2], sys.argv[3:])
         return 0
@@ -39,33 +39,22 @@ def main() -> int:
 
 
 def _loader(name: str, options: argparse.Namespace) -> None:
-    """Play the cells of a loader, and keep each verdict as it comes, with the facts of
-    the machine.
-    """
+    """Play the cells of a loader, and keep each verdict as it comes, with facts of the machine."""
     library = LIBRARIES[name]
-    noted = facts() | {
-        "time limit of a part": f"{SECONDS:g} s",
-        "loaders at the same time": str(options.at_once),
-    }
-    found: dict[str, Any] = {
-        "versions": {},
-        "cells": {},
-        "missing": library.stateless,
-        "facts": noted,
-    }
-    python = None if library.stateless else python_of(library)
-    if python is None:
-        found["missing"] = (
-            library.stateless or f"not installed: python3 bench/environments.py {name}"
-        )
+    python = python_of(library)
+    installed = "" if python else f"not installed: python3 bench/environments.py {name}"
+    noted = {"time limit of a part": f"{SECONDS:g} s"}
+    noted |= {"loaders at the same time": str(options.at_once)}
+    found: dict[str, Any] = {"versions": {}, "cells": {}, "facts": facts() | noted}
+    found["missing"] = library.stateless or installed
+    if found["missing"]:
         print(f"{name}: {found['missing']}", flush=True)
         return _keep(options, name, found)
     before = kept(options.results).get(name, found)["cells"] if options.go_on else {}
     had = {cell for cell, (word, _) in before.items() if word != "error"}
     cells = [f"{one.name}:{event.name}" for one in options.pipelines for event in options.events]
-    for cell, verdict in play(
-        library.adapter, python, [cell for cell in cells if cell not in had], found["versions"]
-    ):
+    wanted = [cell for cell in cells if cell not in had]
+    for cell, verdict in play(library.adapter, python or "", wanted, found["versions"]):
         found["cells"][cell] = [verdict.word, verdict.detail]
         _keep(options, name, found)
         print(f"{name:12} {cell:32} {verdict.word:9} {verdict.detail[:150]}", flush=True)
@@ -101,29 +90,21 @@ def play(
 def _arguments() -> argparse.Namespace:
     parser, events = argparse.ArgumentParser(description=__doc__), [one.name for one in EVENTS]
     parser.add_argument("--loaders", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
-    parser.add_argument(
-        "--size",
-        choices=["small", "full"],
-        default="small",
-        help="which pipelines, if none is named",
-    )
+    about = "which pipelines, if none is named"
+    parser.add_argument("--size", choices=["small", "full"], default="small", help=about)
     parser.add_argument("--pipelines", nargs="+", choices=[one.name for one in PIPELINES])
     parser.add_argument("--events", nargs="+", choices=events, default=events)
-    parser.add_argument(
-        "--at-once", type=int, default=1, help="loaders that are played side by side"
-    )
-    parser.add_argument(
-        "--results", type=Path, help="a JSON file to add the verdicts to, as they come"
-    )
-    parser.add_argument(
-        "--go-on", action="store_true", help="leave out cells that --results has, except errors"
-    )
+    about = "loaders that are played side by side"
+    parser.add_argument("--at-once", type=int, default=1, help=about)
+    about = "a JSON file to add the verdicts to, as they come"
+    parser.add_argument("--results", type=Path, help=about)
+    about = "leave out cells that --results has, except errors"
+    parser.add_argument("--go-on", action="store_true", help=about)
     options = parser.parse_args()
     if options.go_on and not options.results:
         parser.error("--go-on needs --results FILE")
-    wanted = options.pipelines or [
-        one.name for one in PIPELINES if one.small or options.size == "full"
-    ]
+    all_ = [one.name for one in PIPELINES if one.small or options.size == "full"]
+    wanted = options.pipelines or all_
     options.pipelines = [one for one in PIPELINES if one.name in wanted]
     options.events = [one for one in EVENTS if one.name in options.events]
     return options

@@ -2,7 +2,6 @@
 
     python bench/speed.py compare       headrace, Grain, PyTorch and plain loops, in one process
     python bench/speed.py loaders       all libraries, each in an environment of its own
-    python bench/speed.py released      the ratios of `compare` beside those of the last release
     python bench/speed.py MEASUREMENT   one of those in `measurements/`
 
 `python bench/speed.py COMMAND --help` says what a command measures, and its options.
@@ -19,12 +18,9 @@ from pathlib import Path
 PROGRAMS = {
     "compare": "compare.run",
     "loaders": "loaders.run",
-    "released": "compare.released",
     "cell": "loaders.cell",  # by which `loaders` measures one library, in its own environment
 }
-"""Modules with the functions `arguments`, which adds to a parser, and `main`, which returns the
-exit status or None.
-"""
+"""Modules with the functions `arguments`, which adds to a parser, and `main`."""
 
 MEASUREMENTS = {
     path.stem: f"measurements.{path.stem}"
@@ -35,22 +31,22 @@ MEASUREMENTS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given or given[0] not in PROGRAMS | MEASUREMENTS:
+    name, *given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if name not in PROGRAMS | MEASUREMENTS:
         print(__doc__, f"Measurements: {', '.join(MEASUREMENTS)}", sep="\n")
-        return 0 if given in ([], ["--help"], ["-h"]) else 2
-    module = importlib.import_module((PROGRAMS | MEASUREMENTS)[given[0]])
+        return 0 if name in ("--help", "-h") else 2
+    module = importlib.import_module((PROGRAMS | MEASUREMENTS)[name])
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
-        prog=f"speed.py {given[0]}", description=module.__doc__, formatter_class=style
+        f"speed.py {name}", None, module.__doc__, formatter_class=style
     )
-    if given[0] in PROGRAMS:
+    if name in PROGRAMS:
         module.arguments(parser)
-        return module.main(parser.parse_args(given[1:])) or 0
-    import measurement  # needs packages that the environments of libraries have not
+        return module.main(parser.parse_args(given)) or 0
+    import measurement
 
     measurement.arguments(parser, module)
-    measurement.main(module, parser.parse_args(given[1:]))
+    measurement.main(module, parser.parse_args(given))
     return 0
 
 

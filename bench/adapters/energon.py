@@ -1,49 +1,36 @@
-"""Megatron-Energon: prepared tar files, a task encoder, and its savable loader. Only the part about
-resuming.
-"""
+"""Megatron-Energon: prepared tar files, a task encoder, and its savable loader."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from adapters.parts import first_of
 from adapters.torch_loops import EpochStream
 from loaders.files import write_tar
-from loaders.workloads import WORKLOADS
 from megatron import energon
 from megatron.energon.flavors import BaseWebdatasetFactory
-from resuming.cases import DRAW, MAPPED
+from resuming.cases import DRAW, MAPPED, fan, passes
 
 PACKAGES = ("megatron-energon", "torch")
-LACKS = {
-    workload.name: "not measured: its adapter has only the part about resuming"
-    for workload in WORKLOADS
-}
 
 SCALING = (
     "Reproducible Scaling: “The product world_size * num_workers must stay the same across runs”"
 )
-EVENTS = {
+UNCLAIMED = {
+    "pack": "not played: its packing restores samples by their keys, which the plain dicts of this "
+    "program do not have",
     "workers": SCALING,
     "hosts": SCALING,
     "batch_size": "Reproducible Scaling: “The global batch size must stay the same across runs”",
     "data_grow": "its docs do not speak of data that change",
     "unequal_hosts": "its docs do not speak of equal numbers of batches where an epoch ends",
 }
-PACKING = (
-    "not played: its packing restores samples by their keys, which the plain dicts of this program "
-    "do not have"
-)
-
-# Resuming
-
-
-def unclaimed(pipeline: Any, event: Any) -> str:
-    """Other numbers of workers, hosts and batches, and data that change."""
-    return PACKING if pipeline.has("pack") else EVENTS.get(event.name, "")
+unclaimed = partial(first_of, UNCLAIMED)
 
 
 def write(records: list[list[list[int]]], folder: Path) -> None:
@@ -54,23 +41,17 @@ def write(records: list[list[list[int]]], folder: Path) -> None:
         home = folder / str(source)
         home.mkdir()
         for number, file in enumerate(files):
-            write_tar(
-                ((f"{record:07}.txt", str(record).encode()) for record in file),
-                home / f"{number:03}.tar",
-            )
-        tars, parts = (
-            sorted(path.name for path in home.glob("*.tar")),
-            [("train", 1.0), ("val", 0.0), ("test", 0.0)],
-        )
-        BaseWebdatasetFactory.prepare_dataset(
-            home, tars, split_parts_ratio=parts, shuffle_seed=None, workers=1
-        )
+            rows = ((f"{record:07}.txt", str(record).encode()) for record in file)
+            write_tar(rows, home / f"{number:03}.tar")
+        tars = sorted(path.name for path in home.glob("*.tar"))
+        options = {"split_parts_ratio": [("train", 1.0), ("val", 0.0), ("test", 0.0)]}
+        options |= {"shuffle_seed": None, "workers": 1}
+        BaseWebdatasetFactory.prepare_dataset(home, tars, **options)
         (home / ".nv-meta" / "dataset.yaml").write_text(yaml.safe_dump(kind))
     parts = [{"repetitions": 1, "path": f"./{source}"} for source in range(len(records))]
     mixed = {"__module__": "megatron.energon", "__class__": "MetadatasetV2"}
-    (folder / "mixed.yaml").write_text(
-        yaml.safe_dump(mixed | {"splits": {"train": {"blend_epochized": parts}}})
-    )
+    mixed |= {"splits": {"train": {"blend_epochized": parts}}}
+    (folder / "mixed.yaml").write_text(yaml.safe_dump(mixed))
 
 
 class Encoder(energon.DefaultTaskEncoder):  # type: ignore[misc]
@@ -84,7 +65,7 @@ class Encoder(energon.DefaultTaskEncoder):  # type: ignore[misc]
     def preencode_sample(self, sample: Any) -> Any:
         """The element of a record."""
         number = self.run.touch(int(sample.text)) + MAPPED * self.pipeline.has("map")
-        if self.pipeline.has("filter") and number % 3 == 0:
+        if self.pipeline.has("filter") and not passes(number):
             raise energon.SkipSample
         if self.pipeline.has("random_map"):
             number += DRAW * int(torch.randint(1000, ()))
@@ -102,9 +83,8 @@ class FlatMap(Encoder):
     @energon.stateless
     def preencode_sample(self, sample: Any) -> Iterator[Any]:
         """None, one or two elements."""
-        number = self.run.touch(int(sample.text))
-        for copy in range(number % 3):
-            yield {"numbers": [number * 10 + copy]}
+        for copy in fan(self.run.touch(int(sample.text))):
+            yield {"numbers": [copy]}
 
 
 class Loader:
@@ -112,37 +92,26 @@ class Loader:
 
     def __init__(self, dataset: Any) -> None:
         self._loader = energon.get_savable_loader(dataset)
-        self.state_dict, self.load_state_dict = (
-            self._loader.save_state_rank,
-            self._loader.restore_state_rank,
-        )
+        self.state_dict = self._loader.save_state_rank
+        self.load_state_dict = self._loader.restore_state_rank
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._loader)
 
 
 def stream(run: Any) -> EpochStream:
-    """The dataset of one epoch, and the loader; errors end the program, so that no record is left
-    out.
-    """
+    """The dataset of one epoch, and the loader; errors end the program, and leave nothing out."""
     pipeline, leg = run.pipeline, run.leg
-    workers = energon.WorkerConfig(
-        rank=run.host,
-        world_size=leg.hosts,
-        num_workers=leg.workers,
-        global_error_handler=energon.reraise_exception,
-    )
+    place = {"rank": run.host, "world_size": leg.hosts, "num_workers": leg.workers}
+    workers = energon.WorkerConfig(**place, global_error_handler=energon.reraise_exception)
     encoder = (FlatMap if pipeline.has("flat_map") else Encoder)(run)
     options = {"worker_config": workers, "batch_size": leg.batch, "task_encoder": encoder}
     if pipeline.has("shuffle") or pipeline.has("window") or len(pipeline.shards) > 1:
-        path, buffer = (
-            ("mixed.yaml" if len(pipeline.shards) > 1 else "0"),
-            pipeline.number("window", 16),
-        )
-        options |= {"shuffle_buffer_size": buffer, "max_samples_per_sequence": 100, "repeat": False}
-        dataset = energon.get_train_dataset(
-            run.folder / path, batch_drop_last=pipeline.has("drop"), **options
-        )
+        path = "mixed.yaml" if len(pipeline.shards) > 1 else "0"
+        options |= {"shuffle_buffer_size": pipeline.number("window", 16)}
+        options |= {"max_samples_per_sequence": 100, "repeat": False}
+        options |= {"batch_drop_last": pipeline.has("drop")}
+        dataset = energon.get_train_dataset(run.folder / path, **options)
     else:
         dataset = energon.get_val_dataset(run.folder / "0", split_part="train", **options)
     return EpochStream(run, Loader(dataset), numbers=lambda batch: batch["numbers"])

@@ -11,19 +11,12 @@ from typing import Any
 import grain
 import numpy as np
 from absl import flags
-from adapters.chains import documents, in_batches, loaded, staged
-from adapters.protocol import Numbers
+from adapters.parts import Numbers, documents, in_batches, loaded, staged
 from grain import experimental
-from loaders.files import (
-    Rows,
-    write_array_record,
-    write_array_record_shards,
-    write_parquet,
-    write_rows,
-)
+from loaders import files
 from loaders.records import ROW
 from loaders.workloads import Workload
-from resuming.cases import MAPPED
+from resuming.cases import MAPPED, fan
 
 # workers read flags, which a program that is no `absl.app` has not parsed
 flags.FLAGS.mark_as_parsed()
@@ -48,26 +41,20 @@ def unclaimed(pipeline: Any, event: Any) -> str:
     """Elastic resumption is claimed for pipelines without filters and packing, and full batches."""
     if event.name == "data_grow":
         return "its docs do not speak of data that change"
-    if (
-        elastic(event)
-        and not pipeline.has("drop")
-        and sum(map(sum, pipeline.shards)) % event.legs[0].batch
-    ):
+    if not elastic(event):
+        return ""
+    if not pipeline.has("drop") and sum(map(sum, pipeline.shards)) % event.legs[0].batch:
         return "ElasticIterator makes full batches only, and leaves the last records out"
     many_to_one = any(map(pipeline.has, ("filter", "flat_map", "pack")))
-    return (
-        (WORKERS if event.name == "workers" else ELASTIC) if elastic(event) and many_to_one else ""
-    )
+    return (WORKERS if event.name == "workers" else ELASTIC) if many_to_one else ""
 
 
 def elastic(event: Any) -> bool:
-    """Return True if the event changes hosts, batch size or workers. Grain's `ElasticIterator`
-    resumes after such events.
-    """
+    """Whether hosts, batch size or workers change; Grain's `ElasticIterator` resumes then."""
     return event.name in ("workers", "hosts", "batch_size")
 
 
-write = write_array_record_shards
+write = files.write_array_record_shards
 
 
 class Fan(grain.experimental.FlatMapTransform):
@@ -77,7 +64,7 @@ class Fan(grain.experimental.FlatMapTransform):
 
     def flat_map(self, element: int) -> list[int]:
         """None, one or two elements."""
-        return [element * 10 + copy for copy in range(element % 3)]
+        return fan(element)
 
 
 def stream(run: Any) -> Numbers:
@@ -99,9 +86,8 @@ def stream(run: Any) -> Numbers:
         batches = experimental.FlatMapIterDataset(batches, Fan())
     if pipeline.has("pack"):
         row = {"tokens": pipeline.number("pack")}
-        batches = experimental.FirstFitPackIterDataset(
-            batches, length_struct=row, num_packing_bins=8
-        )
+        pack = experimental.FirstFitPackIterDataset
+        batches = pack(batches, length_struct=row, num_packing_bins=8)
     batches = batches.batch(leg.batch, drop_remainder=pipeline.has("drop") or run.event.alike)
     if add:
         batches = batches.map(lambda batch: batch + MAPPED)
@@ -111,19 +97,15 @@ def stream(run: Any) -> Numbers:
 def _mapped(run: Any) -> Any:
     """The stages that work on each record, with random access."""
     pipeline = run.pipeline
-    paths = [
-        sorted(map(str, run.folder.glob(f"{number}-*"))) for number in range(len(pipeline.shards))
-    ]
-    sources = [
-        grain.MapDataset.source(grain.sources.ArrayRecordDataSource(files)) for files in paths
-    ]
-    if pipeline.has("shuffle"):
-        sources = [source.shuffle(seed=1 + number) for number, source in enumerate(sources)]
-    dataset = grain.MapDataset.mix(sources) if len(sources) > 1 else sources[0]
+    parts = []
+    for number in range(len(pipeline.shards)):
+        paths = sorted(map(str, run.folder.glob(f"{number}-*")))
+        part = grain.MapDataset.source(grain.sources.ArrayRecordDataSource(paths))
+        parts.append(part.shuffle(seed=1 + number) if pipeline.has("shuffle") else part)
+    dataset = grain.MapDataset.mix(parts) if len(parts) > 1 else parts[0]
     if pipeline.has("window"):
-        dataset = experimental.WindowShuffleMapDataset(
-            dataset, window_size=pipeline.number("window"), seed=1
-        )
+        size = pipeline.number("window")
+        dataset = experimental.WindowShuffleMapDataset(dataset, window_size=size, seed=1)
     return staged(dataset.repeat(pipeline.number("repeat", 1)).map(int).map(run.touch), pipeline)
 
 
@@ -140,14 +122,14 @@ def _numbers(dataset: Any, states: list[Any] | None, add: int) -> Numbers:
 def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
     """Arrays, ArrayRecord, or Parquet."""
     if workload.name in ("mnist", "packing"):
-        write_rows(records, folder)
+        files.write_rows(records, folder)
     elif workload.name in ("bytes_1k", "jpeg"):
-        write_array_record(records, folder)
+        files.write_array_record(records, folder)
     else:
-        write_parquet(records, folder)
+        files.write_parquet(records, folder)
 
 
-class Documents(Rows):
+class Documents(files.Rows):
     """The documents as elements that can be packed."""
 
     def __getitem__(self, index: int) -> dict[str, Any]:
@@ -157,26 +139,24 @@ class Documents(Rows):
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
     """The chain, one method after the other."""
     if workload.name == "parquet":
-        files = sorted(map(str, folder.glob("*.parquet")))
-        streams = [experimental.ParquetIterDataset(file) for file in files]
+        paths = sorted(map(str, folder.glob("*.parquet")))
+        streams = [experimental.ParquetIterDataset(path) for path in paths]
         rows = experimental.InterleaveIterDataset(streams, cycle_length=1)
         rows = experimental.RepeatIterDataset(rows, num_epochs=epochs)
     elif workload.name == "packing":
-        packed = grain.MapDataset.source(Documents(folder)).repeat(epochs).to_iter_dataset()
-        rows = experimental.BestFitPackIterDataset(
-            packed, length_struct={"tokens": ROW}, num_packing_bins=64
-        )
+        documents = grain.MapDataset.source(Documents(folder)).repeat(epochs)
+        rows = best_fit(documents.to_iter_dataset())
     else:
-        records = [str(folder / "0.array_record")]
-        source = (
-            Rows(folder)
-            if workload.name == "mnist"
-            else grain.sources.ArrayRecordDataSource(records)
-        )
+        mnist, path = workload.name == "mnist", str(folder / "0.array_record")
+        source = files.Rows(folder) if mnist else grain.sources.ArrayRecordDataSource([path])
         rows = loaded(grain.MapDataset.source(source), workload, epochs).to_iter_dataset()
-    return iter(
-        rows.batch(workload.batch).mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
-    )
+    return iter(_on_workers(rows.batch(workload.batch), workers))
+
+
+def best_fit(dataset: Any) -> Any:
+    """Grain's best fit, which holds 64 rows open."""
+    row = {"tokens": ROW}
+    return experimental.BestFitPackIterDataset(dataset, length_struct=row, num_packing_bins=64)
 
 
 # Speed, beside others on the same data; without threads if `num_threads` is 0
@@ -185,23 +165,23 @@ def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iter
 class FunctionMap(grain.transforms.Map):
     """A function as Grain wants it."""
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
 
     def map(self, element: Any) -> Any:
         """Return what the function returns."""
-        return self._function(element)
+        return self.function(element)
 
 
 class RandomFunctionMap(grain.transforms.RandomMap):
     """A function of an element and a generator as Grain wants it."""
 
-    def __init__(self, function: Callable[[Any, np.random.Generator], Any]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
         """Return what the function returns."""
-        return self._function(element, rng)
+        return self.function(element, rng)
 
 
 def data_loader(work: Any, workers: int, num_threads: int | None = None) -> Any:
@@ -220,19 +200,15 @@ def data_loader(work: Any, workers: int, num_threads: int | None = None) -> Any:
 
 def chain(work: Any, workers: int, num_threads: int | None = None) -> Any:
     """A `MapDataset`, whose order is always its own."""
-    dataset = in_batches(
-        grain.MapDataset.source(work.data.records).shuffle(work.seed).repeat(), work
-    )
-    return _on_workers(dataset.to_iter_dataset(_reading(num_threads)), workers)
+    shuffled = grain.MapDataset.source(work.data.records).shuffle(work.seed).repeat()
+    batches = in_batches(shuffled, work).to_iter_dataset(_reading(num_threads))
+    return _on_workers(batches, workers)
 
 
 def packing(work: Any, workers: int, num_threads: int | None = None) -> Any:
-    """Grain's best fit, which holds 64 rows open."""
+    """Two lists of documents, mixed and packed."""
     mixed = documents(grain.MapDataset, work).to_iter_dataset(_reading(num_threads))
-    packed = experimental.BestFitPackIterDataset(
-        mixed, length_struct={"tokens": ROW}, num_packing_bins=64
-    )
-    return _on_workers(packed.batch(work.workload.batch_size), workers)
+    return _on_workers(best_fit(mixed).batch(work.workload.batch_size), workers)
 
 
 def _reading(num_threads: int | None) -> grain.ReadOptions | None:

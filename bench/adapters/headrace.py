@@ -1,6 +1,4 @@
-"""headrace: chains with ArrayRecord, tokens, tar and Parquet files; and its `DataLoader` on data in
-memory.
-"""
+"""headrace: chains with ArrayRecord, tokens, tar and Parquet files; its `DataLoader` in memory."""
 
 from __future__ import annotations
 
@@ -9,18 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from adapters.chains import documents, in_batches, loaded, staged
-from adapters.protocol import Numbers, numbers_of
-from loaders.files import (
-    write_array_record,
-    write_array_record_shards,
-    write_parquet,
-    write_rows,
-    write_tars,
-)
+from adapters.parts import Numbers, documents, in_batches, loaded, numbers_of, staged
+from loaders import files
 from loaders.records import ROW
 from loaders.workloads import Workload
-from resuming.cases import MAPPED
+from resuming.cases import MAPPED, fan
 
 import headrace
 
@@ -35,7 +26,7 @@ def unclaimed(pipeline: Any, event: Any) -> str:
     return ""
 
 
-write = write_array_record_shards
+write = files.write_array_record_shards
 
 
 def stream(run: Any) -> Numbers:
@@ -43,9 +34,7 @@ def stream(run: Any) -> Numbers:
     pipeline = run.pipeline
     dataset = staged(_records(run), pipeline)
     if pipeline.has("flat_map"):
-        dataset = dataset.flat_map(
-            lambda number: [number * 10 + copy for copy in range(number % 3)], max_fan_out=2
-        )
+        dataset = dataset.flat_map(fan, max_fan_out=2)
     if pipeline.has("pack"):
         dataset = dataset.pack(pipeline.number("pack"), window=32)
     dataset = dataset.batch(run.leg.batch, drop_remainder=pipeline.has("drop"))
@@ -58,36 +47,26 @@ def stream(run: Any) -> Numbers:
     if run.states:
         iterator.set_states(run.states)
     masked = run.event.alike and not pipeline.has("pack")
-    return Numbers(
-        iterator,
-        lambda batch: batch[iterator.mask] if masked else numbers_of(batch),
-        state=iterator.get_state,
-    )
+    numbers = (lambda batch: batch[iterator.mask]) if masked else numbers_of
+    return Numbers(iterator, numbers, state=iterator.get_state)
 
 
 def _records(run: Any) -> headrace.IterDataset[int]:
-    """The records in their order; where data grow, with those that were added, in the
-    same epoch.
-    """
+    """The records in their order; where data grow, with those that were added."""
     pipeline, grows = run.pipeline, run.event.name == "data_grow"
-    paths = [str(run.folder / f"{number}-*") for number in range(len(pipeline.shards))]
-    sources = [
-        headrace.MapDataset.source(headrace.ArrayRecordDataSource(path, growing=grows))
-        for path in paths
-    ]
-    if pipeline.has("shuffle"):
-        sources = [source.shuffle(seed=1 + number) for number, source in enumerate(sources)]
+    parts = []
+    for number in range(len(pipeline.shards)):
+        path = str(run.folder / f"{number}-*")
+        part = headrace.MapDataset.source(headrace.ArrayRecordDataSource(path, growing=grows))
+        parts.append(part.shuffle(seed=1 + number) if pipeline.has("shuffle") else part)
     options: dict[str, Any] = {"shard_options": headrace.ShardOptions(run.host, run.leg.hosts)}
     if grows:  # a window keeps the records with which it was made
         options["growth"] = "hand" if pipeline.has("window") else "now"
-        if len(sources) > 1:  # of data that grow, streams can be mixed
-            streams = [
-                source.map(int).map(run.touch).to_iter_dataset(**options) for source in sources
-            ]
-            return headrace.IterDataset.mix(streams, when_exhausted="all")
-    dataset = (
-        sources[0] if len(sources) == 1 else headrace.MapDataset.mix(sources, when_exhausted="all")
-    )
+        if len(parts) > 1:  # of data that grow, streams can be mixed
+            parts = [part.map(int).map(run.touch).to_iter_dataset(**options) for part in parts]
+            return headrace.IterDataset.mix(parts, when_exhausted="all")
+    several = len(parts) > 1
+    dataset = headrace.MapDataset.mix(parts, when_exhausted="all") if several else parts[0]
     if pipeline.has("window"):
         dataset = dataset.window_shuffle(pipeline.number("window"), seed=1)
     if pipeline.has("repeat"):
@@ -101,30 +80,28 @@ def _records(run: Any) -> headrace.IterDataset[int]:
 def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
     """Arrays, records of bytes, tokens, tar or Parquet."""
     if workload.name == "mnist":
-        write_rows(records, folder)
+        files.write_rows(records, folder)
     elif workload.name in ("bytes_1k", "jpeg"):
         headrace.convert(list(records), folder, to="bytes", workers=0, progress=False)
     elif workload.name == "packing":
         with headrace.TokenWriter(folder / "tokens.npy", dtype=np.uint16) as writer:
             writer.extend(records)
     elif workload.name == "tar":
-        write_tars(records, folder)
+        files.write_tars(records, folder)
     else:
-        write_parquet(records, folder)
+        files.write_parquet(records, folder)
 
 
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
     """A chain of what the files hold."""
     if workload.name == "mnist":
-        return _batches_of(
-            {"image": np.load(folder / "rows.npy")}, workload, workers, epochs, "image"
-        )
+        columns = {"image": np.load(folder / "rows.npy")}
+        return _batches_of(columns, workload, workers, epochs, "image")
     if workload.name == "tar":
         return _batches_of(headrace.TarDataSource(folder), workload, workers, epochs, "bin")
     kinds = {"parquet": headrace.ParquetDataSource, "packing": headrace.TokenSource}
-    return _batches_of(
-        kinds.get(workload.name, headrace.BytesSource)(folder), workload, workers, epochs
-    )
+    source = kinds.get(workload.name, headrace.BytesSource)(folder)
+    return _batches_of(source, workload, workers, epochs)
 
 
 def _batches_of(
@@ -143,14 +120,13 @@ class ArrayRecord:
     """headrace with records of bytes in ArrayRecord files, which Grain reads, too."""
 
     PACKAGES = PACKAGES
-    LACKS = dict.fromkeys(
-        ("mnist", "packing", "tar", "parquet"), "the same pipeline as in the column “headrace”"
-    )
+    SAME = "the same pipeline as in the column “headrace”"
+    LACKS = dict.fromkeys(("mnist", "packing", "tar", "parquet"), SAME)
 
     @staticmethod
     def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
         """ArrayRecord."""
-        write_array_record(records, folder)
+        files.write_array_record(records, folder)
 
     @staticmethod
     def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
@@ -166,17 +142,14 @@ PARTS, COROUTINES = 35, 512
 
 def data_loader(work: Any, workers: int, source: Any = None, **options: Any) -> Any:
     """A `DataLoader` at its defaults."""
-    workload = work.workload
-    operation = (
-        headrace.RandomMapTransform(workload.operation) if workload.random else workload.operation
-    )
+    workload, operation = work.workload, work.workload.operation
+    if workload.random:
+        operation = headrace.RandomMapTransform(operation)
     batch = headrace.Batch(workload.batch_size)
-    algorithm = "grain" if work.shared_order else "headrace"
+    order = {"seed": work.seed, "algorithm": "grain" if work.shared_order else "headrace"}
     return headrace.DataLoader(
         data_source=work.data.headrace if source is None else source,
-        sampler=headrace.IndexSampler(
-            len(work.data.records), shuffle=True, seed=work.seed, algorithm=algorithm
-        ),
+        sampler=headrace.IndexSampler(len(work.data.records), shuffle=True, **order),
         operations=[batch, operation] if workload.after_batch else [operation, batch],
         worker_count=workers,
         **options,
@@ -217,9 +190,7 @@ def _mixed(sources: list[Any], work: Any, workers: int) -> Any:
 
 
 class SharedOrder:
-    """Selection for `select_from_datasets` that gives Grain's order: record i is record `i //
-    parts` of part `i % parts`.
-    """
+    """Grain's order for `select_from_datasets`: record i is number `i // parts` of `i % parts`."""
 
     def __init__(self, records: int, parts: int, seed: int) -> None:
         self._sampler = headrace.IndexSampler(records, shuffle=True, seed=seed, algorithm="grain")

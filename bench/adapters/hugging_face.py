@@ -5,6 +5,7 @@ Parquet and tar files.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from adapters.protocol import Numbers, missing_stage
+from adapters.parts import Numbers, first_of
 from adapters.torch import RANKS, stateful
 from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
 from datasets.distributed import split_dataset_by_node
 from loaders.files import write_parquet, write_tars
 from loaders.records import made
 from loaders.workloads import Workload
-from resuming.cases import MAPPED
+from resuming.cases import MAPPED, fan, passes
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
@@ -34,12 +35,8 @@ BUFFER = (
 )
 
 
-def unclaimed_event(event: Any) -> str:
-    """States for other ranks, batch sizes and data."""
-    if event.name == "hosts":
-        return RANKS
-    changed = event.name in ("batch_size", "data_grow")
-    return "its docs do not speak of another batch size, nor of data that change" if changed else ""
+CHANGED = "its docs do not speak of another batch size, nor of data that change"
+EVENTS = {"hosts": RANKS, "batch_size": CHANGED, "data_grow": CHANGED}
 
 
 def write_shards(records: list[list[list[int]]], folder: Path) -> None:
@@ -53,22 +50,19 @@ def mixed(sources: list[Any]) -> Any:
     """Sources in equal parts."""
     if len(sources) == 1:
         return sources[0]
-    return datasets.interleave_datasets(
-        sources, stopping_strategy="all_exhausted_without_replacement"
-    )
+    until = "all_exhausted_without_replacement"
+    return datasets.interleave_datasets(sources, stopping_strategy=until)
 
 
 def files_of(run: Any) -> list[list[str]]:
     """The files of each source."""
-    return [
-        sorted(map(str, run.folder.glob(f"{number}-*.parquet")))
-        for number in range(len(run.pipeline.shards))
-    ]
+    patterns = [f"{number}-*.parquet" for number in range(len(run.pipeline.shards))]
+    return [sorted(map(str, run.folder.glob(pattern))) for pattern in patterns]
 
 
-def fan(rows: dict[str, list[int]]) -> dict[str, list[int]]:
+def fan_rows(rows: dict[str, list[int]]) -> dict[str, list[int]]:
     """The stage `flat_map`."""
-    return {"id": [number * 10 + copy for number in rows["id"] for copy in range(number % 3)]}
+    return {"id": [copy for number in rows["id"] for copy in fan(number)]}
 
 
 def write_rows(workload: Workload, records: Iterator[Any], folder: Path) -> None:
@@ -90,20 +84,16 @@ class OnDisk:
         "packing": NO_PACKING,
         "tar": "it reads tar files only as a stream: see the column “Hugging Face, streaming”",
     }
-    STAGES: ClassVar = {
+    UNCLAIMED: ClassVar = {
         "random_map": "a transform that draws keeps no state: its docs do not speak of one",
         "window": "a dataset on disk is shuffled as a whole",
         "pack": NO_PACKING,
+        **EVENTS,
     }
     write = staticmethod(write_shards)
     write_workload = staticmethod(write_rows)  # `from_parquet` brings them into Arrow files once
 
-    @classmethod
-    def unclaimed(cls, pipeline: Any, event: Any) -> str:
-        """Stages and events that are not of the loader, StatefulDataLoader; filters and flat maps
-        run ahead.
-        """
-        return missing_stage(pipeline, cls.STAGES) or unclaimed_event(event)
+    unclaimed = staticmethod(partial(first_of, UNCLAIMED))
 
     @staticmethod
     def stream(run: Any) -> EpochStream:
@@ -111,14 +101,14 @@ class OnDisk:
         datasets.disable_caching()
         cache = str(run.folder.parent / f"cache-{run.host}")
         sources = [datasets.Dataset.from_parquet(files, cache_dir=cache) for files in files_of(run)]
-        dataset = mixed(
-            [source.shuffle(seed=1) for source in sources] if len(sources) > 1 else sources
-        )
+        if len(sources) > 1:
+            sources = [source.shuffle(seed=1) for source in sources]
+        dataset = mixed(sources)
         add = MAPPED * run.pipeline.has("map")
         if run.pipeline.has("filter"):
             dataset = dataset.filter(lambda row: (row["id"] + add) % 3 > 0)
         if run.pipeline.has("flat_map"):
-            dataset = dataset.map(fan, batched=True)
+            dataset = dataset.map(fan_rows, batched=True)
         dataset = dataset.with_transform(
             lambda rows: {"id": [run.touch(number) + add for number in rows["id"]]}
         )
@@ -126,29 +116,28 @@ class OnDisk:
 
     @staticmethod
     def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
-        """The dataset, with a transform of a batch of rows, and a loader whose workers stay between
-        epochs.
-        """
+        """The dataset, with a transform of rows; the loader's workers stay between epochs."""
         files = sorted(map(str, folder.glob("*.parquet")))
         dataset = datasets.Dataset.from_parquet(files, cache_dir=str(folder / "cache"))
         options: Any = {"shuffle": workload.shuffled, **kept_workers(workers)}
         if workload.name == "parquet":
-            loader = DataLoader(
-                dataset.with_format("numpy"), workload.batch, collate_fn=stacked, **options
-            )
+            dataset = dataset.with_format("numpy")
+            options["collate_fn"] = stacked
         else:
             dataset = dataset.with_transform(
                 lambda rows: {"made": [made(workload, row) for row in rows["record"]]}
             )
             options["collate_fn"] = lambda rows: stacked([row["made"] for row in rows])
-            loader = DataLoader(dataset, workload.batch, **options)
-        return loops(loader, epochs)
+        return loops(DataLoader(dataset, workload.batch, **options), epochs)
+
+
+def streamed(kind: str, files: list[str]) -> Any:
+    """Files as a stream."""
+    return datasets.load_dataset(kind, data_files=files, split="train", streaming=True)
 
 
 class Streaming:
-    """Streaming datasets, with a shuffle buffer; StatefulDataLoader makes batches, as
-    documented.
-    """
+    """Streaming datasets, with a shuffle buffer, and StatefulDataLoader, as documented."""
 
     PACKAGES = PACKAGES
     LACKS: ClassVar = {"packing": NO_PACKING}
@@ -164,31 +153,25 @@ class Streaming:
         resumed = len(event.legs) > 1 or event.legs[0].reopen
         shuffled = pipeline.has("shuffle") or pipeline.has("window")
         buffer = BUFFER if shuffled and resumed else ""
-        return missing_stage(pipeline, cls.STAGES) or buffer or unclaimed_event(event)
+        return first_of(cls.STAGES, pipeline, event) or buffer or EVENTS.get(event.name, "")
 
     @staticmethod
     def stream(run: Any) -> Numbers:
         """The pipeline, one stage after the other."""
         pipeline, leg = run.pipeline, run.leg
-        options = {"split": "train", "streaming": True}
-        dataset = mixed(
-            [
-                datasets.load_dataset("parquet", data_files=files, **options)
-                for files in files_of(run)
-            ]
-        )
+        dataset = mixed([streamed("parquet", files) for files in files_of(run)])
         if pipeline.has("shuffle") or pipeline.has("window"):
             dataset = dataset.shuffle(seed=1, buffer_size=pipeline.number("window", 1000))
         if pipeline.has("repeat"):
             dataset = dataset.repeat(pipeline.number("repeat"))
         dataset = dataset.map(lambda row: {"id": run.touch(row["id"])})
-        for stage, *_ in pipeline.stages:
+        for stage in pipeline.stages:
             if stage == "map":
                 dataset = dataset.map(lambda row: {"id": row["id"] + MAPPED})
             elif stage == "filter":
-                dataset = dataset.filter(lambda row: row["id"] % 3 > 0)
+                dataset = dataset.filter(lambda row: passes(row["id"]))
             elif stage == "flat_map":
-                dataset = dataset.map(fan, batched=True, batch_size=1)
+                dataset = dataset.map(fan_rows, batched=True, batch_size=1)
         if leg.hosts > 1:
             dataset = split_dataset_by_node(dataset, run.host, leg.hosts)
         drop = pipeline.has("drop") or run.event.alike
@@ -202,31 +185,27 @@ class Streaming:
     @staticmethod
     def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
         """Parquet or tar files, one for a worker or more."""
-        return (
+        if workload.name == "tar":
             write_tars(records, folder)
-            if workload.name == "tar"
-            else write_rows(workload, records, folder)
-        )
+        else:
+            write_rows(workload, records, folder)
 
     @staticmethod
     def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
-        """The stream, and a loader; a worker has files of its own, so that their records come in
-        turns.
-        """
-        kind, ending = ("webdataset", "tar") if workload.name == "tar" else ("parquet", "parquet")
-        files = sorted(map(str, folder.glob(f"*.{ending}")))
-        stream = datasets.load_dataset(kind, data_files=files, split="train", streaming=True)
+        """The stream; a worker has files of its own, so that their records come in turns."""
+        tar = workload.name == "tar"
+        files = sorted(map(str, folder.glob("*.tar" if tar else "*.parquet")))
+        stream = streamed("webdataset" if tar else "parquet", files)
         if workload.shuffled:
             stream = stream.shuffle(seed=1, buffer_size=1000)
         collate: Any = stacked
         if workload.name == "parquet":
             stream = stream.with_format("numpy")
         else:
-            column = "bin" if workload.name == "tar" else "record"
+            column = "bin" if tar else "record"
 
             def collate(rows: list[Any]) -> Any:
                 return stacked([made(workload, row[column]) for row in rows])
 
-        return loops(
-            DataLoader(stream, workload.batch, collate_fn=collate, **kept_workers(workers)), epochs
-        )
+        options = {"collate_fn": collate, **kept_workers(workers)}
+        return loops(DataLoader(stream, workload.batch, **options), epochs)

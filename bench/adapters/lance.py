@@ -1,55 +1,37 @@
-"""LanceDB: a table, its StreamingDataset, which is elastic, and its StreamingDataLoader. Only the
-part about resuming.
-"""
+"""LanceDB: a table, its StreamingDataset, which is elastic, and its StreamingDataLoader."""
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lancedb
 import pyarrow as pa
-from adapters.protocol import missing_stage
+from adapters.parts import first_of
 from lancedb.streaming import StreamingDataLoader, StreamingDataset
-from loaders.workloads import WORKLOADS
 from resuming.cases import MAPPED
 
 multiprocessing.set_forkserver_preload(["adapters.lance"])  # else each worker imports it
 
 PACKAGES = ("lancedb", "torch")
-LACKS = {
-    workload.name: "not measured: its adapter has only the part about resuming"
-    for workload in WORKLOADS
-}
 
 SPLITS = 4
-"""Its docs ask for a number that 2 hosts with 2 workers each divide, and that divides each global
-batch.
-"""
+"""Its docs ask for a number that hosts times workers divides, and that divides a global batch."""
 
-STAGES = {
+UNCLAIMED = {
     "random_map": "a transform that draws keeps no state: its docs do not speak of one",
     "flat_map": "a transform must “return an iterable with exactly one sample for each input row”",
     "window": "rows are shuffled as a whole, or in clumps of neighbours",
-    "pack": (
-        "“transform cannot be combined with pack_sequences”, and the pipeline has a function of "
-        "each record"
-    ),
+    "pack": "“transform cannot be combined with pack_sequences”, and the pipeline has a function "
+    "of each record",
     "drop": "“StreamingDataLoader does not support drop_last=True”",
-}
-EVENTS = {
-    "workers": (
-        "“num_splits must be divisible by world_size * num_workers”, and a batch by num_splits: "
-        "not 8 by 3 workers"
-    ),
+    "workers": "“num_splits must be divisible by world_size * num_workers”, and a batch by "
+    "num_splits: not 8 by 3 workers",
     "data_grow": "“For an exact resume, also use the same table snapshot”",
-    "batch_size": (
-        "to resume, the batch size across all ranks is “the same value used when the checkpoint "
-        "was saved”"
-    ),
+    "batch_size": "to resume, the batch size across all ranks is “the same value used when the "
+    "checkpoint was saved”",
 }
 
 
@@ -58,17 +40,15 @@ def unclaimed(pipeline: Any, event: Any) -> str:
     if len(pipeline.shards) > 1:
         return "a StreamingDataset has one table: its docs do not speak of a mix"
     if sum(pipeline.shards[0]) % SPLITS:
-        return (
-            "rows that num_splits does not divide: “up to num_splits - 1 surplus rows are dropped”"
-        )
-    return missing_stage(pipeline, STAGES) or EVENTS.get(event.name, "")
+        surplus = "“up to num_splits - 1 surplus rows are dropped”"
+        return f"rows that num_splits does not divide: {surplus}"
+    return first_of(UNCLAIMED, pipeline, event)
 
 
 def write(records: list[list[list[int]]], folder: Path) -> None:
     """A table, with a fragment for each file."""
-    table = lancedb.connect(str(folder)).create_table(
-        "records", schema=pa.schema([("id", pa.int64())])
-    )
+    schema = pa.schema([("id", pa.int64())])
+    table = lancedb.connect(str(folder)).create_table("records", schema=schema)
     for file in records[0]:
         table.add(pa.table({"id": file}))
 
@@ -85,9 +65,7 @@ class Transform:
 
 
 class Epochs:
-    """One epoch after the other; a batch is made of one smaller batch of each worker, after which
-    states can be saved.
-    """
+    """One epoch after the other; a batch is one smaller batch of each worker."""
 
     def __init__(self, run: Any) -> None:
         self._run, self._epoch = run, 0
@@ -97,25 +75,18 @@ class Epochs:
 
     def _begin(self, epoch: int, state: Any = None) -> None:
         run, pipeline, leg = self._run, self._run.pipeline, self._run.leg
+        order = {"shuffle": pipeline.has("shuffle"), "shuffle_seed": 1, "epoch": epoch}
+        place = {"rank": run.host, "world_size": leg.hosts, "num_splits": SPLITS}
         remainder = f"(id + {MAPPED * pipeline.has('map')}) % 3 > 0"
-        self._dataset = StreamingDataset(
-            self._table,
-            num_splits=SPLITS,
-            shuffle=pipeline.has("shuffle"),
-            shuffle_seed=1,
-            epoch=epoch,
-            rank=run.host,
-            world_size=leg.hosts,
-            filter=remainder if pipeline.has("filter") else None,
-            transform=Transform(run),
-        )
+        work = {
+            "filter": remainder if pipeline.has("filter") else None,
+            "transform": Transform(run),
+        }
+        self._dataset = StreamingDataset(self._table, **order, **place, **work)
         if state:
             self._dataset.load_state_dict(state)
-        workers: Any = (
-            {"num_workers": leg.workers, "multiprocessing_context": "forkserver"}
-            if leg.workers
-            else {}
-        )
+        workers: Any = {"num_workers": leg.workers, "multiprocessing_context": "forkserver"}
+        workers = workers if leg.workers else {}
         size = leg.batch // max(leg.workers, 1)
         self._batches = iter(StreamingDataLoader(self._dataset, size, collate_fn=list, **workers))
         self._epoch = epoch
@@ -135,6 +106,4 @@ class Epochs:
         return self._dataset.state_dict()
 
 
-def stream(run: Any) -> Iterator[list[int]]:
-    """The epochs."""
-    return Epochs(run)
+stream = Epochs

@@ -15,20 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from compare.work import LATENCY_SECONDS, READERS, Work
+from compare.work import Work
 from numpy.typing import NDArray
 
 from headrace.common.generators.keyed_random import KeyedGenerator
 
-Elements = Callable[[Iterable[Any], int], Iterator[Any]]
-"""Takes the records of a batch and the position of the first; returns what the operation makes of
-each, lazily.
-"""
-
 LOOK_SECONDS = 1e-3
-"""Between two looks at what loops side by side have made: to be told of each batch would cost them
-something.
-"""
+"""Between two looks at what loops side by side have made: messages would cost them something."""
 
 STRIDE = 8
 """Counters of 64 bits, each on a cache line of its own."""
@@ -52,56 +45,15 @@ def loop(batches: Callable[[Work, int], Iterator[Any]]) -> Callable[[Work, int],
 @loop
 def bare(work: Work, workers: int) -> Iterator[Any]:
     """The usual loop: a list of elements, then `np.stack`."""
-    elements_of, workload = keyed_elements(work), work.workload
     for position, keys in work.positions_and_keys():
-        batch = stacked(list(elements_of(work.data.read(keys.tolist()), position)))
-        yield workload.operation(batch) if workload.after_batch else batch
+        batch = stacked(list(elements(work, position, keys)))
+        yield work.workload.operation(batch) if work.workload.after_batch else batch
 
 
 @loop
 def limit(work: Work, workers: int) -> Iterator[Any]:
     """As fast as one thread can be: no list, no stack, one piece of memory for all batches."""
-    return limit_batches(work)
-
-
-def limit_batches(work: Work) -> Iterator[Any]:
-    """The batches of the limit loop."""
-    return (
-        _limit_of_columns(work)
-        if work.workload.after_batch
-        else _limit_of_rows(work, keyed_elements(work))
-    )
-
-
-@loop
-def limit_with_one_generator(work: Work, workers: int) -> Iterator[Any]:
-    """The limit loop with one random generator for all records: the numbers of a record depend on
-    the records before it.
-    """
-    operation, rng = work.workload.operation, np.random.default_rng(work.seed)
-    return _limit_of_rows(
-        work, lambda records, position: map(operation, records, itertools.repeat(rng))
-    )
-
-
-@loop
-def raw_read(work: Work, workers: int) -> Iterator[Any]:
-    """Nothing but reading."""
-    for _, keys in work.positions_and_keys():
-        yield work.data.read(keys.tolist())
-
-
-@loop
-def ideal(work: Work, workers: int) -> Iterator[Any]:
-    """Yield each batch when the reads of a slow source could have ended at the earliest. The
-    records are read from memory.
-    """
-    each = work.workload.batch_size * LATENCY_SECONDS / (READERS * max(workers, 1))
-    due = time.perf_counter()
-    for _, keys in work.positions_and_keys():
-        due += each
-        time.sleep(max(due - time.perf_counter(), 0))
-        yield np.stack(list(work.data.read(keys.tolist())))
+    return _limit_of_columns(work) if work.workload.after_batch else _limit_of_rows(work)
 
 
 @loop
@@ -112,7 +64,7 @@ def side_by_side(work: Work, workers: int) -> Iterator[Any]:
     It yields None for each batch that one of them has made; in the shared order, the batches of one
     loop.
     """
-    return limit_batches(work) if work.shared_order else _counted(work, workers)
+    return iter(limit(work, 0)) if work.shared_order else _counted(work, workers)
 
 
 def _counted(work: Work, workers: int) -> Iterator[None]:
@@ -120,20 +72,16 @@ def _counted(work: Work, workers: int) -> Iterator[None]:
     made = np.frombuffer(forks.RawArray("q", workers * STRIDE), np.int64)[::STRIDE]
 
     def count(index: int) -> None:
-        for _ in limit_batches(work):
+        for _ in limit(work, 0):
             made[index] += 1
 
-    processes = [
-        forks.Process(target=count, args=(index,), daemon=True) for index in range(workers)
-    ]
+    processes = [forks.Process(target=count, args=(one,), daemon=True) for one in range(workers)]
     try:
         for process in processes:
             process.start()
-        delivered = 0
-        while True:
+        for delivered in itertools.count():
             while delivered >= made.sum():
                 time.sleep(LOOK_SECONDS)
-            delivered += 1
             yield None
     finally:
         for process in processes:
@@ -141,17 +89,16 @@ def _counted(work: Work, workers: int) -> Iterator[None]:
             process.join()
 
 
-def keyed_elements(work: Work) -> Elements:
-    """The operation on each record; a random one gets the numbers that headrace would give it."""
-    operation, seed = work.workload.operation, work.seed
+def elements(work: Work, position: int, keys: NDArray[np.int64]) -> Iterable[Any]:
+    """What the operation makes of each record, lazily; random numbers are those of headrace."""
+    records, operation = work.data.read(keys.tolist()), work.workload.operation
     if work.workload.after_batch:
-        return lambda records, position: iter(records)
+        return records
     if not work.workload.random:
-        return lambda records, position: map(operation, records)
+        return map(operation, records)
     at = KeyedGenerator(operation=0).at
-    return lambda records, position: map(
-        operation, records, map(at, itertools.repeat(seed), itertools.count(position))
-    )
+    generators = map(at, itertools.repeat(work.seed), itertools.count(position))
+    return map(operation, records, generators)
 
 
 def stacked(elements: list[Any]) -> Any:
@@ -161,12 +108,12 @@ def stacked(elements: list[Any]) -> Any:
     return np.stack(elements) if isinstance(elements[0], np.ndarray) else np.array(elements)
 
 
-def _limit_of_rows(work: Work, elements_of: Elements) -> Iterator[Any]:
-    read = work.data.read
-    batch = _empty_like(next(elements_of(read([0]), 0)), work.workload.batch_size)
+def _limit_of_rows(work: Work) -> Iterator[Any]:
+    (example,) = elements(work, 0, np.zeros(1, np.int64))
+    batch = _empty_like(example, work.workload.batch_size)
     fill = _fill_images_and_labels if isinstance(batch, dict) else _fill_array
     for position, keys in work.positions_and_keys():
-        fill(batch, elements_of(read(keys.tolist()), position))
+        fill(batch, elements(work, position, keys))
         yield batch
 
 
@@ -179,12 +126,12 @@ def _empty_like(example: Any, size: int) -> Any:
 
 # Arrays and dicts have a function each, so that the limit loop does not spend time on a choice for
 # each record.
-def _fill_array(batch: NDArray[Any], elements: Iterator[Any]) -> None:
+def _fill_array(batch: NDArray[Any], elements: Iterable[Any]) -> None:
     for row, element in enumerate(elements):
         batch[row] = element
 
 
-def _fill_images_and_labels(batch: dict[str, NDArray[Any]], elements: Iterator[Any]) -> None:
+def _fill_images_and_labels(batch: dict[str, NDArray[Any]], elements: Iterable[Any]) -> None:
     images, labels = batch["image"], batch["label"]
     for row, element in enumerate(elements):
         images[row] = element["image"]
@@ -193,9 +140,8 @@ def _fill_images_and_labels(batch: dict[str, NDArray[Any]], elements: Iterator[A
 
 def _limit_of_columns(work: Work) -> Iterator[Any]:
     columns = work.data.columns or {}
-    batch = _empty_like(
-        {name: column[0] for name, column in columns.items()}, work.workload.batch_size
-    )
+    first = {name: column[0] for name, column in columns.items()}
+    batch = _empty_like(first, work.workload.batch_size)
     for _, keys in work.positions_and_keys():
         for name, column in columns.items():
             column.take(keys, axis=0, out=batch[name], mode="clip")  # "raise" would buffer

@@ -1,6 +1,4 @@
-"""SPDL: a pipeline of threads as in its documentation: indices, batches, a function of a batch. It
-has no state.
-"""
+"""SPDL: a pipeline of threads as in its docs: indices, batches, a function of a batch; no state."""
 
 from __future__ import annotations
 
@@ -44,12 +42,8 @@ def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iter
             for start in range(0, len(places), workload.batch):
                 yield places[start : start + workload.batch]
 
-    builder = (
-        PipelineBuilder()
-        .add_source(order())
-        .pipe(batch, concurrency=workers, output_order="input")
-        .add_sink(4)
-    )
+    builder = PipelineBuilder().add_source(order())
+    builder = builder.pipe(batch, concurrency=workers, output_order="input").add_sink(4)
     pipeline = builder.build(num_threads=workers)
     with pipeline.auto_stop():
         yield from pipeline

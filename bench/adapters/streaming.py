@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import streaming
-from adapters.protocol import missing_stage
+from adapters.parts import first_of
 from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
 from loaders.records import made
 from loaders.workloads import Workload
@@ -20,13 +22,17 @@ LACKS = {
     "tar": "it reads only its own MDS shards, into which data must be converted",
     "parquet": "it reads only its own MDS shards, into which data must be converted",
 }
-STAGES = {
+CHANGED = "its docs do not speak of another global batch size, nor of data that change"
+UNCLAIMED = {
     "random_map": "a transform that draws keeps no state: its docs do not speak of one",
     "filter": "not part of StreamingDataset",
     "flat_map": "not part of StreamingDataset",
     "window": "py1e and its other algorithms shuffle blocks of their own",
     "pack": "it has no packing; another library, llm-foundry, packs",
+    "batch_size": CHANGED,
+    "data_grow": CHANGED,
 }
+unclaimed = partial(first_of, UNCLAIMED)
 
 
 class Records(streaming.StreamingDataset):
@@ -40,16 +46,14 @@ class Records(streaming.StreamingDataset):
         return self._function(super().__getitem__(at)["record"])
 
 
-def _write_shards(records: Iterator[Any], folder: Path, kind: str, **size: Any) -> None:
+def _write_shards(records: Iterable[Any], folder: Path, kind: str, **size: Any) -> None:
     with streaming.MDSWriter(out=str(folder), columns={"record": kind}, **size) as writer:
         for record in records:
             writer.write({"record": record})
 
 
 def _be_rank(rank: int, ranks: int, port: int) -> None:
-    """Set the variables of `torchrun`, and remove shared memory of a run that was killed, as its
-    docs say.
-    """
+    """Set the variables of `torchrun`, and remove a killed run's shared memory, as its docs say."""
     names = {"WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "RANK": rank, "LOCAL_RANK": rank}
     os.environ |= {name: str(value) for name, value in names.items()}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + port % 20000)}
@@ -60,44 +64,22 @@ def _be_rank(rank: int, ranks: int, port: int) -> None:
 # Resuming
 
 
-def unclaimed(pipeline: Any, event: Any) -> str:
-    """Other stages, batch sizes and data."""
-    changed = event.name in ("batch_size", "data_grow")
-    unsaid = (
-        "its docs do not speak of another global batch size, nor of data that change"
-        if changed
-        else ""
-    )
-    return missing_stage(pipeline, STAGES) or unsaid
-
-
 def write(records: list[list[list[int]]], folder: Path) -> None:
     """A folder of shards for each source."""
     for source, files in enumerate(records):
-        _write_shards(
-            (record for file in files for record in file),
-            folder / str(source),
-            "int",
-            size_limit=1 << 10,
-        )
+        _write_shards(chain.from_iterable(files), folder / str(source), "int", size_limit=1 << 10)
 
 
 def stream(run: Any) -> EpochStream:
     """The dataset, and the loader."""
     _be_rank(run.host, run.leg.hosts, int(run.folder.parent.name.encode().hex(), 16))
-    sources = [
-        streaming.Stream(local=str(run.folder / str(number)))
-        for number in range(len(run.pipeline.shards))
-    ]
-    add, batch = MAPPED * run.pipeline.has("map"), run.leg.batch
+    folders = [str(run.folder / str(number)) for number in range(len(run.pipeline.shards))]
+    add, batch = MAPPED * run.pipeline.has("map"), {"batch_size": run.leg.batch}
     options = {"shuffle": run.pipeline.has("shuffle"), "shuffle_seed": 1, "num_canonical_nodes": 2}
-    dataset = Records(
-        lambda number: run.touch(number) + add, streams=sources, batch_size=batch, **options
-    )
-    drop = run.pipeline.has("drop") or run.event.alike
-    loader = streaming.StreamingDataLoader(
-        dataset, batch_size=batch, num_workers=run.leg.workers, drop_last=drop
-    )
+    options |= {"streams": [streaming.Stream(local=folder) for folder in folders], **batch}
+    dataset = Records(lambda number: run.touch(number) + add, **options)
+    drop = {"drop_last": run.pipeline.has("drop") or run.event.alike}
+    loader = streaming.StreamingDataLoader(dataset, num_workers=run.leg.workers, **batch, **drop)
     return EpochStream(run, loader)  # with the state of rank 0, as its docs say
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from adapters.protocol import missing_stage
+from adapters.parts import first_of
 from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
 from loaders.files import Rows, write_rows
 from loaders.records import made
@@ -30,17 +30,12 @@ LACKS = {
 # Resuming
 
 RANKS = "StatefulDataLoader handles state “across multiprocess workers (but not across ranks)”"
-STAGES = {
-    "filter": (
-        "a map-style dataset has none; an IterableDataset keeps the state that its author writes"
-    ),
-    "flat_map": (
-        "a map-style dataset has none; an IterableDataset keeps the state that its author writes"
-    ),
+ITERABLE = "a map-style dataset has none; an IterableDataset keeps the state that its author writes"
+UNCLAIMED = {
+    "filter": ITERABLE,
+    "flat_map": ITERABLE,
     "window": "a map-style dataset is shuffled by its sampler, as a whole",
     "pack": "not part of PyTorch or torchdata's StatefulDataLoader",
-}
-EVENTS = {
     "hosts": RANKS,
     "batch_size": "its docs do not speak of another batch size",
     "data_grow": "its docs do not speak of data that change",
@@ -51,7 +46,7 @@ def unclaimed(pipeline: Any, event: Any) -> str:
     """A stage that it has not, and a state for other ranks."""
     if len(pipeline.shards) > 1:
         return "not part of StatefulDataLoader: a mix is a sampler, or the program's own"
-    return missing_stage(pipeline, STAGES) or EVENTS.get(event.name, "")
+    return first_of(UNCLAIMED, pipeline, event)
 
 
 def write(records: list[list[list[int]]], folder: Path) -> None:
@@ -64,9 +59,8 @@ class Records(Dataset[int]):
     """The records, each through the functions of the pipeline."""
 
     def __init__(self, run: Any) -> None:
-        self.records = np.concatenate(
-            [np.load(path, mmap_mode="r") for path in sorted(run.folder.glob("*.npy"))]
-        )
+        paths = sorted(run.folder.glob("*.npy"))
+        self.records = np.concatenate([np.load(path, mmap_mode="r") for path in paths])
         self.run = run
         self.draws: torch.Generator | None = None
 
@@ -75,15 +69,12 @@ class Records(Dataset[int]):
 
     def __getitem__(self, index: int) -> int:
         number = self.run.touch(int(self.records[index])) + MAPPED * self.run.pipeline.has("map")
-        draws = self.run.pipeline.has("random_map")
-        return number + (
-            DRAW * int(torch.randint(1000, (), generator=self.generator())) if draws else 0
-        )
+        if self.run.pipeline.has("random_map"):
+            number += DRAW * int(torch.randint(1000, (), generator=self.generator()))
+        return number
 
     def generator(self) -> torch.Generator:
-        """Of this worker; its state is part of the loader's, as the docs of
-        StatefulDataLoader say.
-        """
+        """Of this worker; its state is part of the loader's, as StatefulDataLoader's docs say."""
         if self.draws is None:
             info = torch.utils.data.get_worker_info()
             self.draws = torch.Generator().manual_seed(1 + (info.id if info else 0))
@@ -104,22 +95,15 @@ def stream(run: Any) -> EpochStream:
 
 
 def stateful(run: Any, records: Any, numbers: Callable[[Any], Any] = list) -> EpochStream:
-    """Return a stream of a StatefulDataLoader of a dataset. `numbers` returns the numbers of the
-    records in a batch.
-    """
+    """A stream of a StatefulDataLoader of a dataset; `numbers` returns those of a batch."""
     from torchdata.stateful_dataloader import StatefulDataLoader
     from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
     torch.manual_seed(1)
     alike, drop = run.event.alike, run.event.alike or run.pipeline.has("drop")
-    sampler = StatefulDistributedSampler(  # a function of seed and epoch, on one host too
-        records,
-        run.leg.hosts,
-        run.host,
-        shuffle=run.pipeline.has("shuffle"),
-        seed=1,
-        drop_last=alike,
-    )
+    order = {"shuffle": run.pipeline.has("shuffle"), "seed": 1, "drop_last": alike}
+    # a function of seed and epoch, on one host too
+    sampler = StatefulDistributedSampler(records, run.leg.hosts, run.host, **order)
     loader = StatefulDataLoader(
         records, run.leg.batch, sampler=sampler, num_workers=run.leg.workers, drop_last=drop
     )
@@ -147,10 +131,8 @@ class Files(Rows, Dataset[Any]):
 
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
     """A loader whose workers stay between epochs."""
-    records, size = Files(workload, folder), workload.batch
-    return loops(
-        DataLoader(records, size, shuffle=True, collate_fn=stacked, **kept_workers(workers)), epochs
-    )
+    options = {"shuffle": True, "collate_fn": stacked, **kept_workers(workers)}
+    return loops(DataLoader(Files(workload, folder), workload.batch, **options), epochs)
 
 
 # Speed, beside others on the same data
@@ -162,9 +144,8 @@ class Mapped(Dataset[Any]):
     def __init__(self, work: Any) -> None:
         self._records, workload = work.data.records, work.workload
         self._operation = (lambda record: record) if workload.after_batch else workload.operation
-        self._arguments = (
-            (itertools.repeat(np.random.default_rng(work.seed)),) if workload.random else ()
-        )
+        generators = itertools.repeat(np.random.default_rng(work.seed))
+        self._arguments = (generators,) if workload.random else ()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -187,9 +168,7 @@ class Endless(Sampler[int]):
             yield from keys.tolist()
 
 
-def collate_and_operate(
-    collate: Callable[[list[Any]], Any], operation: Callable[[Any], Any], elements: list[Any]
-) -> Any:
+def collate_and_operate(collate: Any, operation: Any, elements: list[Any]) -> Any:
     """A batch as arrays on the tensors' memory, run through an operation, as tensors."""
     batch = collate(elements)
     found = operation({name: leaf.numpy() for name, leaf in batch.items()})
@@ -197,9 +176,7 @@ def collate_and_operate(
 
 
 def data_loader(work: Any, workers: int, stack: bool = False) -> Any:
-    """A DataLoader; with `stack`, batches are made by `np.stack` and not by PyTorch's default
-    function.
-    """
+    """A DataLoader; with `stack`, batches are made by `np.stack` and not as by default."""
     collate = stacked if stack else default_collate
     if work.workload.after_batch:
         collate = functools.partial(collate_and_operate, collate, work.workload.operation)

@@ -1,6 +1,4 @@
-"""Functions that adapters with PyTorch's DataLoader share: batches of arrays, and one epoch after
-the other.
-"""
+"""Parts that adapters with PyTorch's DataLoader share: batches of arrays, one epoch after another."""
 
 from __future__ import annotations
 
@@ -25,11 +23,8 @@ def stacked(records: list[Any]) -> Any:
 
 def kept_workers(workers: int) -> dict[str, Any]:
     """Options of a DataLoader whose workers stay between epochs."""
-    return {
-        "num_workers": workers,
-        "persistent_workers": workers > 0,
-        "prefetch_factor": 4 if workers else None,
-    }
+    ahead = {"persistent_workers": workers > 0, "prefetch_factor": 4 if workers else None}
+    return {"num_workers": workers, **ahead}
 
 
 def loops(loader: Any, epochs: int) -> Iterator[Any]:
@@ -37,11 +32,10 @@ def loops(loader: Any, epochs: int) -> Iterator[Any]:
     torch.set_num_threads(1)
     for _ in range(epochs):
         for batch in loader:
-            yield (
-                {key: leaf.numpy() for key, leaf in batch.items()}
-                if isinstance(batch, dict)
-                else batch.numpy()
-            )
+            if isinstance(batch, dict):
+                yield {key: leaf.numpy() for key, leaf in batch.items()}
+            else:
+                yield batch.numpy()
 
 
 class EpochStream:
@@ -60,10 +54,8 @@ class EpochStream:
     ) -> None:
         torch.set_num_threads(1)
         self._loader, self._numbers, self._set_epoch = loader, numbers, set_epoch
-        self._epochs, self._add = (
-            run.pipeline.number("repeat", 1),
-            MAPPED * run.pipeline.has("map_batch"),
-        )
+        self._epochs = run.pipeline.number("repeat", 1)
+        self._add = MAPPED * run.pipeline.has("map_batch")
         self._epoch = run.states[0]["epoch"] if run.states else 0
         self._set_epoch(self._epoch)
         if run.states:

@@ -1,22 +1,21 @@
-"""webdataset: tar files, a shuffle buffer, and batches made in the workers of WebLoader; it has no
-state.
-"""
+"""webdataset: tar files, a shuffle buffer, and batches made in WebLoader's workers; no state."""
 
 from __future__ import annotations
 
 import os
 import random
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import webdataset
-from adapters.protocol import Numbers, missing_stage
+from adapters.parts import Numbers, first_of
 from adapters.torch_loops import kept_workers, loops, stacked
 from loaders.files import write_tar, write_tars
 from loaders.records import made
 from loaders.workloads import Workload
-from resuming.cases import MAPPED
+from resuming.cases import MAPPED, fan, passes
 
 PACKAGES = ("webdataset", "torch")
 LACKS = {"packing": "not part of the library", "parquet": "it reads only tar files"}
@@ -27,7 +26,7 @@ STATE = (
     "there is nothing to save: neither WebDataset nor WebLoader has `state_dict`, "
     "`load_state_dict` or another state"
 )
-STAGES = {
+UNCLAIMED = {
     "random_map": "a function that draws keeps no state, as there is none",
     "pack": "not part of the library",
     "drop": "each worker has batches and a last batch of its own",
@@ -39,22 +38,18 @@ def unclaimed(pipeline: Any, event: Any) -> str:
     if len(event.legs) > 1 or any(leg.reopen for leg in event.legs):
         return STATE
     if event.alike:
-        return (
-            "WebDataset splits data across nodes at the shard level; equal numbers of batches need "
-            "resampled=True"
-        )
+        splits = "WebDataset splits data across nodes at the shard level"
+        return f"{splits}; equal numbers of batches need resampled=True"
     if len(pipeline.shards) > 1:
         return "RandomMix draws a source for each record; equal parts are not claimed"
-    return missing_stage(pipeline, STAGES)
+    return first_of(UNCLAIMED, pipeline, event)
 
 
 def write(records: list[list[list[int]]], folder: Path) -> None:
     """A tar file for each shard."""
     for number, file in enumerate(records[0]):
-        write_tar(
-            ((f"{record:06}.id", str(record).encode()) for record in file),
-            folder / f"{number:03}.tar",
-        )
+        rows = ((f"{record:06}.id", str(record).encode()) for record in file)
+        write_tar(rows, folder / f"{number:03}.tar")
 
 
 def stream(run: Any) -> Numbers:
@@ -72,25 +67,18 @@ def stream(run: Any) -> Numbers:
     dataset = dataset.map(lambda sample: run.touch(int(sample["id"])))
     if pipeline.has("shuffle") or pipeline.has("window"):
         dataset = dataset.shuffle(pipeline.number("window", 1000), rng=random.Random(1))
-    for stage, *_ in pipeline.stages:
+    for stage in pipeline.stages:
         if stage == "map":
             dataset = dataset.map(lambda number: number + MAPPED)
         elif stage == "filter":
-            dataset = dataset.select(lambda number: number % 3 > 0)
+            dataset = dataset.select(passes)
         elif stage == "flat_map":
-            dataset = dataset.compose(fan)
+            dataset = dataset.compose(lambda numbers: chain.from_iterable(map(fan, numbers)))
         elif stage == "repeat":
             dataset = dataset.repeat(nepochs=pipeline.number("repeat"))
     dataset = dataset.batched(run.leg.batch, collation_fn=list, partial=not run.event.alike)
     loader = webdataset.WebLoader(dataset, batch_size=None, num_workers=run.leg.workers)
     return Numbers(loader, add=MAPPED * pipeline.has("map_batch"))
-
-
-def fan(numbers: Any) -> Any:
-    """The stage `flat_map`."""
-    for number in numbers:
-        for copy in range(number % 3):
-            yield number * 10 + copy
 
 
 # Speed, in its own environment
@@ -112,16 +100,14 @@ def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iter
     )
     if workload.shuffled:
         dataset = dataset.shuffle(1000)
-    dataset = dataset.map(lambda sample: made(workload, sample["bin"])).batched(
-        workload.batch, collation_fn=collated
-    )
+    dataset = dataset.map(lambda sample: made(workload, sample["bin"]))
+    dataset = dataset.batched(workload.batch, collation_fn=collated)
     return loops(webdataset.WebLoader(dataset, batch_size=None, **kept_workers(workers)), epochs)
 
 
 def collated(samples: list[Any]) -> Any:
     """A batch without the keys of samples, which `map` adds to a dict."""
     if isinstance(samples[0], dict):
-        samples = [
-            {name: value for name, value in one.items() if name != "__key__"} for one in samples
-        ]
+        names = samples[0].keys() - {"__key__"}
+        samples = [{name: sample[name] for name in names} for sample in samples]
     return stacked(samples)

@@ -18,11 +18,9 @@ from headrace import IndexSampler
 
 SEED = 1
 
-LATENCY_SECONDS = 0.02
-"""The time that each read of a source that waits takes."""
 
-READERS = 16
-"""Threads that read, in the defaults of Grain and headrace."""
+class DifferentWorkError(Exception):
+    """Two contenders do not do the same work."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,9 @@ class Data:
     asynchronous: Any = None
 
 
+ALL = ("limit", "headrace", "bare", "grain", "grain_inline", "torch", "torch_stack", "limits")
+
+
 @dataclass(frozen=True)
 class Workload:
     """One kind of work.
@@ -54,12 +55,9 @@ class Workload:
         make_data: writes or makes the records; called once a run, with a folder.
         operation: takes a record; with `random` a record and a generator; with `after_batch` a
             batch.
-        random: the operation draws random numbers.
-        after_batch: the operation works on whole batches.
-        settled: takes a batch and its records and returns what the random draws cannot have
-            changed, for contenders whose random numbers differ.
-        also: keys of contenders that take part in this workload, and not in each.
-        only: keys of the contenders that are measured; empty for all.
+        settled: takes a batch and its records and returns what random draws cannot have changed, as
+            contenders draw other numbers; raises a DifferentWorkError.
+        contenders: keys of those that take part.
         batch_size: records in a batch.
     """
 
@@ -70,8 +68,7 @@ class Workload:
     random: bool = False
     after_batch: bool = False
     settled: Callable[[Any, Iterable[Any]], Any] = lambda batch, records: batch
-    also: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
+    contenders: tuple[str, ...] = ALL
     batch_size: int = 128
 
 
@@ -91,9 +88,7 @@ class Work:
     seed: int = SEED
 
     def epochs(self) -> Iterator[NDArray[np.int64]]:
-        """The record keys of one epoch after the other, without end, for contenders that have no
-        sampler of their own.
-        """
+        """The record keys of one epoch after the other, for contenders without a sampler."""
         count = len(self.data.records)
         if self.shared_order:
             sampler = IndexSampler(count, shuffle=True, seed=self.seed, algorithm="grain")
@@ -104,9 +99,7 @@ class Work:
             yield rng.permutation(count)
 
     def key_batches(self) -> Iterator[NDArray[np.int64]]:
-        """The record keys of one batch after the other; a batch may reach over the end
-        of an epoch.
-        """
+        """The record keys of each batch, which may reach over the end of an epoch."""
         left, size = np.empty(0, dtype=np.int64), self.workload.batch_size
         for epoch in self.epochs():
             keys = np.concatenate([left, epoch])
@@ -143,15 +136,8 @@ class Contender:
         count = self.worker_count
         return self.setting.label + (f", {count} worker{'s' if count > 1 else ''}" if count else "")
 
-    @property
-    def striped(self) -> bool:
-        """Whether its workers make batches of stripes of the records."""
-        return self.setting.striped and self.worker_count > 0
-
     def loader(self, work: Work) -> Iterable[Any]:
-        """Make everything short of `iter()`, which is timed. Each `iter()` of it is a fresh endless
-        stream of batches.
-        """
+        """Make everything short of `iter()`, which is timed: each is a fresh endless stream."""
         return adapter_of(self.setting.loader)(work, self.worker_count, **self.setting.options)
 
 
@@ -159,12 +145,10 @@ def contenders_for(
     workload: Workload, keys: Collection[str], worker_counts: Sequence[int]
 ) -> list[Contender]:
     """The contenders of a workload in the order of their turns."""
-    found = []
-    for key, setting in SETTINGS.items():
-        takes_part = (
-            key in workload.only if workload.only else setting.everywhere or key in workload.also
-        )
-        if key in keys and takes_part:
-            counts = worker_counts if setting.workers else [0]
-            found += [Contender(key, count) for count in counts if count or setting.alone]
-    return found
+    return [
+        Contender(key, count)
+        for key, setting in SETTINGS.items()
+        if key in keys and key in workload.contenders
+        for count in (worker_counts if setting.workers else [0])
+        if count or setting.alone
+    ]

@@ -1,34 +1,29 @@
-"""Workloads of the comparison on the same data: records, and the work for each record.
-
-It takes a folder for files, and returns the data of each workload, in the forms that the contenders
-need.
-"""
+"""Workloads of the comparison on the same data: records, and the work for each record."""
 
 from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from compare.work import LATENCY_SECONDS, Data, Workload
+from compare.work import ALL, Data, DifferentWorkError, Workload
 from loaders.files import jpegs, write_array_record
 from loaders.records import CROP, ROW
 from numpy.typing import NDArray
 
 from headrace.sources import ArrayRecordDataSource, MemorySource
 
+LATENCY_SECONDS = 0.02
+"""The time that each read of a source that waits takes."""
+
 MANY = 51_200
-"""Entries of a list whose distinct records are few: an order of so many is drawn at the cost of a
-real data set's.
-"""
-
-
-class WrongRecordError(Exception):
-    """A row of a batch is nothing that the operation could have made of its record."""
+"""Entries of a list whose distinct records are few, so that its order costs what others do."""
 
 
 # Operations
@@ -76,37 +71,23 @@ def without_flips(batch: dict[str, Any], records: Iterable[Any]) -> dict[str, An
 
 
 def only_packed(batch: dict[str, Any], records: Iterable[Any]) -> dict[str, Any]:
-    """Nothing of the content, as packers fill rows differently, once each row was found to be
-    documents, and most of it full.
-
-    Raises:
-        WrongRecordError: a row is no documents one after the other, or rows are not full.
-    """
+    """Nothing, as packers fill rows differently, once rows are found to be documents, and full."""
     segments, positions, tokens = (
         np.asarray(batch[f"tokens{part}"]) for part in ("_segment_ids", "_positions", "")
     )
     begins = np.diff(segments, axis=1, prepend=0) > 0
-    if (
-        (segments > 0).mean() < 0.9
-        or not (positions[begins] == 0).all()
-        or tokens[segments == 0].any()
-    ):
-        raise WrongRecordError("a row is not made of documents one after the other")
+    full = (segments > 0).mean() >= 0.9
+    if not full or positions[begins].any() or tokens[segments == 0].any():
+        raise DifferentWorkError("a row is not made of documents one after the other")
     return {name: np.zeros(0) for name in batch}
 
 
 def without_crops(batch: Any, records: Iterable[Any]) -> NDArray[np.uint8]:
-    """The decoded records, once each row has been found in its own.
-
-    Raises:
-        WrongRecordError: a row is no crop of its record.
-    """
+    """The decoded records, once each row has been found in its own."""
     images = [decode(record) for record in records]
     for number, (crop, image) in enumerate(zip(np.asarray(batch), images)):
         if not _is_crop(crop, image):
-            raise WrongRecordError(
-                f"row {number} is no {CROP}×{CROP} crop of the record with its key"
-            )
+            raise DifferentWorkError(f"row {number} is no crop of the record with its key")
     return np.stack(images)
 
 
@@ -127,35 +108,26 @@ def in_memory(records: list[Any]) -> Data:
     return Data(headrace=records, records=records, read=lambda keys: map(records.__getitem__, keys))
 
 
-def digits_columns() -> dict[str, NDArray[Any]]:
-    """As many random images, of the same size, as MNIST has."""
-    rng = np.random.default_rng(0)
-    return {
-        "image": rng.integers(0, 256, (60_000, 28, 28, 1), np.uint8),
-        "label": rng.integers(0, 10, 60_000),
-    }
-
-
 def digits(folder: Path) -> Data:
-    """A list of dicts."""
-    return in_memory(
-        [{"image": row["image"].copy(), "label": row["label"]} for row in rows_of(digits_columns())]
-    )
+    """A list of dicts: as many random images, of the same size, as MNIST has."""
+    return in_memory([row | {"image": row["image"].copy()} for row in _rows(_digits())])
 
 
 def columnar_digits(folder: Path) -> Data:
     """A dict of arrays; for contenders that know no columns, a list of dicts of its rows."""
-    columns = digits_columns()
-    rows = rows_of(columns)
-    return Data(MemorySource(columns), rows, lambda keys: map(rows.__getitem__, keys), columns)
+    columns = _digits()
+    return replace(in_memory(_rows(columns)), headrace=MemorySource(columns), columns=columns)
 
 
-def rows_of(columns: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
-    """The rows of images and labels."""
-    return [
-        {"image": image, "label": label}
-        for image, label in zip(columns["image"], columns["label"].tolist())
-    ]
+def _digits() -> dict[str, NDArray[Any]]:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (60_000, 28, 28, 1), np.uint8)
+    return {"image": images, "label": rng.integers(0, 10, 60_000)}
+
+
+def _rows(columns: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    pairs = zip(columns["image"], columns["label"].tolist())
+    return [{"image": image, "label": label} for image, label in pairs]
 
 
 def large_images(folder: Path) -> Data:
@@ -167,11 +139,8 @@ def large_images(folder: Path) -> Data:
 
 def photographs(folder: Path) -> Data:
     """JPEG files of 256×256 pixels: parts of two photographs, in three qualities."""
-    parts = [
-        np.s_[top : top + 256, left : left + 256]
-        for top in (0, 85, 171)
-        for left in (0, 128, 256, 384)
-    ]
+    corners = itertools.product((0, 85, 171), (0, 128, 256, 384))
+    parts = [np.s_[top : top + 256, left : left + 256] for top, left in corners]
     distinct = [file for quality in (75, 85, 95) for file in jpegs(parts, quality=quality)]
     return in_memory(distinct * (MANY // len(distinct)))
 
@@ -183,11 +152,6 @@ def documents(folder: Path) -> Data:
     return in_memory([{"tokens": rng.integers(1, 50_000, length, np.int32)} for length in lengths])
 
 
-def numbered(key: int) -> NDArray[np.int64]:
-    """The record of a key."""
-    return np.full(16, key)
-
-
 class SlowStore:
     """Records that take `LATENCY_SECONDS` to come, as from a network."""
 
@@ -196,7 +160,7 @@ class SlowStore:
 
     def __getitem__(self, key: int) -> NDArray[np.int64]:
         time.sleep(LATENCY_SECONDS)
-        return numbered(key)
+        return np.full(16, key)
 
 
 class AsyncStore(SlowStore):
@@ -204,30 +168,28 @@ class AsyncStore(SlowStore):
 
     async def __getitem__(self, key: int) -> NDArray[np.int64]:  # type: ignore[override]
         await asyncio.sleep(LATENCY_SECONDS)
-        return numbered(key)
+        return np.full(16, key)
 
 
 def slow_store(folder: Path) -> Data:
     """A source that waits."""
-    return Data(
-        SlowStore(), SlowStore(), lambda keys: map(numbered, keys), asynchronous=AsyncStore()
-    )
+    store = SlowStore()
+    return Data(store, store, lambda keys: map(store.__getitem__, keys), asynchronous=AsyncStore())
 
 
 def kilobyte_records(folder: Path) -> Data:
     """A file of 50,000 records of 1,024 random bytes; written with `group_size:1,uncompressed`."""
     from array_record.python import array_record_data_source, array_record_module
 
-    rng = np.random.default_rng(0)
-    path = write_array_record(
-        (rng.bytes(1024) for _ in range(50_000)), folder, options="group_size:1,uncompressed"
-    )
+    rng, form = np.random.default_rng(0), "group_size:1,uncompressed"
+    path = write_array_record((rng.bytes(1024) for _ in range(50_000)), folder, options=form)
     options = {"options": "readahead_buffer_size:0", "file_reader_buffer_size": 4096}
     read = array_record_module.ArrayRecordReader(path, **options).read
-    return Data(
-        ArrayRecordDataSource(path), array_record_data_source.ArrayRecordDataSource(path), read
-    )
+    theirs = array_record_data_source.ArrayRecordDataSource(path)
+    return Data(ArrayRecordDataSource(path), theirs, read)
 
+
+CHAINS = ("chain", "grain_chain", "grain_chain_inline")
 
 WORKLOADS = (
     Workload(
@@ -235,33 +197,35 @@ WORKLOADS = (
         about="60,000 records {uint8 28×28×1, int} in a list; each image to float32 / 255",
         make_data=digits,
         operation=normalise,
-        also=("chain", "grain_chain", "grain_chain_inline", "mix"),
+        contenders=(*ALL, *CHAINS, "mix"),
     ),
     Workload(
         name="columnar",
-        about="the same records as a dict of arrays; batched, then each batch to float32 / 255. Contenders without "
-        "columns get a list of dicts of rows",
+        about="the same records as a dict of arrays; batched, then each batch to float32 / 255. "
+        "Contenders without columns get a list of dicts of rows",
         make_data=columnar_digits,
         operation=normalise,
         after_batch=True,
     ),
     Workload(
         name="array_record_1k",
-        about="50,000 records of 1,024 random bytes in one ArrayRecord file (`group_size:1,uncompressed`, in the page "
-        "cache), shuffled; each record `np.frombuffer`",
+        about="50,000 records of 1,024 random bytes in one ArrayRecord file "
+        "(`group_size:1,uncompressed`, in the page cache), shuffled; each record `np.frombuffer`",
         make_data=kilobyte_records,
         operation=as_bytes_array,
-        also=("raw_read", "chain", "grain_chain", "grain_chain_inline"),
+        contenders=(*ALL, *CHAINS),
     ),
     Workload(
         name="images",
-        about="256 distinct records {uint8 224×224×3, int} in a list; each image to float32 / 255; batches of 77 MB",
+        about="256 distinct records {uint8 224×224×3, int} in a list; each image to float32 / 255; "
+        "batches of 77 MB",
         make_data=large_images,
         operation=normalise,
     ),
     Workload(
         name="jpeg",
-        about="72 distinct JPEG files of 256×256 in a list; decoded with Pillow, random crop of 224×224, uint8",
+        about="72 distinct JPEG files of 256×256 in a list; decoded with Pillow, random crop of "
+        "224×224, uint8",
         make_data=photographs,
         operation=decode_and_crop,
         random=True,
@@ -274,27 +238,26 @@ WORKLOADS = (
         operation=flip_and_normalise,
         random=True,
         settled=without_flips,
-        also=("one_generator",),
     ),
     Workload(
         name="packing",
-        about="20,000 documents of 500 tokens on average, int32, in two lists, mixed 0.7 to 0.3; packed by best fit into rows "
-        f"of {ROW:,} tokens; a record is a row",
+        about="20,000 documents of 500 tokens on average, int32, in two lists, mixed 0.7 to 0.3; "
+        f"packed by best fit into rows of {ROW:,} tokens; a record is a row",
         make_data=documents,
         operation=as_bytes_array,
         random=True,
         settled=only_packed,
-        only=("packing", "grain_packing", "grain_packing_inline"),
+        contenders=("packing", "grain_packing", "grain_packing_inline"),
         batch_size=8,
     ),
     *(
         Workload(
             name=f"waiting_{batch_size}",
-            about=f"a source whose reads sleep {LATENCY_SECONDS * 1000:.0f} ms, and nothing else; Grain and headrace at "
-            "their defaults",
+            about=f"a source whose reads sleep {LATENCY_SECONDS * 1000:.0f} ms, and nothing else; "
+            "Grain and headrace at their defaults",
             make_data=slow_store,
             operation=np.asarray,  # there is nothing to do but wait
-            only=("ideal", "headrace", "grain", "asynchronous"),
+            contenders=("headrace", "grain", "asynchronous"),
             batch_size=batch_size,
         )
         for batch_size in (1, 32, 512)

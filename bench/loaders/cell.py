@@ -46,9 +46,7 @@ def write(adapter: Any, workload: Workload, folder: Path, count: int) -> None:
 
 
 def faults(workload: Workload, came: list[Any], count: int, whole: bool) -> str:
-    """Say what is wrong with the numbers that came, if anything; `whole` says that they are those
-    of one epoch.
-    """
+    """What is wrong with the numbers that came, which are those of one epoch if it is `whole`."""
     found = np.concatenate(came) if came else np.zeros(0, np.int64)
     if not len(found):
         return "nothing came"
@@ -56,41 +54,24 @@ def faults(workload: Workload, came: list[Any], count: int, whole: bool) -> str:
         return f"a record {found.max()} came, and there are {count}"
     times = np.bincount(found, minlength=count)
     packed = workload.name == "packing"
-    wanted = (
-        np.array([length(number) for number in range(count)])
-        if packed
-        else np.ones(count, np.int64)
-    )
-    if whole and (times < wanted).any():
-        return (
-            f"{(times < wanted).sum()} of {count} records are lost, record "
-            f"{(times < wanted).argmax()} first"
-        )
-    if whole and (times > wanted).any():
-        return (
-            f"{(times > wanted).sum()} of {count} records are doubled, record "
-            f"{(times > wanted).argmax()} first"
-        )
+    wanted = np.array([length(number) if packed else 1 for number in range(count)])
     epochs = len(found) / wanted.sum()  # workers need not be equally far
-    if not whole and (times > wanted * (3 * np.ceil(epochs) + 2)).any():
-        return (
-            f"records are doubled: record {times.argmax()} came {times.max()} times in "
-            f"{epochs:.1f} epochs"
-        )
-    if not whole and epochs >= 4 and not times.all():
-        return (
-            f"{(times == 0).sum()} of {count} records are lost in {epochs:.1f} epochs, record "
-            f"{times.argmin()} first"
-        )
+    lost = times < wanted if whole else (times == 0) & (epochs >= 4)
+    doubled = times > wanted * (1 if whole else 3 * np.ceil(epochs) + 2)
+    told = [
+        f"{wrong.sum()} of {count} records are {what}, record {wrong.argmax()} first"
+        for what, wrong in (("lost", lost), ("doubled", doubled))
+        if wrong.any()
+    ]
+    if told:
+        return f"{'; '.join(told)}; in {epochs:.1f} epochs"
     if workload.shuffled and (np.diff(found[:1000]) == 1).mean() > 0.5:
         return "records are not shuffled"
     return ""
 
 
 def measure(workload: Workload, batches: Iterator[Any], seconds: float, count: int) -> str:
-    """Go through epochs for a time; the program that has started this reads the processor's seconds
-    at its ends.
-    """
+    """Go through epochs; who has started this program reads seconds of the processor meanwhile."""
     came: list[Any] = []
 
     def take(batch: Any) -> int:
@@ -116,16 +97,9 @@ def measure(workload: Workload, batches: Iterator[Any], seconds: float, count: i
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    kinds = {
-        "adapter": str,
-        "workload": str,
-        "folder": Path,
-        "workers": int,
-        "seconds": float,
-        "records": int,
-    }
-    for name, kind in kinds.items():
-        parser.add_argument(name, type=kind)
+    kinds = {"folder": Path, "workers": int, "seconds": float, "records": int}
+    for name in ("adapter", "workload", *kinds):
+        parser.add_argument(name, type=kinds.get(name, str))
 
 
 def main(options: argparse.Namespace) -> None:
@@ -137,22 +111,21 @@ def main(options: argparse.Namespace) -> None:
     if workload.name in adapter.LACKS:
         tell(unclaimed=adapter.LACKS[workload.name])
     else:
-        tell(wrong=_played(adapter, workload, options))
+        tell(wrong=played(adapter, workload, options))
     sys.stdout.flush()
     os._exit(0)  # a loader that hangs when it is closed has been measured already
 
 
-def _played(adapter: Any, workload: Workload, options: argparse.Namespace) -> str:
+def played(adapter: Any, workload: Workload, options: argparse.Namespace) -> str:
+    """What is wrong with the batches, if anything."""
     if not options.folder.exists():
         write(adapter, workload, options.folder, options.records)
-    batches = iter(
-        adapter.batches(workload, options.folder, options.workers, EPOCHS if options.seconds else 1)
-    )
+    epochs = EPOCHS if options.seconds else 1
+    batches = iter(adapter.batches(workload, options.folder, options.workers, epochs))
     try:
         if options.seconds:
             return measure(workload, batches, options.seconds, options.records)
-        return faults(
-            workload, [numbers(workload, batch) for batch in batches], options.records, whole=True
-        )
+        came = [numbers(workload, batch) for batch in batches]
+        return faults(workload, came, options.records, whole=True)
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[-300:]}"  # a worker's own error comes last

@@ -1,6 +1,4 @@
-"""Files and records that several libraries and measurements share. Needs NumPy, and what writes a
-format.
-"""
+"""Files that several libraries and measurements share. Needs NumPy, and what writes a format."""
 
 from __future__ import annotations
 
@@ -31,9 +29,8 @@ def write_array_record_shards(records: list[list[list[int]]], folder: Path) -> N
     """Numbers by source and shard, in a file for each shard."""
     for source, files in enumerate(records):
         for number, file in enumerate(files):
-            write_array_record(
-                (str(record).encode() for record in file), folder, f"{source}-{number:03}"
-            )
+            lines = (str(record).encode() for record in file)
+            write_array_record(lines, folder, f"{source}-{number:03}")
 
 
 def write_tfrecord(records: Iterable[bytes], path: Path) -> None:
@@ -71,13 +68,8 @@ def write_parquet(records: Iterable[int], folder: Path, files: int = 4) -> None:
 
 
 def write_rows(records: Iterable[Any], folder: Path) -> None:
-    """Write rows to a folder. Rows of one shape become one array. Other rows are joined, and the
-    end of each is stored.
-    """
-    rows = [
-        np.frombuffer(record, np.uint8) if isinstance(record, bytes) else record
-        for record in records
-    ]
+    """Rows of one shape become one array; others are joined, and the end of each is stored."""
+    rows = [np.frombuffer(row, np.uint8) if isinstance(row, bytes) else row for row in records]
     if rows[0].ndim > 1:
         np.save(folder / "rows.npy", np.stack(rows))
     else:
@@ -86,16 +78,13 @@ def write_rows(records: Iterable[Any], folder: Path) -> None:
 
 
 class Rows:
-    """The rows that `write_rows` has written: rows of one shape in memory, other rows in a mapped
-    file.
-    """
+    """What `write_rows` has written: rows of one shape in memory, others in a mapped file."""
 
     def __init__(self, folder: Path) -> None:
         ends = folder / "ends.npy"
         self.ends = np.load(ends) if ends.exists() else None
-        self.rows = np.asarray(
-            np.load(folder / "rows.npy", mmap_mode=None if self.ends is None else "r")
-        )
+        mode = None if self.ends is None else "r"
+        self.rows = np.asarray(np.load(folder / "rows.npy", mmap_mode=mode))
 
     def __len__(self) -> int:
         return len(self.rows if self.ends is None else self.ends)

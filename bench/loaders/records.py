@@ -24,9 +24,7 @@ CROP, ROW = 224, 2048
 
 
 def records(workload: Workload, count: int) -> Iterator[Any]:
-    """The first ones: of `mnist` images, of `packing` arrays of tokens, of `parquet` numbers, else
-    bytes.
-    """
+    """The first ones: images, arrays of tokens (`packing`), numbers (`parquet`), or bytes."""
     return map(_RECORDS[workload.name], range(count))
 
 
@@ -76,12 +74,8 @@ def _noise() -> bytes:
 def _jpeg(shade: int) -> bytes:
     wave = 20 * np.sin(np.arange(256) / 9) + np.random.default_rng(shade).normal(0, 12, (256, 256))
     wave -= wave.mean()
-    pixels = (
-        np.stack([np.full((256, 256), 40 + shade), 128 + wave, 128 + wave.T], 2)
-        .clip(0, 255)
-        .astype(np.uint8)
-    )
-    return as_jpeg(pixels, quality=90, subsampling=0)
+    pixels = np.stack([np.full((256, 256), 40 + shade), 128 + wave, 128 + wave.T], 2)
+    return as_jpeg(pixels.clip(0, 255).astype(np.uint8), quality=90, subsampling=0)
 
 
 # The work
@@ -90,10 +84,9 @@ def _jpeg(shade: int) -> bytes:
 def made(workload: Workload, record: Any) -> Any:
     """Return what a workload makes of a record: of `mnist` an array or its bytes, else bytes."""
     if workload.name == "mnist":
-        pixels = (
-            np.frombuffer(record, np.uint8).reshape(28, 28) if isinstance(record, bytes) else record
-        )
-        return {"image": to_float(pixels)}
+        if isinstance(record, bytes):
+            record = np.frombuffer(record, np.uint8).reshape(28, 28)
+        return {"image": to_float(record)}
     return to_crop(record, random) if workload.name == "jpeg" else np.frombuffer(record, np.uint8)
 
 
@@ -118,9 +111,7 @@ def to_crop(record: bytes, generator: Any) -> dict[str, Any]:
 
 def numbers(workload: Workload, batch: Any) -> NDArray[np.int64]:
     """The numbers of the records in a batch, of `packing` one for each token; a ValueError if one
-    was spoiled.
-
-    They are a copy, because whoever keeps them must not keep the memory of the batch.
+    was spoiled. They are a copy, so that who keeps them does not keep the memory of the batch.
     """
     if workload.name == "mnist":
         pixels = _checked(batch["image"], np.float32, (28, 28))
@@ -132,10 +123,8 @@ def numbers(workload: Workload, batch: Any) -> NDArray[np.int64]:
         found = np.ascontiguousarray(data[:, :8]).view("<i8")[:, 0]
         right = data[:, -1] == np.frombuffer(_noise(), np.uint8)[found % 1000 + 1015]
     elif workload.name == "jpeg":
-        pixels, found = (
-            _checked(batch["image"], np.uint8, (CROP, CROP, 3)),
-            np.array(batch["number"], np.int64),
-        )
+        pixels = _checked(batch["image"], np.uint8, (CROP, CROP, 3))
+        found = np.array(batch["number"], np.int64)
         right = np.abs(pixels[:, 100:132, 100:132, 0].mean(axis=(1, 2)) - 40 - found % 160) < 3
     elif workload.name == "parquet":
         found = np.array(batch["number"], np.int64)
@@ -153,7 +142,6 @@ def numbers(workload: Workload, batch: Any) -> NDArray[np.int64]:
 def _checked(array: Any, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     array = np.asarray(array)
     if array.dtype != dtype or array.shape[1:] != shape:
-        raise ValueError(
-            f"a batch of {array.dtype}{array.shape}, not {np.dtype(dtype)}{('n', *shape)}"
-        )
+        wanted = f"{np.dtype(dtype)}{('n', *shape)}"
+        raise ValueError(f"a batch of {array.dtype}{array.shape}, not {wanted}")
     return array

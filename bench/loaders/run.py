@@ -26,7 +26,7 @@ from loaders.workloads import WORKLOADS, Workload
 from machine import facts, keep
 from processes import kill, memory, processor_seconds
 
-BENCH = Path(__file__).parent.parent
+SPEED = Path(__file__).parent.parent / "speed.py"
 PART = 40
 """The check goes through so small a part of the records."""
 
@@ -39,70 +39,51 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--loaders", nargs="+", default=list(LIBRARIES), choices=list(LIBRARIES))
     everything = [one.name for one in WORKLOADS]
     parser.add_argument("--workloads", nargs="+", choices=everything, default=everything)
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=2,
-        help="worker processes, or threads where a loader has these",
-    )
-    parser.add_argument(
-        "--turns", type=int, default=3, help="runs of each cell; the figure is their median"
-    )
+    about = "worker processes, or threads where a loader has these"
+    parser.add_argument("--workers", type=int, default=2, help=about)
+    about = "runs of each cell; the figure is their median"
+    parser.add_argument("--turns", type=int, default=3, help=about)
     parser.add_argument("--seconds", type=float, default=2.0, help="how long a run is measured")
-    parser.add_argument(
-        "--results", type=Path, help="a JSON file to add the figures to; the same as of resume.py"
-    )
+    about = "a JSON file to add the figures to; the same as of resume.py"
+    parser.add_argument("--results", type=Path, help=about)
 
 
-def main(options: argparse.Namespace) -> int:
-    """Checks the cells, measures them in turns, and prints them."""
-    noted = facts() | {
-        "turns": options.turns,
-        "seconds of a turn": options.seconds,
-        "workers": options.workers,
-    }
+def main(options: argparse.Namespace) -> None:
+    """Check the cells, measure them in turns, and print them."""
+    noted = facts() | {"turns": options.turns, "seconds of a turn": options.seconds}
+    noted |= {"workers": options.workers}
     results: dict[str, Any] = {
         name: {"versions": {}, "speed": {}, "speed_facts": noted} for name in options.loaders
     }
+    runs: dict[tuple[str, Workload], list[Any]] = {}
     with tempfile.TemporaryDirectory(prefix="bench-speed-") as folder:
-        right = []
         for workload in [one for one in WORKLOADS if one.name in options.workloads]:
             for name in options.loaders:
-                found = play(LIBRARIES[name], name, workload, Path(folder), 0, options.workers)
+                library = LIBRARIES[name]
+                found = play(library, name, workload, Path(folder), 0, options.workers)
                 results[name]["versions"] |= found.pop("versions", {})
                 results[name]["speed"][workload.name] = found
-                if "wrong" in found and not found["wrong"]:
-                    right.append((workload, name))
-                    print(f"check:  {name:12} {workload.name:10} each record came once", flush=True)
-                else:
-                    _show(name, workload, found)
+                if found.get("wrong") == "":
+                    runs[name, workload] = []
+                _show("check", name, workload, found)
         for turn in range(options.turns):
-            for workload, name in right:
-                found = play(
-                    LIBRARIES[name], name, workload, Path(folder), options.seconds, options.workers
-                )
-                results[name]["speed"][workload.name].setdefault("runs", []).append(found)
-                print(
-                    f"turn {turn + 1}: {name:12} {workload.name:10} {_as_text(found)}", flush=True
-                )
-    for workload, name in right if options.turns else ():
-        cell = results[name]["speed"][workload.name]
-        cell |= summary(cell.pop("runs"))
-        _show(name, workload, cell)
+            for (name, workload), own in runs.items():
+                library, place = LIBRARIES[name], Path(folder)
+                own.append(play(library, name, workload, place, options.seconds, options.workers))
+                _show(f"turn {turn + 1}", name, workload, own[-1])
+    for (name, workload), own in runs.items() if options.turns else ():
+        results[name]["speed"][workload.name] = summary(own)
+        _show("median", name, workload, results[name]["speed"][workload.name])
     if options.results:
         keep(options.results, results)
-    return 0
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Medians of what was measured; what was wrong in any run is wrong."""
-    wrong = [one["wrong"] for one in runs if one.get("wrong")]
-    if wrong:
+    if wrong := [one["wrong"] for one in runs if one.get("wrong")]:
         return {"wrong": wrong[0]}
-    return {
-        key: statistics.median(one[key] for one in runs)
-        for key in ("rate", "first", "cpu", "memory")
-    }
+    figures = ("rate", "first", "cpu", "memory")
+    return {key: statistics.median(one[key] for one in runs) for key in figures} | {"wrong": ""}
 
 
 def play(
@@ -116,32 +97,31 @@ def play(
     bytes at the end of it, shared ones counted once, without the numbers of the records that came,
     which the check keeps.
     """
+    if library.unmeasured:
+        return {"unclaimed": library.unmeasured}
     python = python_of(library)
     if python is None:
         return {"missing": f"not installed: python3 bench/environments.py {name}"}
     count = workload.count if seconds else workload.count // PART
     place = folder / f"{name}-{workload.name}-{count}"
-    called = [library.adapter, workload.name, str(place), str(workers), str(seconds), str(count)]
-    command = [python, str(BENCH / "speed.py"), "cell", *called]
-    with open(os.environ.get("BENCH_ERRORS", os.devnull), "a") as errors:
-        if seconds and not place.exists():
-            _run(command, errors, 0)  # writes the data, so that `first` does not count it
-        return _run(command, errors, seconds)
+    called = [library.adapter, workload.name, place, workers, seconds, count]
+    command = [python, str(SPEED), "cell", *map(str, called)]
+    if seconds and not place.exists():
+        _run(command, 0)  # writes the data, so that `first` does not count it
+    return _run(command, seconds)
 
 
-def _run(command: list[str], errors: Any, seconds: float) -> dict[str, Any]:
+def _run(command: list[str], seconds: float) -> dict[str, Any]:
     """Run `cell.py`, return what it tells, and leave nothing of it."""
     begun, rang = time.time(), threading.Event()
-    environment = {
-        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
-    }
-    pipes: Any = {
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-        "text": True,
-        "start_new_session": True,
-    }
-    with subprocess.Popen(command, stderr=errors, env=environment, **pipes) as process:
+    environment = {**os.environ}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    pipes |= {"env": environment, "start_new_session": True}
+    with (
+        open(os.environ.get("BENCH_ERRORS", os.devnull), "a") as errors,
+        subprocess.Popen(command, stderr=errors, **pipes) as process,
+    ):
         alarm = threading.Timer(LIMIT + seconds, lambda: (rang.set(), kill(process.pid)))
         alarm.start()
         try:
@@ -157,37 +137,28 @@ def _run(command: list[str], errors: Any, seconds: float) -> dict[str, Any]:
 def _follow(process: Any) -> dict[str, Any]:
     """Reads its lines, and looks at its processes where it waits."""
     found: dict[str, Any] = {}
-    before = 0.0
     for line in process.stdout:
-        told = json.loads(line)
-        at = told.pop("at", "")
-        if at == "begin":
-            before = processor_seconds(process.pid)
-        elif at == "end":
-            told["cpu"] = processor_seconds(process.pid) - before
-            told["memory"] = memory(process.pid) - told["kept"]
-        found.update(told)
-        if at:
+        found |= json.loads(line)
+        if at := found.pop("at", ""):
+            spent = processor_seconds(process.pid)
+            found["cpu"] = spent - found.get("cpu", 0.0)
+            found["memory"] = memory(process.pid) - found.pop("kept") if at == "end" else 0
             process.stdin.write("\n")
             process.stdin.flush()
-    found.pop("kept", None)
     if "seconds" in found:
         found["cpu"] /= found.pop("seconds")
     return found
 
 
-def _as_text(found: dict[str, Any]) -> str:
-    if "rate" not in found or found.get("wrong"):
-        return found.get("unclaimed") or found.get("missing") or f"WRONG: {found.get('wrong')}"
-    each = 1e6 * found["cpu"] / found["rate"]
-    beside = f"first batch {found['first']:.2f} s  {found['memory'] / 2**20:,.0f} MiB"
-    return f"{found['rate']:12,.0f}/s  {each:9.2f} µs of processor each  {beside}"
-
-
-def _show(name: str, workload: Workload, found: dict[str, Any]) -> None:
-    print(f"{name:12} {workload.name:10} {_as_text(found)}", flush=True)
-    if found.get("wrong"):
-        print(
-            f"             again: python3 bench/speed.py loaders --loaders {name} --workloads "
-            f"{workload.name}"
+def _show(when: str, name: str, workload: Workload, found: dict[str, Any]) -> None:
+    wrong = found.get("wrong")
+    told = found.get("unclaimed") or found.get("missing") or "each record came once"
+    if wrong:
+        told = f"WRONG: {wrong}; again: python3 bench/speed.py loaders"
+        told += f" --loaders {name} --workloads {workload.name}"
+    elif "rate" in found:
+        told = (
+            f"{found['rate']:12,.0f}/s  {1e6 * found['cpu'] / found['rate']:9.2f} µs of processor"
         )
+        told += f" each  first batch {found['first']:.2f} s  {found['memory'] / 2**20:,.0f} MiB"
+    print(f"{when:6}: {name:12} {workload.name:10} {told}", flush=True)

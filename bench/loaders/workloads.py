@@ -26,20 +26,13 @@ class Workload:
     shuffled: bool = True
 
 
+_COLUMNS = "two columns of a Parquet file, by row, in order"
+
 WORKLOADS = (
     Workload("mnist", "28×28 images in memory or on disk, to float32 / 255, shuffled", 256, 60_000),
     Workload("bytes_1k", "records of 1 KB on disk, shuffled", 500, 100_000),
     Workload("jpeg", "decode 256×256 JPEG with Pillow, random crop, shuffled", 64, 4_000),
-    Workload(
-        "packing",
-        "documents packed into rows of 2,048 tokens",
-        8,
-        20_000,
-        "tokens/s",
-        shuffled=False,
-    ),
+    Workload("packing", "documents packed into rows of 2,048 tokens", 8, 20_000, "tokens/s", False),
     Workload("tar", "samples of 1 KB of a tar file, in order", 500, 50_000, shuffled=False),
-    Workload(
-        "parquet", "two columns of a Parquet file, by row, in order", 500, 200_000, shuffled=False
-    ),
+    Workload("parquet", _COLUMNS, 500, 200_000, shuffled=False),
 )

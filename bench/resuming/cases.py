@@ -1,5 +1,4 @@
-"""Pipelines and events of the comparison of resuming, as plain data that does not depend on a
-loader.
+"""Pipelines and events of the comparison of resuming, as plain data.
 
 A record is its number. A stage describes what is done with records, so that arithmetic shows what
 must come out (`oracle.py`).
@@ -10,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 SOURCE = 1000
-"""Records of the second source are numbered from here on, those of the third from twice this
-number.
-"""
+"""Records of the second source are numbered from here on, those of the third from twice as far."""
 
 MAPPED = 100_000
 """The number that the stages `map` and `map_batch` add."""
@@ -21,35 +18,50 @@ DRAW = 1_000_000
 """The number that the stage `random_map` adds as often as it drew."""
 
 
+def passes(number: int) -> bool:
+    """The stage `filter`: no multiple of 3."""
+    return number % 3 > 0
+
+
+def fan(number: int) -> list[int]:
+    """The stage `flat_map`: 0, 1 or 2 elements."""
+    return [number * 10 + copy for copy in range(number % 3)]
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """A pipeline.
 
     Attributes:
         name: the name for `--pipelines`.
-        about: a line for the tables.
-        stages: in this order, each a name with its numbers: `shuffle`; `window` of so many;
-            `repeat` so many times; `map`, `random_map`, `filter` (no multiple of 3), `flat_map`
-            (number % 3 elements), `none` (a filter that few pass), `document` (1 + number % 7
-            tokens); `pack` into rows of so many; `drop` the last batch if it is short; `map_batch`.
+        chain: its stages in their order, some with a number: `shuffle`; `window:16`, a shuffle in
+            windows of so many; `repeat:2`, so many times; `map`, `random_map`, `filter`,
+            `flat_map`, `document` (1 + number % 7 tokens); `pack:16` into rows of so many; `drop`
+            the last batch if it is short; `map_batch`.
         shards: for each source, how many records each of its files has. Several sources are mixed
             in equal parts.
         small: whether it is part of the small size.
     """
 
     name: str
-    about: str
-    stages: tuple[tuple[str | int, ...], ...] = ()
+    chain: str = ""
     shards: tuple[tuple[int, ...], ...] = ((48, 48),)
     small: bool = False
 
+    @property
+    def stages(self) -> list[str]:
+        """The names of its stages."""
+        return [stage.partition(":")[0] for stage in self.chain.split()]
+
     def has(self, stage: str) -> bool:
         """Whether the stage is one of its own."""
-        return any(name == stage for name, *_ in self.stages)
+        return stage in self.stages
 
     def number(self, stage: str, default: int = 0) -> int:
-        """The first number of a stage."""
-        return next((int(numbers[0]) for name, *numbers in self.stages if name == stage), default)
+        """The number of a stage."""
+        return int(
+            dict(one.split(":") for one in self.chain.split() if ":" in one).get(stage, default)
+        )
 
     def with_records(self, more: int) -> Pipeline:
         """Return the pipeline with more records at the end of the last file of the first source."""
@@ -71,54 +83,26 @@ class Pipeline:
 
 
 PIPELINES = (
-    Pipeline("plain", "records in order", small=True),
-    Pipeline("map", "a function of each record", (("map",),)),
-    Pipeline("filter", "a third is left out", (("filter",),)),
-    Pipeline("flat_map", "0, 1 or 2 elements for each record", (("flat_map",),)),
-    Pipeline("shuffle", "shuffled", (("shuffle",),), small=True),
-    Pipeline(
-        "shuffle_filter",
-        "shuffled, a third left out",
-        (("shuffle",), ("map",), ("filter",)),
-        small=True,
-    ),
-    Pipeline(
-        "shuffle_flat_map", "shuffled, 0, 1 or 2 elements for each", (("shuffle",), ("flat_map",))
-    ),
-    Pipeline("random_map", "shuffled, a random number for each", (("shuffle",), ("random_map",))),
-    Pipeline("repeat", "two epochs in order", (("repeat", 2),)),
-    Pipeline("epochs", "two epochs, shuffled anew", (("shuffle",), ("repeat", 2)), small=True),
-    Pipeline(
-        "epochs_filter",
-        "two epochs, shuffled anew, a third left out",
-        (("shuffle",), ("repeat", 2), ("filter",)),
-    ),
-    Pipeline("remainder", "a last batch of 5", (("shuffle",),), ((50, 51),)),
-    Pipeline("drop", "the last batch of 5 is dropped", (("shuffle",), ("drop",)), ((50, 51),)),
-    Pipeline(
-        "unequal_shards",
-        "files of 3, 61, 9 and 23 records",
-        (("shuffle",),),
-        ((3, 61, 9, 23),),
-        small=True,
-    ),
-    Pipeline("window", "shuffled inside a window of 16", (("window", 16),)),
-    Pipeline(
-        "mix", "two sources in equal parts, shuffled", (("shuffle",),), ((48,), (48,)), small=True
-    ),
-    Pipeline(
-        "mix_uneven",
-        "three sources of 60, 24 and 12 in equal parts",
-        (("shuffle",),),
-        ((60,), (24,), (12,)),
-    ),
-    Pipeline("pack", "documents packed into rows of 16 tokens", (("document",), ("pack", 16))),
-    Pipeline(
-        "shuffle_pack",
-        "shuffled documents packed into rows of 16",
-        (("shuffle",), ("document",), ("pack", 16)),
-    ),
-    Pipeline("batch_map", "a function of each batch", (("shuffle",), ("map_batch",))),
+    Pipeline("plain", small=True),
+    Pipeline("map", "map"),
+    Pipeline("filter", "filter"),
+    Pipeline("flat_map", "flat_map"),
+    Pipeline("shuffle", "shuffle", small=True),
+    Pipeline("shuffle_filter", "shuffle map filter", small=True),
+    Pipeline("shuffle_flat_map", "shuffle flat_map"),
+    Pipeline("random_map", "shuffle random_map"),
+    Pipeline("repeat", "repeat:2"),
+    Pipeline("epochs", "shuffle repeat:2", small=True),
+    Pipeline("epochs_filter", "shuffle repeat:2 filter"),
+    Pipeline("remainder", "shuffle", ((50, 51),)),
+    Pipeline("drop", "shuffle drop", ((50, 51),)),
+    Pipeline("unequal_shards", "shuffle", ((3, 61, 9, 23),), small=True),
+    Pipeline("window", "window:16"),
+    Pipeline("mix", "shuffle", ((48,), (48,)), small=True),
+    Pipeline("mix_uneven", "shuffle", ((60,), (24,), (12,))),
+    Pipeline("pack", "document pack:16"),
+    Pipeline("shuffle_pack", "shuffle document pack:16"),
+    Pipeline("batch_map", "shuffle map_batch"),
 )
 
 
@@ -178,40 +162,24 @@ class Event:
     epoch: bool = False
 
 
+_FAILING = "a record fails, is repaired, and the program run again"
+_UNEQUAL = "two hosts, one has a record more"
+
 EVENTS = (
     Event("each_step", "resumed after each batch", (Leg(workers=0, reopen=True, stop=-1),)),
-    Event("middle", "stopped and resumed in the middle", (Leg(stop=3), Leg())),
-    Event("end", "stopped after the last batch, and resumed", (Leg(stop=-1), Leg()), epoch=True),
+    Event("middle", "stopped and resumed in the middle", (Leg(3), Leg())),
+    Event("end", "stopped after the last batch, and resumed", (Leg(-1), Leg()), epoch=True),
     Event(
-        "workers",
-        "resumed on 3 workers, then on 1",
-        (Leg(stop=2), Leg(stop=2, workers=3), Leg(workers=1)),
+        "workers", "resumed on 3 workers, then on 1", (Leg(2), Leg(2, workers=3), Leg(workers=1))
     ),
     Event(
-        "hosts",
-        "2 hosts, then 1, then 2",
-        (Leg(stop=2, hosts=2), Leg(stop=2), Leg(hosts=2)),
-        ordered=False,
+        "hosts", "2 hosts, then 1, then 2", (Leg(2, hosts=2), Leg(2), Leg(hosts=2)), ordered=False
     ),
     Event("kill_worker", "a worker is killed", (Leg(kill="worker"), Leg(spare=True)), errors=True),
     Event("kill_program", "the program is killed, and run again", (Leg(kill="program"), Leg())),
-    Event(
-        "failing_record",
-        "a record fails, is repaired, and the program run again",
-        (Leg(fail=True), Leg()),
-        errors=True,
-    ),
-    Event("data_grow", "records are added between two runs", (Leg(stop=3), Leg(more=8))),
-    Event(
-        "unequal_hosts",
-        "two hosts, one has a record more",
-        (Leg(hosts=2),),
-        more=1,
-        ordered=False,
-        alike=True,
-    ),
-    Event("batch_size", "resumed with batches of 12 in place of 8", (Leg(stop=3), Leg(batch=12))),
-    Event(
-        "timing", "threads and workers are slowed at random", (Leg(stop=3, noise=1), Leg(noise=2))
-    ),
+    Event("failing_record", _FAILING, (Leg(fail=True), Leg()), errors=True),
+    Event("data_grow", "records are added between two runs", (Leg(3), Leg(more=8))),
+    Event("unequal_hosts", _UNEQUAL, (Leg(hosts=2),), more=1, ordered=False, alike=True),
+    Event("batch_size", "resumed with batches of 12 in place of 8", (Leg(3), Leg(batch=12))),
+    Event("timing", "threads and workers are slowed at random", (Leg(3, noise=1), Leg(noise=2))),
 )

@@ -1,16 +1,14 @@
 """Judge a pipeline: compare what must come out, by arithmetic, with what came out.
 
-It takes a pipeline and an event as data, and two ledgers (lists of what came out), and returns a
-verdict. It does not depend on a loader.
+It takes a pipeline and an event as data, and two ledgers (lists of what came out).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from resuming.cases import DRAW, MAPPED, Event, Pipeline
+from resuming.cases import DRAW, MAPPED, Event, Pipeline, fan, passes
 
 
 @dataclass
@@ -52,15 +50,15 @@ class Verdict:
 
 def expected(pipeline: Pipeline) -> Counter[int]:
     """Each element that must come, and how often."""
-    numbers = [number for source in pipeline.records() for file in source for number in file]
-    found: Iterable[int] = numbers * pipeline.number("repeat", 1)
-    for stage, *_ in pipeline.stages:
+    found = [number for source in pipeline.records() for file in source for number in file]
+    found *= pipeline.number("repeat", 1)
+    for stage in pipeline.stages:
         if stage in ("map", "map_batch"):
             found = [number + MAPPED for number in found]
         elif stage == "filter":
-            found = [number for number in found if number % 3]
+            found = [number for number in found if passes(number)]
         elif stage == "flat_map":
-            found = [number * 10 + copy for number in found for copy in range(number % 3)]
+            found = [copy for number in found for copy in fan(number)]
         elif stage == "document":
             found = [number + 1 for number in found for _ in range(1 + number % 7)]
     return Counter(found)
@@ -76,41 +74,31 @@ def judge(pipeline: Pipeline, event: Event, ledger: Ledger, reference: Ledger) -
         reference: what came of the same loader when nothing happened.
     """
     if any(page.end != "end" for leg in reference for page in leg):
-        return Verdict(
-            "error", f"without the event: {reference[0][0].end}: {reference[0][0].message}"
-        )
-    stopped = _stopped(event, ledger)
-    if stopped is not None:
+        first = reference[0][0]
+        return Verdict("error", f"without the event: {first.end}: {first.message}")
+    if stopped := _stopped(event, ledger):
         return stopped
-    last = ledger[-1]
-    if event.epoch and _is_epoch(
-        pipeline, _elements(ledger[-1:]) * pipeline.number("repeat", 1), _elements(reference)
-    ):
+    last, quiet = ledger[-1], _elements(reference)
+    again = _elements(ledger[-1:]) * pipeline.number("repeat", 1)
+    if event.epoch and _is_epoch(pipeline, again, quiet):
         ledger = ledger[:-1]
-    if event.alike and len({len(page.steps) for page in last}) > 1:
-        counts = " and ".join(str(len(page.steps)) for page in last)
-        return Verdict(
-            "uneven",
-            f"hosts made {counts} batches: a step in which all take part would wait for ever",
-        )
+    counts = [str(len(page.steps)) for page in last]
+    if event.alike and len({*counts}) > 1:
+        made = f"hosts made {' and '.join(counts)} batches"
+        return Verdict("uneven", f"{made}: a step in which all take part would wait for ever")
     came = _elements(ledger)
-    wrong = _counted(pipeline, event, came, _elements(reference))
-    if wrong is not None:
+    if wrong := _counted(pipeline, event, came, quiet):
         return wrong
     if event.ordered and not any(leg.more for leg in event.legs):
-        for place, (one, two) in enumerate(zip(came, _elements(reference))):
+        for place, (one, two) in enumerate(zip(came, quiet)):
             if one != two:
                 return Verdict("order", f"element {place} is {one}, without the event it is {two}")
-    restarted = next(
-        (page.message for leg in ledger[:-1] for page in leg if page.end == "error"), None
-    )
-    return Verdict("ok") if restarted is None else Verdict("restart", restarted)
+    errors = [page.message for leg in ledger[:-1] for page in leg if page.end == "error"]
+    return Verdict("restart", errors[0]) if errors else Verdict("ok")
 
 
 def _is_epoch(pipeline: Pipeline, came: list[int], reference: list[int]) -> bool:
-    """Return True if these are the elements of a whole run. Random numbers, and records dropped at
-    the end, may differ.
-    """
+    """Whether these are a whole run; random numbers, and records dropped at the end, may differ."""
     came, reference = [number % DRAW for number in came], [number % DRAW for number in reference]
     if pipeline.has("drop"):
         return len(came) == len(reference) and Counter(came) <= expected(pipeline)
@@ -121,13 +109,11 @@ def _stopped(event: Event, ledger: Ledger) -> Verdict | None:
     """A leg that did not end as it should."""
     for number, leg in enumerate(ledger):
         for host, page in enumerate(leg):
-            where = (
-                f"leg {number + 1}, host {host}, after {len(page.steps)} batches: {page.message}"
-            )
+            after = f"leg {number + 1}, host {host}, after {len(page.steps)} batches"
+            where = f"{after}: {page.message}"
             if page.end == "no worker":
-                return Verdict(
-                    "grey", "no worker process of its own has read a record: there is none to kill"
-                )
+                none = "no worker process of its own has read a record: there is none to kill"
+                return Verdict("grey", none)
             if page.end == "hang":
                 return Verdict("hang", where)
             if page.end == "error" and not page.opened and number:
@@ -152,22 +138,16 @@ def _counted(
     if pipeline.has("pack"):
         spare *= pipeline.number("pack")
     doubled, lost = seen - most, must - seen
-    alike = Counter(number % DRAW for number in reference) == seen
     told = [_listed(doubled, "too often")] if doubled else []
     told += [_listed(lost, "missing")] if lost.total() > spare else []
-    if not told:
-        return None
-    return Verdict(
-        "doubled" if doubled else "lost",
-        "; ".join([*told, *(["the same without the event"] if alike else [])]),
-    )
+    if told and Counter(number % DRAW for number in reference) == seen:
+        told.append("the same without the event")
+    return Verdict("doubled" if doubled else "lost", "; ".join(told)) if told else None
 
 
 def _listed(found: Counter[int], what: str) -> str:
-    return (
-        f"{found.total()} elements {what}: "
-        f"{', '.join(map(str, sorted(found)[:8]))}{' …' if len(found) > 8 else ''}"
-    )
+    some = ", ".join(map(str, sorted(found)[:8]))
+    return f"{found.total()} elements {what}: {some}{' …' if len(found) > 8 else ''}"
 
 
 def _elements(ledger: Ledger) -> list[int]:

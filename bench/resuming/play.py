@@ -2,10 +2,9 @@
 
     python resume.py --play ADAPTER PIPELINE:EVENT …
 
-Prints a line of JSON for each cell, with its verdict. The verdict compares two ledgers, which are
-lists of what came out: one of a run with the event, one of a run without it. Needs only Python and
-what the adapter imports. Each leg of a run, and each host, is a process of its own, with a time
-limit.
+Prints a line of JSON for each cell, with its verdict, which compares two ledgers: what came out of
+a run with the event, and of one without it. Needs only Python and what the adapter imports. Each
+leg of a run, and each host, is a process of its own, with a time limit.
 """
 
 from __future__ import annotations
@@ -24,6 +23,8 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,8 @@ def play(adapter: Any, pipeline: Pipeline, event: Event) -> Verdict:
     if key not in _REFERENCES:
         _REFERENCES[key] = _ledger(adapter, pipeline, quiet, 0)
     reference = _REFERENCES[key]
-    return judge(
-        pipeline, event, _ledger(adapter, pipeline, event, len(reference[0][0].steps)), reference
-    )
+    ledger = _ledger(adapter, pipeline, event, len(reference[0][0].steps))
+    return judge(pipeline, event, ledger, reference)
 
 
 def _ledger(adapter: Any, pipeline: Pipeline, event: Event, length: int) -> Ledger:
@@ -68,44 +68,35 @@ def _ledger(adapter: Any, pipeline: Pipeline, event: Event, length: int) -> Ledg
             if leg.more != written:
                 _write(adapter, pipeline.with_file(leg.more), folder)
                 written = leg.more
-            legs.append(
-                _leg(adapter, pipeline, event, leg, folder / str(number), folder / "data", states)
-            )
+            _begin(pipeline, leg, folder)
+            loaded, touch = [pickle.loads(state) for state in states] or None, Touch(name)
+            runs = [
+                Run(pipeline, folder / "data", leg, host, touch, loaded, event)
+                for host in range(leg.hosts)
+            ]
+            legs.append(_pages(adapter, runs, folder / str(number)))
             if any(page.end == "hang" for page in legs[-1]):
                 break
-            last = [
-                f"{number}/{host}-{len(page.steps)}.state"
-                for host, page in enumerate(legs[-1])
-                if page.steps
-            ]
-            states = [folder / path for path in last] or states
+            last = [f"{host}-{len(page.steps)}" for host, page in enumerate(legs[-1]) if page.steps]
+            states = [(folder / f"{number}/{one}.state").read_bytes() for one in last] or states
     return legs
 
 
-def _leg(
-    adapter: Any,
-    pipeline: Pipeline,
-    event: Event,
-    leg: Leg,
-    folder: Path,
-    data: Path,
-    states: list[Path],
-) -> list[Page]:
-    """All hosts of a leg, at the same time."""
-    folder.mkdir()
-    shutil.rmtree(folder.parent / "pids", ignore_errors=True)
-    (folder.parent / "pids").mkdir()
+def _begin(pipeline: Pipeline, leg: Leg, folder: Path) -> None:
+    """Tell `Touch` what the leg does to records."""
+    shutil.rmtree(folder / "pids", ignore_errors=True)
+    (folder / "pids").mkdir()
     middle = pipeline.records()[0][-1]
     fails = middle[len(middle) // 2 + 1] if leg.fail else -1
     told = {"fails": fails, "noise": leg.noise, "slow": 0.003 if leg.kill else 0}
-    (folder.parent / "leg.json").write_text(json.dumps(told))
-    loaded = [pickle.loads(path.read_bytes()) for path in states] or None
-    runs = [
-        Run(pipeline, data, leg, host, Touch(str(folder.parent)), loaded, event)
-        for host in range(leg.hosts)
-    ]
-    in_time = _in_children([lambda run=run: _host(adapter, run, folder) for run in runs])
-    pages = [_page(folder, host) for host in range(leg.hosts)]
+    (folder / "leg.json").write_text(json.dumps(told))
+
+
+def _pages(adapter: Any, runs: list[Run], folder: Path) -> list[Page]:
+    """All hosts of a leg, at the same time."""
+    folder.mkdir()
+    in_time = _in_children([partial(_host, adapter, run, folder) for run in runs])
+    pages = [_page(folder / f"{run.host}.jsonl") for run in runs]
     return [
         page if done else dataclasses.replace(page, end="hang")
         for page, done in zip(pages, in_time)
@@ -138,16 +129,14 @@ def _host(adapter: Any, run: Run, folder: Path) -> None:
                     break
                 if run.leg.reopen:
                     _close(stream)
-                    stream = adapter.stream(
-                        dataclasses.replace(run, states=[pickle.loads(pickle.dumps(state))])
-                    )
+                    states = [pickle.loads(pickle.dumps(state))]
+                    stream = adapter.stream(dataclasses.replace(run, states=states))
             else:
                 write(end="stop")
         except Exception as error:
-            where = (
-                "" if str(error) else f"in `{traceback.extract_tb(error.__traceback__)[-1].line}`"
-            )
-            told = f"{type(error).__name__}: {error}{where}"  # which may hold the trace of a worker
+            line = traceback.extract_tb(error.__traceback__)[-1].line
+            # the error may hold the trace of a worker
+            told = f"{type(error).__name__}: {error}{'' if str(error) else f'in `{line}`'}"
             write(end="error", message=told if len(told) < 400 else f"{told[:100]} … {told[-300:]}")
         _close(stream)
 
@@ -162,18 +151,15 @@ def _kill(run: Run, folder: Path, stream: Any) -> bool:
     if run.leg.kill == "program":
         next(stream, None)  # a batch for which no state is saved
         os.kill(os.getpid(), signal.SIGKILL)
-    workers = [
-        int(path.name)
-        for path in (folder.parent / "pids").iterdir()
-        if int(path.name) != os.getpid()
-    ]
-    for worker in workers[:1]:
-        os.kill(worker, signal.SIGKILL)
-    return bool(workers)
+    workers = {int(path.name) for path in (folder.parent / "pids").iterdir()} - {os.getpid()}
+    if workers:
+        os.kill(workers.pop(), signal.SIGKILL)
+        return True
+    return False
 
 
-def _page(folder: Path, host: int) -> Page:
-    page, file = Page(), folder / f"{host}.jsonl"
+def _page(file: Path) -> Page:
+    page = Page()
     for text in file.read_text().splitlines() if file.exists() else ():
         line = json.loads(text)
         page.opened = page.opened or "opened" in line
@@ -184,9 +170,7 @@ def _page(folder: Path, host: int) -> Page:
 
 
 def _write(adapter: Any, pipeline: Pipeline, folder: Path) -> None:
-    """Write the records elsewhere, and copy new and changed files to `data`. Other files there are
-    not touched.
-    """
+    """Write the records elsewhere, and copy new and changed files, and no others, to `data`."""
     made = Path(tempfile.mkdtemp(dir=folder))
 
     def work() -> None:
@@ -196,9 +180,8 @@ def _write(adapter: Any, pipeline: Pipeline, folder: Path) -> None:
 
     _in_children([work])
     if not (made / "written").exists():
-        raise RuntimeError(
-            f"{adapter.__name__} has not written its files; BENCH_ERRORS=FILE keeps its errors"
-        )
+        name = adapter.__name__
+        raise RuntimeError(f"{name} has not written its files; BENCH_ERRORS=FILE keeps its errors")
 
 
 def _copy_if_new(file: str, to: str) -> None:
@@ -206,40 +189,39 @@ def _copy_if_new(file: str, to: str) -> None:
         shutil.copy2(file, to)
 
 
-def _in_children(works: list[Any]) -> list[bool]:
-    """Each in a process group of its own, which is killed when the time is over or the work done;
-    whether it was in time.
-    """
-    children, in_time = [], []
-    for work in works:
-        child = os.fork()
-        if child == 0:
-            os.setsid()
-            with (
-                open(os.devnull) as nothing,
-                open(os.environ.get("BENCH_ERRORS", os.devnull), "a") as errors,
-            ):
-                os.dup2(nothing.fileno(), 0)
-                os.dup2(errors.fileno(), 1)
-                os.dup2(errors.fileno(), 2)
-            try:
-                work()
-            except BaseException:
-                traceback.print_exc()
-            os._exit(0)
-        children.append(child)
-    until = time.monotonic() + SECONDS
+def _in_children(works: list[Callable[[], None]]) -> list[bool]:
+    """Each in a process group of its own, which is killed in the end; whether it was in time."""
+    children = [_child(work) for work in works]
+    until, in_time = time.monotonic() + SECONDS, []
     for child in children:
-        while (
-            os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-            and time.monotonic() < until
-        ):
+        while not (ended := _ended(child)) and time.monotonic() < until:
             time.sleep(0.01)
-        in_time.append(os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)
+        in_time.append(ended)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
     return in_time
+
+
+def _ended(child: int) -> bool:
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _child(work: Callable[[], None]) -> int:
+    child = os.fork()
+    if child:
+        return child
+    os.setsid()
+    errors = os.environ.get("BENCH_ERRORS", os.devnull)
+    with open(os.devnull) as nothing, open(errors, "a") as kept:
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(kept.fileno(), 1)
+        os.dup2(kept.fileno(), 2)
+    try:
+        work()
+    except BaseException:
+        traceback.print_exc()
+    os._exit(0)
 
 
 def play_all(name: str, cells: list[str]) -> None:
@@ -250,7 +232,8 @@ def play_all(name: str, cells: list[str]) -> None:
     versions = {package: importlib.metadata.version(package) for package in adapter.PACKAGES}
     print(json.dumps({"versions": versions | {"Python": platform.python_version()}}), flush=True)
     for cell in cells:
-        pipeline, event = (all_[one] for all_, one in zip((pipelines, events), cell.split(":")))
+        name, _, happens = cell.partition(":")
+        pipeline, event = pipelines[name], events[happens]
         sentence = adapter.unclaimed(pipeline, event)
         verdict = Verdict("grey", sentence) if sentence else play(adapter, pipeline, event)
         print(json.dumps({"cell": cell} | dataclasses.asdict(verdict)), flush=True)

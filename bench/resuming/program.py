@@ -1,7 +1,4 @@
-"""Define the leg of a run that an adapter is given. Workers import this module, too.
-
-An adapter is given a leg, i.e. a part of a run between two events, and returns a stream of batches.
-"""
+"""The leg of a run, i.e. a part between two events, that an adapter is given."""
 
 from __future__ import annotations
 
@@ -19,10 +16,9 @@ from resuming.cases import Event, Leg, Pipeline
 
 @dataclass(frozen=True)
 class Touch:
-    """The first function that a pipeline applies to each record, in a worker: it takes the time,
-    and fails, as the leg says.
+    """The first function that a pipeline applies to each record, in a worker.
 
-    A file says how, so that the program is the same in all legs.
+    It takes the time, and fails, as a file says, so that the program is the same in all legs.
 
     Attributes:
         folder: has this file, and a folder where workers leave their process ids.

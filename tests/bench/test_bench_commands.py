@@ -31,7 +31,7 @@ def test_the_docs_name_commands_that_exist():
     """A measurement that was renamed is renamed there, too."""
     text = "\n".join(page.read_text() for page in PAGES if "_site" not in page.parts)
     named = set(re.findall(r"bench/speed\.py\s+([a-z_]+)", text))
-    assert {"compare", "loaders", "released", "orders"} <= named
+    assert {"compare", "loaders", "orders"} <= named
     assert named - {*speed.PROGRAMS, *speed.MEASUREMENTS} == set()
     assert {
         name for name in re.findall(r"bench/(\w+\.\w+)", text) if not (BENCH / name).exists()
