@@ -333,9 +333,7 @@ def executing(
             chosen[mutant] = [(name, times[name]) for name in times if name.startswith(apart)]
             continue
         by_line = covered.contexts_by_lineno(mutant.file)
-        of_line = {
-            name for line in _lines(mutant) for name in by_line.get(line, ())
-        } & times.keys()
+        of_line = {name for line in _lines(mutant) for name in by_line.get(line, ())} & times.keys()
         of_module = {name for names in by_line.values() for name in names} & times.keys() - of_line
         room = f"tests/{Path(mutant.file).parent.as_posix()}"
         while not any(name.startswith(room + "/") for name in times):

@@ -145,4 +145,8 @@ def test_many_places_and_single_ones_are_sent_alike(size, count):
 
 def test_an_order_of_grains_whose_last_place_has_an_odd_number_of_bits():
     """As Grain gives it."""
-    assert shuffled(np.arange(3), 2**31 - 1, 2**32 - 1).tolist() == [503722993, 258372712, 751219907]
+    assert shuffled(np.arange(3), 2**31 - 1, 2**32 - 1).tolist() == [
+        503722993,
+        258372712,
+        751219907,
+    ]

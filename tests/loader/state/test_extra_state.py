@@ -10,7 +10,6 @@ import pytest
 import headrace
 from headrace import Batch, DataLoader, Filter, IndexSampler, ShardOptions
 from headrace.errors import CheckpointError
-from headrace.loader.device.remote.position import RemotePosition
 from headrace.loader.state.schema import LoaderState, sealed
 from headrace.tools.command_line import main
 
@@ -232,17 +231,13 @@ def test_an_extra_state_is_small():
     assert iterator.get_extra_state() == {"a": "x" * 9_992}
 
 
-def test_other_iterators_and_remote_loaders_have_no_extra_state():
-    """The error names the method, or where the values can be saved."""
+def test_other_iterators_have_no_extra_state():
+    """The error names the method."""
     with iter(headrace.device_put(iter([np.zeros(2)]), CPU)) as feeder:
         with pytest.raises(TypeError, match=r"^set_extra_state needs the iterator of a DataLoader"):
             feeder.set_extra_state({"tokens": 1})
         with pytest.raises(TypeError, match=r"^get_extra_state needs the iterator of a DataLoader"):
             feeder.get_extra_state()
-    remote = RemotePosition(0, lambda question: [], False)
-    for call in (remote.get_extra_state, lambda: remote.set_extra_state({})):
-        with pytest.raises(TypeError, match="Save your values beside the state"):
-            call()
 
 
 def test_tools_tell_the_extra_state(tmp_path, capsys):
