@@ -1,9 +1,8 @@
 """Write the generated parts of docs/performance.md, docs/league.md and the README from results, and
 draw their pictures.
 
-    python bench/pages.py performance [RESULTS.json]             of `speed.py compare --workers 0,2`
-    python bench/pages.py league RESULTS.json [MORE.json …]      of `resume.py` and `speed.py
-    loaders`
+    python bench/pages.py performance [RESULTS.json]         of `speed.py compare --workers 0,2`
+    python bench/pages.py league RESULTS.json [MORE.json …]  of `resume.py` and `speed.py loaders`
 
 Tables are written between marks of the pages. All figures of docs/league.md are those of the first
 file, except "× the best other": it is the lowest value in all files. The other files are further
@@ -12,11 +11,12 @@ runs of `speed.py loaders`, on this machine or another. Needs Matplotlib.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,7 @@ from resuming.cases import EVENTS
 
 BENCH = Path(__file__).parent
 DOCS = BENCH.parent / "docs"
-PERFORMANCE, LEAGUE, README = (
-    DOCS / "performance.md",
-    DOCS / "league.md",
-    BENCH.parent / "README.md",
-)
+PERFORMANCE, LEAGUE = DOCS / "performance.md", DOCS / "league.md"
 MARKS = {
     "performance": ("<!-- by bench/pages.py -->", "<!-- end of bench/pages.py -->"),
     "resume": ("<!-- by bench/pages.py -->", "<!-- end -->"),
@@ -43,11 +39,12 @@ def main(arguments: list[str]) -> int:
     """Write what there are results for."""
     page, *names = arguments or [""]
     if page == "performance":
-        write_performance(
-            json.loads(Path(*names or [BENCH / "output" / "results.json"]).read_text())
-        )
-    elif page == "league" and names:
-        write_league([json.loads(Path(name).read_text()) for name in names])
+        names = names or [str(BENCH / "output" / "results.json")]
+    results = [json.loads(Path(name).read_text()) for name in names]
+    if page == "performance":
+        write_performance(*results)
+    elif page == "league" and results:
+        write_league(results)
     else:
         print(__doc__)
         return 2
@@ -72,7 +69,7 @@ def write_league(runs: list[dict[str, Any]]) -> None:
         draw_verdicts(results, played, DOCS / "league.png")
     if played := _took_part(results, "speed"):
         write(LEAGUE, "speed", speed_tables(results))
-        for each in (LEAGUE, README):
+        for each in (LEAGUE, BENCH.parent / "README.md"):
             write(each, "rivals", rivals_table(runs))
         draw_speed(results, played, DOCS / "league-speed.png")
 
@@ -88,10 +85,8 @@ def between(text: str, part: str, table: str) -> str:
     before, found, rest = text.partition(begin)
     _, ended, after = rest.partition(end)
     if not found or not ended:
-        sys.exit(
-            f"the page lacks the mark {begin} or {end}: put it back where the table of “{part}” is "
-            "to stand"
-        )
+        where = f"put it back where the table of “{part}” is to stand"
+        sys.exit(f"the page lacks the mark {begin} or {end}: {where}")
     return f"{before}{begin}\n\n{table}\n{end}{after}"
 
 
@@ -99,78 +94,61 @@ def between(text: str, part: str, table: str) -> str:
 
 RIVALS = {"Grain": ("grain", "grain_inline"), "PyTorch": ("torch", "torch_stack")}
 """Each other library, at the better of its settings."""
-CHAINS = {
-    "chain": ("grain_chain", "grain_chain_inline"),
-    "packing": ("grain_packing", "grain_packing_inline"),
-}
 
 Rates = Mapping[str, Mapping[str, Any]]
+
+BEST = "× Grain at the best of its settings"
+CHAINS = (
+    ("chain", "a chain, × the `DataLoader` that does the same", ("headrace",)),
+    ("chain", f"chain, {BEST}", ("grain_chain", "grain_chain_inline")),
+    ("mix", "a mix of 35 datasets, × one", ("chain",)),
+    ("packing", f"packing, {BEST}", ("grain_packing", "grain_packing_inline")),
+)
+"""Rows of the second table: our contender, what it is compared with, and the others' names."""
 
 
 def performance_tables(results: Mapping[str, Any]) -> Iterator[str]:
     """The lines of the tables."""
-    facts = results["facts"]
-    yield (
-        "* **Conditions of the measurement**: "
-        + "; ".join(f"{name} {value}" for name, value in facts.items())
-        + "."
-    )
+    facts = "; ".join(f"{name} {value}" for name, value in results["facts"].items())
+    yield f"* **Conditions of the measurement**: {facts}."
     yield ""
     rivals = " | ".join(f"× {name}" for name in RIVALS)
     columns = f"records/s, median (best) | × limit loop | {rivals}"
     yield f"| workload | {columns} | 2 workers: {columns} |"
     yield f"|---|{'---:|' * (2 * len(RIVALS) + 4)}"
-    for workload in results["workloads"]:
-        found = {one["name"]: one for one in workload["contenders"]}
+    rates = {
+        (one["workload"], one["about"]): {each["name"]: each for each in one["contenders"]}
+        for one in results["workloads"]
+    }
+    for (name, about), found in rates.items():
         if "headrace" in found and "limit" in found:
-            cells = [cell for suffix in ("", "@2") for cell in _cells(found, suffix)]
-            yield f"| `{workload['workload']}`: {workload['about']} | {' | '.join(cells)} |"
+            yield f"| `{name}`: {about} | {_cells(found, '')} | {_cells(found, '@2')} |"
     yield ""
     yield "| chains | no workers | 2 workers |"
     yield "|---|---:|---:|"
-    for workload in results["workloads"]:
-        found = {one["name"]: one for one in workload["contenders"]}
-        name = workload["workload"]
-        for ours, theirs in CHAINS.items():
-            if ours not in found:
-                continue
-            if "headrace" in found:
-                yield f"| `{name}`: a chain, × the `DataLoader` that does the same | {_row(found, ours, ('headrace',))} |"
-            yield (
-                f"| `{name}`: {ours}, × Grain at the best of its settings | "
-                f"{_row(found, ours, theirs)} |"
-            )
-        if "mix" in found:
-            yield f"| `{name}`: a mix of 35 datasets, × one | {_row(found, 'mix', ('chain',))} |"
+    for (name, _), found in rates.items():
+        for ours, what, theirs in CHAINS:
+            if ours in found and (theirs[0] in found or "grain" in theirs[0]):
+                with_workers = _times(found, f"{ours}@2", [f"{one}@2" for one in theirs])
+                yield f"| `{name}`: {what} | {_times(found, ours, theirs)} | {with_workers} |"
         if "packing" in found:
-            cells = " | ".join(
-                _times(found, f"packing{suffix}", ["packing"]) for suffix in ("", "@2")
-            )
-            yield f"| `{name}`: × without workers | {cells} |"
+            alone, two = (_times(found, ours, ["packing"]) for ours in ("packing", "packing@2"))
+            yield f"| `{name}`: × without workers | {alone} | {two} |"
 
 
-def _row(found: Rates, ours: str, theirs: tuple[str, ...]) -> str:
-    return " | ".join(
-        _times(found, f"{ours}{suffix}", [f"{one}{suffix}" for one in theirs])
-        for suffix in ("", "@2")
-    )
-
-
-def _cells(found: Rates, suffix: str) -> list[str]:
+def _cells(found: Rates, suffix: str) -> str:
     if (ours := found.get(f"headrace{suffix}")) is None:
-        return ["", "", *["" for _ in RIVALS]]
-    rate = f"{ours['rate']:,.0f} ({ours['rate_high']:,.0f})"
+        return " | ".join(["", "", *["" for _ in RIVALS]])
     times = [
         _times(found, f"headrace{suffix}", [f"{one}{suffix}" for one in rivals])
         for rivals in RIVALS.values()
     ]
-    return [rate, f"{ours['to_limit']:.2f}", *times]
+    rate = f"{ours['rate']:,.0f} ({ours['rate_high']:,.0f})"
+    return " | ".join([rate, f"{ours['to_limit']:.2f}", *times])
 
 
-def _times(found: Rates, ours: str, others: list[str]) -> str:
-    """Return the number of times as fast as the fastest of the others, with two digits; "" if one
-    of the sides is missing.
-    """
+def _times(found: Rates, ours: str, others: Iterable[str]) -> str:
+    """How many times as fast as the fastest of the others, with two digits; "" if a side lacks."""
     rates = [found[other]["rate"] for other in others if other in found]
     if ours not in found or not rates:
         return ""
@@ -197,97 +175,90 @@ def _took_part(results: dict[str, Any], what: str) -> list[str]:
     return [name for name in LIBRARIES if results.get(name, {}).get(what)]
 
 
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _told(text: str, most: int) -> str:
+    """A text as a cell of a table."""
+    return " ".join(text.split())[:most].replace("|", "/")
+
+
 def _head(results: dict[str, Any], played: list[str], key: str) -> list[str]:
     """Date, machine, how busy it was, and versions, as the command noted them."""
     noted = [results[name][key] for name in played]
-    same = {
-        fact: value
+    dates = sorted({one["date"] for one in noted})
+    loads = sorted({one["load average"] for one in noted}, key=float)
+    forms = {"cores": "{1} {0}", "CPU": "{1}"}
+    told = {
+        fact: forms.get(fact, "{0} {1}").format(fact, value)
         for fact, value in noted[0].items()
         if all(one.get(fact) == value for one in noted)
-    }
-    dates, loads = (sorted({one[fact] for one in noted}) for fact in ("date", "load average"))
-    loads.sort(key=float)
-    told = {
-        fact: f"{value} {fact}"
-        if fact == "cores"
-        else value
-        if fact == "CPU"
-        else f"{fact} {value}"
-        for fact, value in same.items()
         if not fact.startswith(("date", "load average"))
     }
     machine = [told.pop(fact) for fact in [*told] if fact in ("CPU", "cores", "memory", "system")]
-    versions = sorted(
-        {
-            f"{package} {value}"
-            for name in played
-            for package, value in results[name]["versions"].items()
-        }
-    )
+    pairs = [pair for name in played for pair in results[name]["versions"].items()]
+    versions = ", ".join(sorted({f"{package} {value}" for package, value in pairs}))
     return [
-        f"* **When**: {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}.",
-        f"* **Machine**: {', '.join(machine)}; load average {' to '.join(dict.fromkeys([loads[0], loads[-1]]))}.",
+        f"* **When**: {_span(dates)}.",
+        f"* **Machine**: {', '.join(machine)}; load average {_span(loads)}.",
         *([f"* **Settings**: {', '.join(told.values())}."] if told else []),
-        textwrap.fill(f"* **Versions**: {', '.join(versions)}.", 120, subsequent_indent="  "),
+        textwrap.fill(f"* **Versions**: {versions}.", 120, subsequent_indent="  "),
         "",
     ]
+
+
+def _span(values: list[str]) -> str:
+    return " to ".join(dict.fromkeys([values[0], values[-1]]))
+
+
+FOUND = (
+    "The next table has a row for each loader, event and verdict above that is not “ok”, "
+    "“restart” or “–”. It says in how many pipelines the test program found it, and what it "
+    "found in one of them:"
+)
 
 
 def resume_tables(results: dict[str, Any]) -> str:
     """Machine and versions, events by loaders, and each cell that is not right."""
     played = _took_part(results, "cells")
     lines = _head(results, played, "facts")
-    lines += [
-        f"| event | {' | '.join(LIBRARIES[name].title for name in played)} |",
-        f"|---|{'---|' * len(played)}",
-    ]
+    lines += [_row(["event", *(LIBRARIES[name].title for name in played)])]
+    lines += [f"|---|{'---|' * len(played)}"]
     for event in EVENTS:
-        row = [_summary(results[name]["cells"], event.name) for name in played]
-        lines.append(f"| {event.about} | {' | '.join(row)} |")
+        cells = [_summary(results[name]["cells"], event.name) for name in played]
+        lines.append(_row([event.about, *cells]))
     for one in filter(lambda library: library.stateless, LIBRARIES.values()):
         sentence = f"The loader {one.title} is not in this table, because {one.stateless}."
         lines += ["", textwrap.fill(sentence, 120)]
-    told = (
-        "The next table has a row for each loader, event and verdict above that is not “ok”, "
-        "“restart” or “–”. It says in how many pipelines the test program found it, and what it "
-        "found in one of them:"
-    )
-    lines += [
-        "",
-        textwrap.fill(told, 120),
-        "",
-        "| loader | event | verdict | pipelines | for example |",
-        "|---|---|---|---:|---|",
-    ]
+    lines += ["", textwrap.fill(FOUND, 120), ""]
+    lines += ["| loader | event | verdict | pipelines | for example |", "|---|---|---|---:|---|"]
     for (name, event, word), found in _wrong(results, played).items():
         pipeline, detail = found[0]
-        short = " ".join(detail.split())[:160].replace("|", "/")
-        row = [LIBRARIES[name].title, f"`{event}`", word, str(len(found)), f"`{pipeline}`: {short}"]
-        lines.append(f"| {' | '.join(row)} |")
+        cells = [f"`{event}`", word, str(len(found)), f"`{pipeline}`: {_told(detail, 160)}"]
+        lines.append(_row([LIBRARIES[name].title, *cells]))
     return "\n".join(lines) + "\n"
 
 
 def _wrong(
     results: dict[str, Any], played: list[str]
 ) -> dict[tuple[str, str, str], list[tuple[str, str]]]:
-    """Group the wrong results by loader, event and verdict: the pipelines, and what was found in
-    each.
-    """
+    """By loader, event and wrong verdict: the pipelines, and what was found in each."""
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
-    for name in played:
-        for event in EVENTS:
-            for cell, (word, detail) in sorted(results[name]["cells"].items()):
-                pipeline, _, happened = cell.partition(":")
-                if happened == event.name and word not in ("ok", "restart", "grey"):
-                    groups.setdefault((name, event.name, word), []).append((pipeline, detail))
+    for name, event in itertools.product(played, EVENTS):
+        for cell, (word, detail) in sorted(results[name]["cells"].items()):
+            pipeline, _, happened = cell.partition(":")
+            if happened == event.name and word not in ("ok", "restart", "grey"):
+                groups.setdefault((name, event.name, word), []).append((pipeline, detail))
     return groups
 
 
+def _rate(cell: dict[str, Any]) -> str:
+    return f"{cell['rate']:,.0f} ({_short(1e6 * cell['cpu'] / cell['rate'])} µs)"
+
+
 FIGURES = {
-    "rate": (
-        "",
-        lambda cell: f"{cell['rate']:,.0f} ({_short(1e6 * cell['cpu'] / cell['rate'])} µs)",
-    ),
+    "rate": ("", _rate),
     "first": ("first batch, s: ", lambda cell: f"{cell['first']:.1f}"),
     "memory": ("memory, MiB: ", lambda cell: f"{cell['memory'] / 2**20:,.0f}"),
 }
@@ -298,60 +269,48 @@ def speed_tables(results: dict[str, Any]) -> str:
     """Machine and versions, figures by loaders, and a sentence for each cell without one."""
     played = _took_part(results, "speed")
     lines = _head(results, played, "speed_facts")
-    lines += [
-        f"| workload | {' | '.join(LIBRARIES[name].title for name in played)} |",
-        f"|---|{'---:|' * len(played)}",
-    ]
+    lines += [_row(["workload", *(LIBRARIES[name].title for name in played)])]
+    lines += [f"|---|{'---:|' * len(played)}"]
     for figure, (begins, written) in FIGURES.items():
         for workload in WORKLOADS:
             cells = [results[name]["speed"].get(workload.name, {}) for name in played]
-            row = [
-                written(cell) if figure in cell and not cell.get("wrong") else "–" for cell in cells
+            right = [
+                written(one) if figure in one and not one.get("wrong") else "–" for one in cells
             ]
             unit = f", {workload.unit}" if figure == "rate" else ""
-            lines.append(f"| {begins}`{workload.name}`{unit} | {' | '.join(row)} |")
+            lines.append(_row([f"{begins}`{workload.name}`{unit}", *right]))
     lines += ["", *[f"* `{workload.name}`: {workload.about}" for workload in WORKLOADS]]
     lines += ["", "Cells without a figure:", "", "| loader | workload | why |", "|---|---|---|"]
     for name in played:
         for workload, cell in results[name]["speed"].items():
             if cell.get("wrong") or "rate" not in cell:
                 why = cell.get("unclaimed") or cell.get("missing") or f"wrong: {cell.get('wrong')}"
-                short = " ".join(why.split())[:200].replace("|", "/")
-                lines.append(f"| {LIBRARIES[name].title} | `{workload}` | {short} |")
+                lines.append(_row([LIBRARIES[name].title, f"`{workload}`", _told(why, 200)]))
     return "\n".join(lines) + "\n"
 
 
 def rivals_table(runs: list[dict[str, Any]]) -> str:
-    """A row for each workload: our rate and that of the best other loader in the first run; the
-    lowest factor of all runs.
-    """
+    """Our rate and that of the best other loader in the first run; the lowest factor of all."""
     lines = ["| workload | headrace | the best other | × the best other |", "|---|---:|---:|---:|"]
     for workload in WORKLOADS:
-        factors = []
-        for results in runs:
-            rates = _rates(results, workload.name)
-            ours = rates.pop("headrace", 0.0)
-            others = {name: rate for name, rate in rates.items() if not name.startswith("headrace")}
-            best = max(others, key=others.__getitem__, default="")
-            factors.append(ours / others[best] if best else 0.0)
-            if results is runs[0]:
-                told = f"{LIBRARIES[best].title}: {others[best]:,.0f}" if best else "–"
-                row = (
-                    f"| `{workload.name}`: {workload.about} | {ours:,.0f} {workload.unit} | {told} "
-                    "|"
-                )
-        lines.append(f"{row} {_short(min(factors)) if min(factors) else '–'} |")
+        found = [_ours_and_best(results, workload.name) for results in runs]
+        factors = [ours / rate if rate else 0.0 for ours, rate, _ in found]
+        ours, rate, best = found[0]
+        told = f"{LIBRARIES[best].title}: {rate:,.0f}" if best else "–"
+        factor = _short(min(factors)) if min(factors) else "–"
+        about = f"`{workload.name}`: {workload.about}"
+        lines.append(_row([about, f"{ours:,.0f} {workload.unit}", told, factor]))
     return "\n".join(lines) + "\n"
 
 
-def _rates(results: dict[str, Any], workload: str) -> dict[str, float]:
-    """The rates of the loaders that have one."""
+def _ours_and_best(results: dict[str, Any], workload: str) -> tuple[float, float, str]:
+    """Our rate, and the best of the others with its name; wrong figures do not count."""
     cells = {name: found.get("speed", {}).get(workload, {}) for name, found in results.items()}
-    return {
-        name: cell["rate"]
-        for name, cell in cells.items()
-        if "rate" in cell and not cell.get("wrong")
-    }
+    rates = {name: cell.get("rate", 0.0) for name, cell in cells.items() if not cell.get("wrong")}
+    others = [
+        (rate, name) for name, rate in rates.items() if not name.startswith("headrace") and rate
+    ]
+    return rates.get("headrace", 0.0), *max(others, default=(0.0, ""))
 
 
 def _summary(cells: dict[str, list[str]], event: str) -> str:

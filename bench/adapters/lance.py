@@ -106,4 +106,6 @@ class Epochs:
         return self._dataset.state_dict()
 
 
-stream = Epochs
+def stream(run: Any) -> Epochs:
+    """The epochs."""
+    return Epochs(run)

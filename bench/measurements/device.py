@@ -3,9 +3,8 @@ second a loop gets.
 
     python bench/speed.py device [--rounds 7] [--seconds 1.5] [TABLE …]
 
-The device is a CPU. XLA gets one core (NPROC=1), and the
-other cores load data, as on a machine with an accelerator. The number of layers of a step is chosen
-so that the step takes long enough.
+The device is a CPU. XLA gets one core (NPROC=1), and the other cores load data, as on a machine
+with an accelerator. The number of layers of a step is chosen so that it takes long enough.
 """
 
 from __future__ import annotations
@@ -37,14 +36,9 @@ DEVICE = jax.devices()[0]
 
 
 def _grain(records: dict[str, Any]) -> Iterable[Any]:
-    source = [
-        {name: column[key] for name, column in records.items()}
-        for key in range(len(records["label"]))
-    ]
-    dataset = (
-        grain.MapDataset.source(source).shuffle(seed=0).repeat().batch(BATCH).to_iter_dataset()
-    )
-    return grain.experimental.device_put(dataset, DEVICE)
+    source = [dict(zip(records, row)) for row in zip(*records.values())]
+    dataset = grain.MapDataset.source(source).shuffle(seed=0).repeat().batch(BATCH)
+    return grain.experimental.device_put(dataset.to_iter_dataset(), DEVICE)
 
 
 @partial(jax.jit, static_argnums=2)
@@ -105,16 +99,15 @@ def steps(step_seconds: float, options: Any) -> Iterator[Table]:
 
 
 def consumed(workers: int, options: Any) -> Iterator[Table]:
-    """A loop that does nothing with its batches, of 77 MB, from the host's iterator and from a
-    feeder.
-    """
+    """A loop that does nothing with its batches, of 77 MB, from host and feeder."""
     settings = {"transformations": [normalise], "shuffle": True, "seed": 0, "batch_size": BATCH}
     loader = headrace.load(large_images(Path()).headrace, worker_count=workers, **settings)
     ways = {"host iterator": lambda: loader, "loader.to_device": lambda: loader.to_device(DEVICE)}
-    rates = {
-        label: lambda make=make: take_turn(make(), BATCH, options.seconds).rate
-        for label, make in ways.items()
-    }
+
+    def rate(make: Callable[[], Any]) -> float:
+        return take_turn(make(), BATCH, options.seconds).rate
+
+    rates = {label: partial(rate, make) for label, make in ways.items()}
     yield Table(f"images only consumed, {workers} workers (records/s)", rates, "more")
 
 

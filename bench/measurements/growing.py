@@ -24,7 +24,8 @@ OPTIONS = {"rounds": 5, "records": 600_000}
 BATCH = 256
 CONVERTER = """
 import sys, headrace
-headrace.convert([[number] for number in range(20_000)], sys.argv[1], "tokens", shards=4, workers=0, progress=False)
+rows = [[number] for number in range(20_000)]
+headrace.convert(rows, sys.argv[1], "tokens", shards=4, workers=0, progress=False)
 """
 
 
@@ -32,16 +33,10 @@ def epochs(options: Any) -> Iterator[Table]:
     """The time of an epoch in random order, on one thread, in seconds of the processor: other
     programs may use it, too.
     """
-    reading = headrace.ReadOptions(num_threads=0)
-    settings = {
-        "batch_size": BATCH,
-        "shuffle": True,
-        "seed": 0,
-        "num_epochs": 1,
-        "read_options": reading,
-    }
+    settings = {"batch_size": BATCH, "shuffle": True, "seed": 0, "num_epochs": 1}
+    settings["read_options"] = headrace.ReadOptions(num_threads=0)
 
-    def epoch(source: Any, growth: Any) -> list[float]:
+    def epoch(source: Any, growth: Any) -> float:
         loader = headrace.load(source, growth=growth, **settings)
         return seconds_of(lambda: sum(1 for _ in loader), clock=time.process_time)
 
@@ -54,9 +49,8 @@ def epochs(options: Any) -> Iterator[Table]:
             "a look for more records at the end": partial(epoch, grows, "epoch"),
             "a look every 65,536 positions": partial(epoch, grows, "now"),
         }
-        yield Table(
-            f"an epoch of {options.records:,} records (s of the processor)", contenders, "less"
-        )
+        title = f"an epoch of {options.records:,} records (s of the processor)"
+        yield Table(title, contenders, "less")
 
 
 def first_batch(options: Any) -> Iterator[Table]:
@@ -68,9 +62,8 @@ def first_batch(options: Any) -> Iterator[Table]:
             with subprocess.Popen([sys.executable, "-c", CONVERTER, str(target)]):
                 while not (target / ".conversion" / "plan.json").exists():
                     time.sleep(0.01)
-                with iter(
-                    headrace.load(headrace.TokenSource(target, growing=True), batch_size=BATCH)
-                ) as batches:
+                source = headrace.TokenSource(target, growing=True)
+                with iter(headrace.load(source, batch_size=BATCH)) as batches:
                     next(batches)
                     return time.time() - min(path.stat().st_mtime for path in target.glob("*.npy"))
 

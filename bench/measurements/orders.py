@@ -1,7 +1,7 @@
 """Measure weighted orders, omitted records and windows, in seconds of the processor: other programs
 may use it, too.
 
-python bench/speed.py orders [--rounds 7] [--records 10000000] [TABLE …]
+    python bench/speed.py orders [--rounds 7] [--records 10000000] [TABLE …]
 """
 
 from __future__ import annotations
@@ -28,91 +28,77 @@ KINDS = {"with replacement": True, "without": False}
 
 def processor(act: Callable[[], object], per: float = 1.0) -> Callable[[], float]:
     """A contender: seconds of the processor that a call takes, over a number."""
-    return lambda: seconds_of(act, clock=time.process_time)[0] / per
+    return lambda: seconds_of(act, clock=time.process_time) / per
 
 
-def _weights(options: Any) -> np.ndarray:
-    return np.random.default_rng(0).lognormal(0, 2, options.records)
+def _sampler(weights: np.ndarray, replacement: bool) -> headrace.WeightedSampler:
+    sampler = headrace.WeightedSampler(weights, replacement=replacement)
+    sampler.record_keys(np.arange(1))  # without replacement, makes the order
+    return sampler
 
 
 def weighted(options: Any) -> Iterator[Table]:
-    """Measure how long the tables of a WeightedSampler take to make, and how long a
-    position takes.
-    """
-    weights, positions = _weights(options), np.arange(options.records // 10)
-
-    def make(replacement: bool) -> headrace.WeightedSampler:
-        sampler = headrace.WeightedSampler(weights, replacement=replacement)
-        sampler.record_keys(np.arange(1))  # without replacement, makes the order
-        return sampler
-
+    """How long the tables of a WeightedSampler take to make, and how long a position takes."""
+    count = options.records // 10
+    make = partial(_sampler, np.random.default_rng(0).lognormal(0, 2, options.records))
     made = {kind: processor(partial(make, replacement)) for kind, replacement in KINDS.items()}
     yield Table(f"tables of {options.records:,} weights (s)", made)
+    draws = {kind: make(replacement).record_keys for kind, replacement in KINDS.items()}
     drawn = {
-        kind: processor(partial(make(replacement).record_keys, positions), len(positions) / 1e6)
-        for kind, replacement in KINDS.items()
+        k: processor(partial(draw, np.arange(count)), count / 1e6) for k, draw in draws.items()
     }
     yield Table("a position (µs)", drawn)
 
 
 def weighted_memory(options: Any) -> Iterator[Table]:
-    """What the sampler keeps, and the most while it is made, beside the weights that
-    the user has.
-    """
-    weights, found = _weights(options), {}
+    """What the sampler keeps, and the most while it is made, beside the weights of the user."""
+    weights, found = np.random.default_rng(0).lognormal(0, 2, options.records), {}
     for kind, replacement in KINDS.items():
         tracemalloc.start()
         sampler = headrace.WeightedSampler(weights, replacement=replacement)
         kept, most = (size / options.records for size in tracemalloc.get_traced_memory())
         tracemalloc.stop()
-        tables = 0 if replacement else 2 * 4  # of two epochs, in shared memory
-        own = 0 if replacement else 8  # the weights, which are those of the user
-        found |= {f"{kind}, kept": kept + tables + own, f"{kind}, at most": most}
+        # without replacement, tables of two epochs in shared memory, and the weights themselves
+        kept += 0 if replacement else 2 * 4 + 8
+        found |= {f"{kind}, kept": kept, f"{kind}, at most": most}
         del sampler
     yield Table("memory of a sampler (bytes for each record)", found)
 
 
 def _omitting(options: Any, omit: object) -> Any:
     """Batches of ten times as many records, of which some are left out."""
-    records, work = (
-        headrace.RangeDataSource(10 * options.records),
-        [lambda key: {"key": key, "label": key % 10}],
-    )
-    settings = {"batch_size": BATCH, "shuffle": True, "seed": 0, "num_epochs": 1}
-    return iter(headrace.load(records, transformations=work, omit=omit, **settings))
+    work = {"transformations": [lambda key: {"key": key, "label": key % 10}], "batch_size": BATCH}
+    order = {"shuffle": True, "seed": 0, "num_epochs": 1}
+    records = headrace.RangeDataSource(10 * options.records)
+    return contextlib.closing(iter(headrace.load(records, omit=omit, **work, **order)))
 
 
 def _omitted(options: Any) -> np.ndarray:
-    return np.random.default_rng(0).choice(
-        10 * options.records, options.records // 10, replace=False
-    )
+    all_, some = 10 * options.records, options.records // 10
+    return np.random.default_rng(0).choice(all_, some, replace=False)
 
 
 def omitted(options: Any) -> Iterator[Table]:
     """Batches of a loader that leaves records out, beside one that does not."""
     count = max(options.records // 10 // BATCH, 1)
-    plain, omitting = _omitting(options, None), _omitting(options, _omitted(options))
-    with contextlib.closing(plain), contextlib.closing(omitting):
+    with _omitting(options, None) as plain, _omitting(options, _omitted(options)) as omitting:
         first = seconds_of(lambda: (next(plain), next(omitting)), clock=time.process_time)
+        ways = {"no record omitted": plain, "one in a hundred omitted": omitting}
         contenders = {
-            "no record omitted": processor(lambda: [*islice(plain, count)], count * BATCH / 1e9),
-            "one in a hundred omitted": processor(
-                lambda: [*islice(omitting, count)], count * BATCH / 1e9
-            ),
+            label: processor(lambda each=each: [*islice(each, count)], count * BATCH / 1e9)
+            for label, each in ways.items()
         }
         yield Table("a record (ns)", contenders, "less")
     yield Table("the first batches of both (s)", {"": first})
 
 
 def omitted_memory(options: Any) -> Iterator[Table]:
-    """What a loader keeps while it runs, and the most at a time, beside the keys that
-    the user has.
-    """
+    """What a loader keeps while it runs, and the most at a time, beside the keys of the user."""
     keys = _omitted(options)
-    with contextlib.closing(_omitting(options, None)) as plain:
+    with _omitting(options, None) as plain:
         next(plain)  # what it imports
     tracemalloc.start()
-    with contextlib.closing(_omitting(options, keys)) as batches:
+    with _omitting(options, keys) as batches:
         for _ in islice(batches, 100):
             pass
         kept, most = (size / len(keys) for size in tracemalloc.get_traced_memory())
@@ -126,10 +112,7 @@ def windows(options: Any) -> Iterator[Table]:
     frames = rng.integers(0, 255, (FRAMES, 64, 64, 3), dtype=np.uint8)
     source = headrace.Windows({"frame": frames}, WINDOW, 1, episodes=np.arange(FRAMES) // EPISODE)
     keys = rng.integers(0, len(source), 200)
-    firsts, out = (
-        source.first_frames(keys).tolist(),
-        np.empty((len(keys), WINDOW, 64, 64, 3), np.uint8),
-    )
+    firsts, out = source.first_frames(keys).tolist(), np.empty((200, WINDOW, 64, 64, 3), np.uint8)
 
     def contiguous() -> None:
         for row, first in zip(out, firsts):
@@ -140,11 +123,9 @@ def windows(options: Any) -> Iterator[Table]:
             row[...] = window["frame"]
 
     contiguous()
-    yield Table(
-        "200 windows (s)", {"slices": processor(contiguous), "windows": processor(read)}, "less"
-    )
+    contenders = {"slices": processor(contiguous), "windows": processor(read)}
+    yield Table("200 windows (s)", contenders, "less")
 
 
-TABLES = {
-    each.__name__: each for each in (weighted, weighted_memory, omitted, omitted_memory, windows)
-}
+ALL = (weighted, weighted_memory, omitted, omitted_memory, windows)
+TABLES = {each.__name__: each for each in ALL}

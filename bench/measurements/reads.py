@@ -35,12 +35,8 @@ OPTIONS = {"rounds": 7}
 COUNT, BATCH, TURN = 4096, 64, 256
 KINDS = "iiiifT"
 
-Read = Callable[[int], Any]
-"""Reads the row of a key in the way of its library."""
-Found = tuple[Any, Read] | tuple[Any, Read, dict[str, Any]]
-"""A source, the read of its library, and further contenders: numbers of rows for each second of the
-processor.
-"""
+Found = tuple[Any, Callable[[int], Any], dict[str, Any]]
+"""A source, the library's read of the row of a key, and further contenders."""
 
 
 def columns(kinds: str = KINDS, count: int = COUNT) -> dict[str, Any]:
@@ -57,11 +53,8 @@ def columns(kinds: str = KINDS, count: int = COUNT) -> dict[str, Any]:
 
 def rows() -> list[dict[str, Any]]:
     """The same as rows of plain Python values."""
-    table = columns()
-    return [
-        {name: np.asarray(column)[row].item() for name, column in table.items()}
-        for row in range(COUNT)
-    ]
+    table = {name: np.asarray(column).tolist() for name, column in columns().items()}
+    return [dict(zip(table, values)) for values in zip(*table.values())]
 
 
 def arrays() -> Any:
@@ -76,28 +69,28 @@ def samples() -> list[dict[str, Any]]:
 
 def _in_memory(folder: Path) -> Found:
     found = rows()
-    return headrace.MemorySource(found), found.__getitem__
+    return headrace.MemorySource(found), found.__getitem__, {}
 
 
 def _pandas(folder: Path) -> Found:
     import pandas as pd
 
     frame = pd.DataFrame(columns())
-    return headrace.sources.as_source(frame), lambda key: frame.iloc[key].to_dict()
+    return headrace.sources.as_source(frame), lambda key: frame.iloc[key].to_dict(), {}
 
 
 def _polars(folder: Path) -> Found:
     import polars as pl
 
     frame = pl.DataFrame(columns())
-    return headrace.sources.as_source(frame), lambda key: frame.row(key, named=True)
+    return headrace.sources.as_source(frame), lambda key: frame.row(key, named=True), {}
 
 
 def _array_record(folder: Path) -> Found:
     from array_record.python.array_record_data_source import ArrayRecordDataSource
 
     path = write_array_record((json.dumps(row).encode() for row in rows()), folder)
-    return headrace.ArrayRecordDataSource(path), ArrayRecordDataSource(path).__getitem__
+    return headrace.ArrayRecordDataSource(path), ArrayRecordDataSource(path).__getitem__, {}
 
 
 def _parquet(kinds: str, groups: int, size: int, folder: Path) -> Found:
@@ -108,20 +101,20 @@ def _parquet(kinds: str, groups: int, size: int, folder: Path) -> Found:
     pq.write_table(pa.table(columns(kinds, groups * size)), path, row_group_size=size)
     file, source = pq.ParquetFile(path), headrace.ParquetDataSource(path, cache_bytes=0)
     keys = np.random.default_rng(2)
+    order = {"shuffle": True, "seed": 0, "batch_size": 32, "worker_count": 0}
 
     def group(key: int) -> Any:
         return file.read_row_group(key // size, use_threads=False).slice(key % size, 1)
 
     def in_a_loader() -> float:  # its threads read ahead: so it is the time of many rows
-        with iter(
-            headrace.load(source, shuffle=True, seed=0, batch_size=32, worker_count=0)
-        ) as batches:
+        with iter(headrace.load(source, **order)) as batches:
             return 32 * processor_rate(len, itertools.islice(batches, 100))
 
+    def decoded() -> float:
+        return processor_rate(group, keys.integers(0, groups * size, TURN).tolist())
+
     ways = {
-        "library, a row group decoded": lambda: processor_rate(
-            group, keys.integers(0, groups * size, TURN).tolist()
-        ),
+        "library, a row group decoded": decoded,
         "source, in a loader, batches of 32": in_a_loader,
     }
     return source, lambda key: group(key).to_pylist()[0], ways
@@ -132,16 +125,15 @@ def _lance(folder: Path) -> Found:
     import pyarrow as pa
 
     dataset = library.write_dataset(pa.table(columns()), folder / "x.lance")
-    return headrace.LanceSource(str(folder / "x.lance")), lambda key: dataset.take(
-        [key]
-    ).to_pylist()[0]
+    source = headrace.LanceSource(str(folder / "x.lance"))
+    return source, lambda key: dataset.take([key]).to_pylist()[0], {}
 
 
 def _hugging_face(folder: Path) -> Found:
     from datasets import Dataset
 
     dataset = Dataset.from_dict(columns())
-    return headrace.HuggingFaceDataSource(dataset), dataset.__getitem__
+    return headrace.HuggingFaceDataSource(dataset), dataset.__getitem__, {}
 
 
 def _hdf5(folder: Path) -> Found:
@@ -149,9 +141,8 @@ def _hdf5(folder: Path) -> Found:
 
     with h5py.File(folder / "x.h5", "w") as file:
         file.create_dataset("x", data=arrays(), chunks=(1, 32, 32))
-    return headrace.HDF5Source(folder / "x.h5", "x", cache_bytes=1), h5py.File(folder / "x.h5")[
-        "x"
-    ].__getitem__
+    source = headrace.HDF5Source(folder / "x.h5", "x", cache_bytes=1)
+    return source, h5py.File(folder / "x.h5")["x"].__getitem__, {}
 
 
 def _zarr(folder: Path) -> Found:
@@ -159,7 +150,7 @@ def _zarr(folder: Path) -> Found:
 
     library.create_array(str(folder / "x.zarr"), data=arrays(), chunks=(1, 32, 32))
     opened = library.open_array(str(folder / "x.zarr"), mode="r")
-    return headrace.ZarrSource(folder / "x.zarr", cache_bytes=1), lambda key: opened[key]
+    return headrace.ZarrSource(folder / "x.zarr", cache_bytes=1), opened.__getitem__, {}
 
 
 def _xarray(folder: Path) -> Found:
@@ -168,9 +159,8 @@ def _xarray(folder: Path) -> Found:
     data = library.Dataset({"field": (("row", "y", "x"), arrays())})
     data.to_zarr(folder / "x.zarr", consolidated=False, encoding={"field": {"chunks": (1, 32, 32)}})
     opened = library.open_zarr(folder / "x.zarr", chunks=None, consolidated=False)
-    return headrace.XarraySource(opened, cache_bytes=1), lambda key: {
-        "field": opened["field"][key].values
-    }
+    source = headrace.XarraySource(opened, cache_bytes=1)
+    return source, lambda key: {"field": opened["field"][key].values}, {}
 
 
 def _mds(folder: Path) -> Found:
@@ -180,7 +170,7 @@ def _mds(folder: Path) -> Found:
     with MDSWriter(out=str(folder), columns=kinds, size_limit=1 << 20) as writer:
         for sample in samples():
             writer.write(sample)
-    return headrace.MdsSource(folder), LocalDataset(str(folder)).get_item
+    return headrace.MdsSource(folder), LocalDataset(str(folder)).get_item, {}
 
 
 def _litdata(make: Callable[[], list[dict[str, Any]]], folder: Path) -> Found:
@@ -192,7 +182,8 @@ def _litdata(make: Callable[[], list[dict[str, Any]]], folder: Path) -> Found:
         writer[key] = sample
     writer.done()
     writer.merge()
-    return headrace.LitDataSource(folder), StreamingDataset(str(folder), batch_decode=0).__getitem__
+    theirs = StreamingDataset(str(folder), batch_decode=0).__getitem__
+    return headrace.LitDataSource(folder), theirs, {}
 
 
 def _json_lines(folder: Path) -> Found:
@@ -204,19 +195,16 @@ def _json_lines(folder: Path) -> Found:
         file.seek(places[key])
         return json.loads(file.readline())
 
-    return headrace.JsonLinesDataSource(folder / "x.jsonl"), theirs
+    return headrace.JsonLinesDataSource(folder / "x.jsonl"), theirs, {}
 
 
 def _tar(folder: Path) -> Found:
-    write_tar(
-        ((f"{key:05d}.json", json.dumps(row).encode()) for key, row in enumerate(rows())),
-        folder / "x.tar",
-    )
-    opened = tarfile.open(folder / "x.tar")  # noqa: SIM115
-    members = opened.getmembers()
-    return headrace.TarDataSource(folder / "x.tar"), lambda key: {
-        "json": opened.extractfile(members[key]).read()
-    }
+    path = folder / "x.tar"
+    files = ((f"{key:05d}.json", json.dumps(row).encode()) for key, row in enumerate(rows()))
+    write_tar(files, path)
+    opened = tarfile.open(path)  # noqa: SIM115
+    members, source = opened.getmembers(), headrace.TarDataSource(path)
+    return source, lambda key: {"json": opened.extractfile(members[key]).read()}, {}
 
 
 def _image_folder(folder: Path) -> Found:
@@ -224,20 +212,17 @@ def _image_folder(folder: Path) -> Found:
     paths = [folder / "a" / f"{key:05d}.jpg" for key in range(COUNT)]
     for path in paths:
         path.write_bytes(bytes(10_000))
-    return headrace.ImageFolderDataSource(folder), lambda key: {
-        "image": paths[key].read_bytes(),
-        "label": 0,
-    }
+    source = headrace.ImageFolderDataSource(folder)
+    return source, lambda key: {"image": paths[key].read_bytes(), "label": 0}, {}
 
 
 def _tokens(folder: Path) -> Found:
     lengths = [100 + key % 50 for key in range(COUNT)]
     with headrace.TokenWriter(folder / "x.npy", np.uint16) as writer:
         writer.extend(np.arange(length, dtype=np.uint16) for length in lengths)
-    ends, stored = np.cumsum(lengths).tolist(), np.load(folder / "x.npy", mmap_mode="r")
-    return headrace.TokenSource(folder / "x.npy"), lambda key: stored[
-        ends[key] - lengths[key] : ends[key]
-    ]
+    ends, stored = np.cumsum([0, *lengths]).tolist(), np.load(folder / "x.npy", mmap_mode="r")
+    source = headrace.TokenSource(folder / "x.npy")
+    return source, lambda key: stored[ends[key] : ends[key + 1]], {}
 
 
 def _tfrecord(size: int, count: int, folder: Path) -> Found:
@@ -251,30 +236,14 @@ def _tfrecord(size: int, count: int, folder: Path) -> Found:
     return source, lambda key: os.pread(descriptor, size, places[key]), indexed
 
 
-BY_NAME = (
-    *(
-        _in_memory,
-        _pandas,
-        _polars,
-        _array_record,
-        _lance,
-        _hugging_face,
-        _hdf5,
-        _zarr,
-        _xarray,
-        _mds,
-        _json_lines,
-    ),
-    *(_tar, _image_folder, _tokens),
-)
+TABULAR = (_in_memory, _pandas, _polars, _array_record, _lance, _hugging_face, _json_lines, _tar)
+ARRAYS = (_hdf5, _zarr, _xarray, _mds, _image_folder, _tokens)
+SIZES = {100: 200_000, 1_000: 100_000, 10_000: 20_000, 100_000: 3_000}
 SOURCES: dict[str, Callable[[Path], Found]] = {
-    **{each.__name__.removeprefix("_"): each for each in BY_NAME},
+    **{each.__name__.removeprefix("_"): each for each in TABULAR + ARRAYS},
     "litdata": partial(_litdata, samples),
     "litdata_of_tables": partial(_litdata, rows),
-    "tfrecord_100": partial(_tfrecord, 100, 200_000),
-    "tfrecord_1000": partial(_tfrecord, 1_000, 100_000),
-    "tfrecord_10000": partial(_tfrecord, 10_000, 20_000),
-    "tfrecord_100000": partial(_tfrecord, 100_000, 3_000),
+    **{f"tfrecord_{size}": partial(_tfrecord, size, count) for size, count in SIZES.items()},
     "parquet": partial(_parquet, KINDS, COUNT // 64, 64),
     "parquet_20_columns": partial(_parquet, "iifft" * 4, 1000, 100),
     "parquet_57_columns": partial(_parquet, ("iifft" * 12)[:57], 800, 200),
@@ -285,7 +254,7 @@ SOURCES: dict[str, Callable[[Path], Found]] = {
 def reads(name: str, options: Any) -> Iterator[Table]:
     """Rows for each second of the processor, for each way to read them."""
     with tempfile.TemporaryDirectory() as folder:
-        opened, theirs, *ways = SOURCES[name](Path(folder))
+        opened, theirs, ways = SOURCES[name](Path(folder))
         many, rng = reader_of(opened), np.random.default_rng(1)
 
         def keys() -> np.ndarray:
@@ -298,9 +267,8 @@ def reads(name: str, options: Any) -> Iterator[Table]:
                 BATCH * processor_rate(many, keys().reshape(-1, BATCH))
             ),
         }
-        yield Table(
-            f"{name} (rows for each second of the processor)", contenders | dict(*ways), "more"
-        )
+        title = f"{name} (rows for each second of the processor)"
+        yield Table(title, contenders | ways, "more")
 
 
 TABLES = {name: partial(reads, name) for name in SOURCES}

@@ -1,8 +1,7 @@
 """Read files in a store that is 50 ms away, and compare with local files: speed, requests, and size
 of the cache.
 
-    python bench/speed.py remote [--rounds 3] [--records N] [--workers N] [--delay SECONDS] [TABLE
-    …]
+    python bench/speed.py remote [--rounds 3] [--records N] [--workers N] [--delay S] [TABLE …]
 
 A small HTTP server with a delay, in its own process, serves TFRecord files of 1 KB records. Two
 pipelines read them with `BlockShuffle(1024, 16)`, from the store and from the disk in turns. Each
@@ -55,11 +54,8 @@ def serve(folder: str, delay: float, port: Any, asked: Any) -> None:
             path = folder + self.path
             found = os.stat(path)
             wanted = re.match(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-            first, last = (
-                (int(wanted[1]), min(int(wanted[2]), found.st_size - 1))
-                if wanted
-                else (0, found.st_size - 1)
-            )
+            first, last = map(int, wanted.groups()) if wanted else (0, found.st_size)
+            last = min(last, found.st_size - 1)
             time.sleep(delay)
             self.send_response(206 if wanted else 200)
             if wanted:
@@ -88,47 +84,31 @@ def serve(folder: str, delay: float, port: Any, asked: Any) -> None:
 @contextmanager
 def store(options: Any) -> Iterator[tuple[Path, list[str], Any]]:
     """A folder of files of records, their URLs in a store, and how many ranges it was asked for."""
-    random = np.random.default_rng(0)
-    some = [
-        zlib.compress(random.integers(0, 16, 2 * RECORD_BYTES, np.uint8).tobytes())
-        for _ in range(256)
-    ]
+    some = np.random.default_rng(0).integers(0, 16, (256, 2 * RECORD_BYTES), np.uint8)
+    rows = cycle([zlib.compress(row.tobytes()) for row in some])
     context = multiprocessing.get_context("spawn")
     port, asked = context.Value("i", 0), context.Value("q", 0)
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(FILES):
-            write_tfrecord(
-                islice(cycle(some), options.records // FILES), Path(folder, f"{number}.tfrecord")
-            )
-        process = context.Process(
-            target=serve, args=(folder, options.delay, port, asked), daemon=True
-        )
+        names = [f"{number}.tfrecord" for number in range(FILES)]
+        for name in names:
+            write_tfrecord(islice(rows, options.records // FILES), Path(folder, name))
+        told = (folder, options.delay, port, asked)
+        process = context.Process(target=serve, args=told, daemon=True)
         process.start()
         while not port.value:
             time.sleep(0.01)
         try:
-            yield (
-                Path(folder),
-                [f"http://127.0.0.1:{port.value}/{number}.tfrecord" for number in range(FILES)],
-                asked,
-            )
+            yield Path(folder), [f"http://127.0.0.1:{port.value}/{name}" for name in names], asked
         finally:
             process.kill()
             process.join()
 
 
-def records_per_second(
-    source: Any, operation: Any, workers: int, on_batch: Callable[[], Any]
-) -> float:
-    """After the first window, until the end of an epoch."""
+def rate_of(source: Any, operation: Any, workers: int, on_batch: Callable[[], Any]) -> float:
+    """Records per second after the first window, until the end of an epoch."""
     sampler = IndexSampler(len(source), shuffle=BlockShuffle(BLOCK, WINDOW), seed=1, num_epochs=1)
-    loader = DataLoader(
-        data_source=source,
-        sampler=sampler,
-        operations=[operation, Batch(BATCH)],
-        worker_count=workers,
-    )
-    with iter(loader) as batches:
+    work = {"operations": [operation, Batch(BATCH)], "worker_count": workers}
+    with iter(DataLoader(data_source=source, sampler=sampler, **work)) as batches:
         for _ in range(BLOCK * WINDOW // BATCH):
             next(batches)
         start, count = time.perf_counter(), 0
@@ -148,6 +128,11 @@ def bytes_in(folder: str) -> int:
     return total
 
 
+def opened(folder: Path, urls: list[str], **settings: Any) -> TFRecordDataSource:
+    """The files in the store."""
+    return TFRecordDataSource(urls, index_dir=folder / "indices", storage_options=settings)
+
+
 def pipeline(name: str, operation: Any, options: Any) -> Iterator[Table]:
     """Speeds in turns; then requests, and the cache."""
     requests: list[float] = []
@@ -157,23 +142,17 @@ def pipeline(name: str, operation: Any, options: Any) -> Iterator[Table]:
 
         def local() -> float:
             source = TFRecordDataSource(folder, index_dir=folder / "indices")
-            return records_per_second(source, operation, options.workers, lambda: None)
+            return rate_of(source, operation, options.workers, lambda: None)
 
         def remote() -> float:
             with tempfile.TemporaryDirectory() as cache:
-                settings = {"cache_dir": cache, "cache_bytes": budget}
-                source = TFRecordDataSource(
-                    urls, index_dir=folder / "indices", storage_options=settings
-                )
+                source = opened(folder, urls, cache_dir=cache, cache_bytes=budget)
                 before, sizes = asked.value, []
-                rate = records_per_second(
-                    source,
-                    operation,
-                    options.workers,
-                    lambda: sizes.append(100 * bytes_in(cache) / budget),
+                rate = rate_of(
+                    source, operation, options.workers, lambda: sizes.append(bytes_in(cache))
                 )
             requests.append(100 * (asked.value - before) / len(source))
-            held.append(sizes)
+            held.append([100 * size / budget for size in sizes])
             return rate
 
         yield Table(f"{name} (records/s)", {"local": local, "remote": remote}, "more")
@@ -188,9 +167,7 @@ def pipeline(name: str, operation: Any, options: Any) -> Iterator[Table]:
 def full_shuffle(options: Any) -> Iterator[Table]:
     """The requests that a full shuffle without a cache takes for some batches."""
     with store(options) as (folder, urls, asked):
-        source = TFRecordDataSource(
-            urls, index_dir=folder / "indices", storage_options={"cache_bytes": 0}
-        )
+        source = opened(folder, urls, cache_bytes=0)
         sampler, before, batches = IndexSampler(len(source), shuffle=True, seed=1), asked.value, 4
         for positions in np.split(np.arange(batches * BATCH), batches):
             source.__getitems__(sampler.record_keys(positions))

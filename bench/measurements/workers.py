@@ -1,7 +1,7 @@
 """Measure what worker processes take besides their work: start, transfer of batches, memory; and
 pipelines that drop records.
 
-python bench/speed.py workers [--rounds 7] [--seconds 1.5] [TABLE …]
+    python bench/speed.py workers [--rounds 7] [--seconds 1.5] [TABLE …]
 """
 
 from __future__ import annotations
@@ -45,26 +45,22 @@ def finished_batches(options: Any) -> Iterator[Table]:
     """The time of `next()` on a batch that is there, as the step before took long."""
 
     def waits(shape: tuple[int, ...], pause: float) -> list[float]:
-        row, times = np.zeros(shape, np.float32), []
-        loader = headrace.load(
-            range(1000), transformations=[lambda key: row], batch_size=128, worker_count=2
-        )
+        row, work = np.zeros(shape, np.float32), {"batch_size": 128, "worker_count": 2}
+        loader = headrace.load(range(1000), transformations=[lambda key: row], **work)
         with closing(iter(loader)) as batches:
             for _ in range(8):
-                batch = next(batches)
+                next(batches)
+            times = []
             for _ in range(100):
-                del batch  # to drop a batch is no part of `next`
                 time.sleep(pause)
                 began = time.perf_counter()
                 batch = next(batches)
                 times.append(1e6 * (time.perf_counter() - began))
-            del batch
+                del batch  # to drop a batch is no part of `next`
         return times
 
-    sizes = {
-        "batches of 1 KB": partial(waits, (2,), 0.02),
-        "batches of 77 MB": partial(waits, (224, 224, 3), 0.1),
-    }
+    small, large = partial(waits, (2,), 0.02), partial(waits, (224, 224, 3), 0.1)
+    sizes = {"batches of 1 KB": small, "batches of 77 MB": large}
     yield Table("next() on a finished batch (µs)", sizes)
 
 
@@ -74,11 +70,8 @@ def dropped_records(options: Any) -> Iterator[Table]:
     half = headrace.Filter(lambda element: element["label"] < 5)
 
     def rate(operations: list[Any], read_per_batch: int) -> float:
-        sampler = headrace.IndexSampler(len(records), shuffle=True, seed=0)
-        operations = [*operations, headrace.Batch(128)]
-        loader = headrace.DataLoader(
-            data_source=records, sampler=sampler, operations=operations, worker_count=2
-        )
+        work = {"transformations": operations, "batch_size": 128, "worker_count": 2}
+        loader = headrace.load(records, shuffle=True, seed=0, **work)
         return take_turn(loader, read_per_batch, options.seconds).rate / 1e3
 
     contenders = {
@@ -90,22 +83,17 @@ def dropped_records(options: Any) -> Iterator[Table]:
 
 def transports(options: Any) -> Iterator[Table]:
     """Records in a second, on Linux's transport and on the portable one."""
+    work = {"transformations": [normalise], "batch_size": 128, "worker_count": 2, "seed": 0}
 
     def rate(name: str, source: list[Any]) -> float:
         with patch.dict(os.environ, {TRANSPORT: name}):
-            loader = headrace.load(
-                source, transformations=[normalise], batch_size=128, worker_count=2, seed=0
-            )
-            return take_turn(loader, 128, options.seconds).rate / 1e3
+            return take_turn(headrace.load(source, **work), 128, options.seconds).rate / 1e3
 
     for what, make in {"mnist": digits, "images": large_images}.items():
-        kinds = {
-            kind: partial(rate, name, make(Path()).headrace)
-            for kind, name in (("Linux", ""), ("portable",) * 2)
-        }
-        yield Table(
-            f"{what}: records per second by transport, 2 workers (thousands)", kinds, "more"
-        )
+        source = make(Path()).headrace
+        kinds = {"Linux": partial(rate, "", source), "portable": partial(rate, "portable", source)}
+        title = f"{what}: records per second by transport, 2 workers (thousands)"
+        yield Table(title, kinds, "more")
 
 
 def memory_of_workers(options: Any) -> Iterator[Table]:
