@@ -52,12 +52,9 @@ def main(module: ModuleType, options: argparse.Namespace) -> None:
 
 def measured(table: Table, rounds: int) -> dict[str, list[float]]:
     """The samples of each contender, in the order of the table."""
+    known = {label: np.atleast_1d(each).tolist() for label, each in table.contenders.items()}
     timed = {label: each for label, each in table.contenders.items() if callable(each)}
-    samples = turns(rounds, timed)
-    return {
-        label: samples[label] if label in samples else np.atleast_1d(each).tolist()
-        for label, each in table.contenders.items()
-    }
+    return known | turns(rounds, timed)
 
 
 def show(table: Table, samples: dict[str, list[float]]) -> None:
@@ -73,9 +70,8 @@ def show(table: Table, samples: dict[str, list[float]]) -> None:
             figures.append(ratio if table.better == "more" else 1 / ratio)
         figures += [float(np.percentile(values, share)) for share in spread.values()]
         rows.append([label, *map(as_text, figures)])
-    print_table(
-        table.title, ["", "median", *(["× the first"] if table.better else []), *spread], rows
-    )
+    head = ["", "median", *(["× the first"] if table.better else []), *spread]
+    print_table(table.title, head, rows)
 
 
 def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -89,9 +85,5 @@ def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) 
 
 
 def as_text(value: float) -> str:
-    """Five digits, or all of a large number.
-
-    >>> as_text(132676.7), as_text(18.394), as_text(0.00125)
-    ('132,677', '18.394', '0.00125')
-    """
+    """Five digits, or all of a large number, as 132,677 and 18.394."""
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.5g}"

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,14 +56,9 @@ def take_turn(loader: Iterable[Any], batch_size: int, seconds: float) -> Turn:
     """Measure a loader whose stream does not end, and whose batches are all as large."""
     gc.collect()
     began = time.perf_counter()
+    processor = partial(processor_seconds, os.getpid())
     with closing(iter(loader)) as batches:
-        return measure(
-            batches,
-            seconds,
-            lambda batch: batch_size,
-            lambda: processor_seconds(os.getpid()),
-            began,
-        )
+        return measure(batches, seconds, lambda batch: batch_size, processor, began)
 
 
 def measure(

@@ -163,11 +163,7 @@ VERDICTS = ("ok", "restart", "refused", "order", "doubled", "lost", "uneven", "h
 
 
 def _short(number: float) -> str:
-    """Three digits, and none after the point of larger numbers.
-
-    >>> _short(1326.7), _short(18.39)
-    ('1,327', '18.4')
-    """
+    """Three digits, and none after the point of larger numbers: 1,327 and 18.4."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 

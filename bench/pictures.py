@@ -1,6 +1,4 @@
-"""Draw the pictures of the comparisons from their results: docs/performance.png, docs/league.png,
-docs/league-speed.png.
-"""
+"""Draw docs/performance.png, docs/league.png and docs/league-speed.png from results."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ SHOWN = {
     "grain": "#a8563f",
 }
 INK = "#7b8087"
-"""Of all words and lines. The picture has no background, so that it reads on light and on dark
-pages.
-"""
+"""Of all words and lines, as the picture has no background: for light and for dark pages."""
 
 _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 
@@ -43,31 +39,26 @@ SHADES = {word: colour for words, (colour, _) in LEGEND.items() for word in word
 
 
 def draw_compare(results: dict[str, Any], file: Path) -> None:
-    """Rates relative to the limit loop: one group of bars for each workload, on a
-    logarithmic axis.
-    """
+    """Rates relative to the limit loop: a group of bars for each workload, on a logarithmic axis."""
     with mpl.rc_context(dict.fromkeys(_INKED, INK)):
-        workloads = results["workloads"]
-        workloads = [
-            one for one in workloads if any(each["name"] == "limit" for each in one["contenders"])
-        ]
+        found = {
+            one["workload"]: {each["name"]: each for each in one["contenders"]}
+            for one in results["workloads"]
+        }
+        found = {name: rates for name, rates in found.items() if "limit" in rates}
         figure, axes = plt.subplots(figsize=(11, 4.2), constrained_layout=True)
         width = 0.8 / len(SHOWN)
         for place, (name, colour) in enumerate(SHOWN.items()):
-            for group, workload in enumerate(workloads):
-                found = [one for one in workload["contenders"] if one["name"] == name]
-                if found:
-                    bar = axes.bar(group + place * width, found[0]["to_limit"], width, color=colour)
-                    axes.bar_label(bar, [f"{found[0]['to_limit']:.2g}"], fontsize=7)
+            for group, rates in enumerate(found.values()):
+                if one := rates.get(name):
+                    bar = axes.bar(group + place * width, one["to_limit"], width, color=colour)
+                    axes.bar_label(bar, [f"{one['to_limit']:.2g}"], fontsize=7)
                     if group == 0:
-                        bar.set_label(found[0]["label"])
+                        bar.set_label(one["label"])
         axes.axhline(1, color=INK, linewidth=0.8)
         axes.set_yscale("log")
         axes.set_ylabel("records/s ÷ limit loop's")
-        axes.set_xticks(
-            [group + 0.32 for group in range(len(workloads))],
-            [one["workload"] for one in workloads],
-        )
+        axes.set_xticks([group + 0.32 for group in range(len(found))], [*found])
         axes.legend(ncols=len(SHOWN), frameon=False, loc="upper center", bbox_to_anchor=(0.5, 1.12))
         axes.spines[["top", "right"]].set_visible(False)
         figure.savefig(file, dpi=100, transparent=True)
@@ -77,11 +68,8 @@ def draw_compare(results: dict[str, Any], file: Path) -> None:
 def draw_verdicts(results: dict[str, Any], played: list[str], file: Path) -> None:
     """A square for each cell."""
     cells = {name: results[name]["cells"] for name in played}
-    shown = [
-        one.name
-        for one in PIPELINES
-        if any(f"{one.name}:{EVENTS[1].name}" in each for each in cells.values())
-    ]
+    played_ones = {cell.partition(":")[0] for each in cells.values() for cell in each}
+    shown = [one.name for one in PIPELINES if one.name in played_ones]
     rows = 2 if len(played) > 5 else 1
     columns = -(-len(played) // rows)
     figure, grid = plt.subplots(
@@ -98,10 +86,9 @@ def draw_verdicts(results: dict[str, Any], played: list[str], file: Path) -> Non
         axis.set(xlim=(0, len(shown)), ylim=(len(EVENTS), 0), title="")
         axis.set_title(LIBRARIES[name].title.replace(", ", ",\n"), fontsize=7)
         axis.set_xticks([x + 0.45 for x in range(len(shown))], shown, rotation=90, fontsize=6)
+    names = [event.name for event in EVENTS]
     for axis in grid[:, 0]:
-        axis.set_yticks(
-            [y + 0.45 for y in range(len(EVENTS))], [event.name for event in EVENTS], fontsize=7
-        )
+        axis.set_yticks([y + 0.45 for y in range(len(EVENTS))], names, fontsize=7)
     marks = [Patch(color=colour, label=told) for colour, told in LEGEND.values()]
     figure.legend(handles=marks, ncols=6, fontsize=7, loc="lower center", frameon=False)
     _save(figure, axes, file, (0, 0.06 / rows, 1, 1))
@@ -109,17 +96,13 @@ def draw_verdicts(results: dict[str, Any], played: list[str], file: Path) -> Non
 
 def draw_speed(results: dict[str, Any], played: list[str], file: Path) -> None:
     """A bar for each figure, as long as its part of the workload's best one."""
-    figure, axes = plt.subplots(
-        1, len(WORKLOADS), figsize=(1.6 + 1.5 * len(WORKLOADS), 2.9), sharey=True
-    )
+    size = (1.6 + 1.5 * len(WORKLOADS), 2.9)
+    figure, axes = plt.subplots(1, len(WORKLOADS), figsize=size, sharey=True)
+    colours = ["#2f8f5b" if name == "headrace" else "#8a97a6" for name in played]
     for axis, workload in zip(axes, WORKLOADS):
         cells = [results[name]["speed"].get(workload.name, {}) for name in played]
         rates = [0 if cell.get("wrong") else cell.get("rate", 0) for cell in cells]
-        axis.barh(
-            range(len(played)),
-            rates,
-            color=["#2f8f5b" if name == "headrace" else "#8a97a6" for name in played],
-        )
+        axis.barh(range(len(played)), rates, color=colours)
         for y, rate in enumerate(rates):
             axis.text(rate, y, f" {rate:,.0f}" if rate else " –", va="center", fontsize=6)
         axis.set(xlim=(0, 1.6 * max([*rates, 1])), ylim=(len(played) - 0.5, -0.5), xticks=[])

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 import yaml
-from adapters.parts import first_of
-from adapters.torch_loops import EpochStream
+from adapters.parts import Numbers, first_of
+from adapters.torch_loops import epoch_stream
 from loaders.files import write_tar
 from megatron import energon
 from megatron.energon.flavors import BaseWebdatasetFactory
@@ -99,7 +99,7 @@ class Loader:
         return iter(self._loader)
 
 
-def stream(run: Any) -> EpochStream:
+def stream(run: Any) -> Numbers:
     """The dataset of one epoch, and the loader; errors end the program, and leave nothing out."""
     pipeline, leg = run.pipeline, run.leg
     place = {"rank": run.host, "world_size": leg.hosts, "num_workers": leg.workers}
@@ -114,4 +114,4 @@ def stream(run: Any) -> EpochStream:
         dataset = energon.get_train_dataset(run.folder / path, **options)
     else:
         dataset = energon.get_val_dataset(run.folder / "0", split_part="train", **options)
-    return EpochStream(run, Loader(dataset), numbers=lambda batch: batch["numbers"])
+    return epoch_stream(run, Loader(dataset), numbers=lambda batch: batch["numbers"])

@@ -1,6 +1,4 @@
-"""Grain: chains with ArrayRecord and Parquet files, and ElasticIterator where hosts change; its
-`DataLoader` in memory.
-"""
+"""Grain: chains, ElasticIterator where hosts change, at its default threads; its `DataLoader`."""
 
 from __future__ import annotations
 
@@ -23,8 +21,6 @@ flags.FLAGS.mark_as_parsed()
 
 PACKAGES = ("grain", "array-record")
 LACKS = {"tar": "it has no source for tar files"}
-
-# Resuming
 
 ELASTIC = (
     "ElasticIterator: “This iterator explicitly disallows many-to-one transformations without a "
@@ -116,13 +112,10 @@ def _numbers(dataset: Any, states: list[Any] | None, add: int) -> Numbers:
     return Numbers(iterator, add=add, state=iterator.get_state)
 
 
-# Speed, in its own environment: default threads and buffers
-
-
 def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
     """Arrays, ArrayRecord, or Parquet."""
     if workload.name in ("mnist", "packing"):
-        files.write_rows(records, folder)
+        files.write_array(workload, records, folder)
     elif workload.name in ("bytes_1k", "jpeg"):
         files.write_array_record(records, folder)
     else:
@@ -157,9 +150,6 @@ def best_fit(dataset: Any) -> Any:
     """Grain's best fit, which holds 64 rows open."""
     row = {"tokens": ROW}
     return experimental.BestFitPackIterDataset(dataset, length_struct=row, num_packing_bins=64)
-
-
-# Speed, beside others on the same data; without threads if `num_threads` is 0
 
 
 class FunctionMap(grain.transforms.Map):

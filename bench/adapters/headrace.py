@@ -18,8 +18,6 @@ import headrace
 PACKAGES = ("headrace", "array-record")
 LACKS: dict[str, str] = {}
 
-# Resuming
-
 
 def unclaimed(pipeline: Any, event: Any) -> str:
     """Nothing: all is claimed."""
@@ -74,13 +72,10 @@ def _records(run: Any) -> headrace.IterDataset[int]:
     return dataset.map(int).map(run.touch).to_iter_dataset(**options)
 
 
-# Speed, in its own environment
-
-
 def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
     """Arrays, records of bytes, tokens, tar or Parquet."""
     if workload.name == "mnist":
-        files.write_rows(records, folder)
+        files.write_array(workload, records, folder)
     elif workload.name in ("bytes_1k", "jpeg"):
         headrace.convert(list(records), folder, to="bytes", workers=0, progress=False)
     elif workload.name == "packing":
@@ -133,8 +128,6 @@ class ArrayRecord:
         """The same chain as with other files."""
         return _batches_of(headrace.ArrayRecordDataSource(folder), workload, workers, epochs)
 
-
-# Speed, beside others on the same data
 
 PARTS, COROUTINES = 35, 512
 """Of a mix; and reads of an asynchronous source that are under way."""

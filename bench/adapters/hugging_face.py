@@ -1,6 +1,4 @@
-"""Hugging Face's datasets, with PyTorch's loaders: on disk, as Arrow files, and streaming, from
-Parquet and tar files.
-"""
+"""Hugging Face's datasets, with PyTorch's loaders: Arrow files on disk, and streams of files."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ import pyarrow.parquet as pq
 import torch
 from adapters.parts import Numbers, first_of
 from adapters.torch import RANKS, stateful
-from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
+from adapters.torch_loops import kept_workers, loops, stacked
 from datasets.distributed import split_dataset_by_node
 from loaders.files import write_parquet, write_tars
 from loaders.records import made
@@ -35,6 +33,7 @@ BUFFER = (
 )
 
 
+DRAWS = "a function that draws keeps no state: its docs do not speak of one"
 CHANGED = "its docs do not speak of another batch size, nor of data that change"
 EVENTS = {"hosts": RANKS, "batch_size": CHANGED, "data_grow": CHANGED}
 
@@ -80,23 +79,17 @@ class OnDisk:
     """Datasets on disk. Filters run before the loop; functions run when a row is read."""
 
     PACKAGES = PACKAGES
-    LACKS: ClassVar = {
-        "packing": NO_PACKING,
-        "tar": "it reads tar files only as a stream: see the column “Hugging Face, streaming”",
-    }
-    UNCLAIMED: ClassVar = {
-        "random_map": "a transform that draws keeps no state: its docs do not speak of one",
-        "window": "a dataset on disk is shuffled as a whole",
-        "pack": NO_PACKING,
-        **EVENTS,
-    }
+    TAR = "it reads tar files only as a stream: see the column “Hugging Face, streaming”"
+    LACKS: ClassVar = {"packing": NO_PACKING, "tar": TAR}
+    WINDOW = "a dataset on disk is shuffled as a whole"
+    UNCLAIMED: ClassVar = {"random_map": DRAWS, "window": WINDOW, "pack": NO_PACKING, **EVENTS}
     write = staticmethod(write_shards)
     write_workload = staticmethod(write_rows)  # `from_parquet` brings them into Arrow files once
 
     unclaimed = staticmethod(partial(first_of, UNCLAIMED))
 
     @staticmethod
-    def stream(run: Any) -> EpochStream:
+    def stream(run: Any) -> Numbers:
         """The dataset, and the same loader as of PyTorch."""
         datasets.disable_caching()
         cache = str(run.folder.parent / f"cache-{run.host}")
@@ -109,10 +102,11 @@ class OnDisk:
             dataset = dataset.filter(lambda row: (row["id"] + add) % 3 > 0)
         if run.pipeline.has("flat_map"):
             dataset = dataset.map(fan_rows, batched=True)
-        dataset = dataset.with_transform(
-            lambda rows: {"id": [run.touch(number) + add for number in rows["id"]]}
-        )
-        return stateful(run, dataset, lambda batch: batch["id"])
+
+        def transform(rows: dict[str, list[int]]) -> dict[str, list[int]]:
+            return {"id": [run.touch(number) + add for number in rows["id"]]}
+
+        return stateful(run, dataset.with_transform(transform), lambda batch: batch["id"])
 
     @staticmethod
     def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
@@ -141,10 +135,7 @@ class Streaming:
 
     PACKAGES = PACKAGES
     LACKS: ClassVar = {"packing": NO_PACKING}
-    STAGES: ClassVar = {
-        "random_map": "a function that draws keeps no state: its docs do not speak of one",
-        "pack": NO_PACKING,
-    }
+    STAGES: ClassVar = {"random_map": DRAWS, "pack": NO_PACKING}
     write = staticmethod(write_shards)
 
     @classmethod

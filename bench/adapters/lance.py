@@ -78,10 +78,8 @@ class Epochs:
         order = {"shuffle": pipeline.has("shuffle"), "shuffle_seed": 1, "epoch": epoch}
         place = {"rank": run.host, "world_size": leg.hosts, "num_splits": SPLITS}
         remainder = f"(id + {MAPPED * pipeline.has('map')}) % 3 > 0"
-        work = {
-            "filter": remainder if pipeline.has("filter") else None,
-            "transform": Transform(run),
-        }
+        work = {"filter": remainder if pipeline.has("filter") else None}
+        work["transform"] = Transform(run)
         self._dataset = StreamingDataset(self._table, **order, **place, **work)
         if state:
             self._dataset.load_state_dict(state)

@@ -10,8 +10,8 @@ from typing import Any
 
 os.environ.setdefault("LITDATA_DISABLE_VERSION_CHECK", "1")  # it would ask PyPI
 import litdata
-from adapters.parts import first_of
-from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
+from adapters.parts import Numbers, first_of
+from adapters.torch_loops import epoch_stream, kept_workers, loops, stacked
 from litdata.streaming import Cache
 from loaders.records import made
 from loaders.workloads import Workload
@@ -23,8 +23,6 @@ LACKS = {
     "tar": "it reads only its own chunks, into which `optimize` converts data",
     "parquet": "it needs an index of its own, `index_parquet_dataset`, which we did not measure",
 }
-
-# Resuming
 
 UNCLAIMED = {
     "random_map": "a transform that draws keeps no state: its docs do not speak of one",
@@ -60,7 +58,7 @@ def _write_chunks(records: Iterable[Any], folder: Path, **size: Any) -> None:
     cache.merge()
 
 
-def stream(run: Any) -> EpochStream:
+def stream(run: Any) -> Numbers:
     """The dataset, or the combination, and the loader."""
     hosts = str(run.leg.hosts)
     os.environ |= {"WORLD_SIZE": hosts, "GLOBAL_RANK": str(run.host), "NNODES": hosts}
@@ -73,10 +71,7 @@ def stream(run: Any) -> EpochStream:
     dataset = sources[0] if len(sources) == 1 else litdata.CombinedStreamingDataset(sources, seed=1)
     workers = {"num_workers": run.leg.workers}
     loader = litdata.StreamingDataLoader(dataset, batch_size=run.leg.batch, **workers)
-    return EpochStream(run, loader, min(run.host, len(run.states or [0]) - 1))
-
-
-# Speed, in its own environment
+    return epoch_stream(run, loader, min(run.host, len(run.states or [0]) - 1))
 
 
 def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from loaders.files import Rows, write_rows
+from loaders.files import Rows, write_array
 from loaders.records import made
 from loaders.workloads import Workload
 from spdl.pipeline import PipelineBuilder
@@ -18,11 +18,7 @@ LACKS = {
     "tar": "it reads no files itself; the program would have to read the tar files",
     "parquet": "it reads no files itself; the program would have to read the Parquet file",
 }
-
-
-def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
-    """One array, or, of records of unequal size, their bytes and where each ends."""
-    write_rows(records, folder)
+write_workload = write_array
 
 
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:

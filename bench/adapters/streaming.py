@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import streaming
-from adapters.parts import first_of
-from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
+from adapters.parts import Numbers, first_of
+from adapters.torch_loops import epoch_stream, kept_workers, loops, stacked
 from loaders.records import made
 from loaders.workloads import Workload
 from resuming.cases import MAPPED
@@ -61,16 +61,13 @@ def _be_rank(rank: int, ranks: int, port: int) -> None:
         streaming.base.util.clean_stale_shared_memory()
 
 
-# Resuming
-
-
 def write(records: list[list[list[int]]], folder: Path) -> None:
     """A folder of shards for each source."""
     for source, files in enumerate(records):
         _write_shards(chain.from_iterable(files), folder / str(source), "int", size_limit=1 << 10)
 
 
-def stream(run: Any) -> EpochStream:
+def stream(run: Any) -> Numbers:
     """The dataset, and the loader."""
     _be_rank(run.host, run.leg.hosts, int(run.folder.parent.name.encode().hex(), 16))
     folders = [str(run.folder / str(number)) for number in range(len(run.pipeline.shards))]
@@ -80,10 +77,7 @@ def stream(run: Any) -> EpochStream:
     dataset = Records(lambda number: run.touch(number) + add, **options)
     drop = {"drop_last": run.pipeline.has("drop") or run.event.alike}
     loader = streaming.StreamingDataLoader(dataset, num_workers=run.leg.workers, **batch, **drop)
-    return EpochStream(run, loader)  # with the state of rank 0, as its docs say
-
-
-# Speed, in its own environment
+    return epoch_stream(run, loader)  # with the state of rank 0, as its docs say
 
 
 def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:

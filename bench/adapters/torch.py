@@ -1,6 +1,4 @@
-"""PyTorch: map-style datasets with its DataLoader, and torchdata's StatefulDataLoader where the
-program is resumed.
-"""
+"""PyTorch: map-style datasets with its DataLoader, and torchdata's StatefulDataLoader."""
 
 from __future__ import annotations
 
@@ -12,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from adapters.parts import first_of
-from adapters.torch_loops import EpochStream, kept_workers, loops, stacked
-from loaders.files import Rows, write_rows
+from adapters.parts import Numbers, first_of
+from adapters.torch_loops import epoch_stream, kept_workers, loops, stacked
+from loaders.files import Rows, write_array
 from loaders.records import made
 from loaders.workloads import Workload
 from resuming.cases import DRAW, MAPPED
@@ -26,8 +24,6 @@ LACKS = {
     "tar": "not part of PyTorch; webdataset reads them for it",
     "parquet": "not part of PyTorch; Hugging Face's datasets read them for it",
 }
-
-# Resuming
 
 RANKS = "StatefulDataLoader handles state “across multiprocess workers (but not across ranks)”"
 ITERABLE = "a map-style dataset has none; an IterableDataset keeps the state that its author writes"
@@ -89,12 +85,12 @@ class Records(Dataset[int]):
         self.generator().set_state(state["draws"])
 
 
-def stream(run: Any) -> EpochStream:
+def stream(run: Any) -> Numbers:
     """The loader."""
     return stateful(run, Records(run))
 
 
-def stateful(run: Any, records: Any, numbers: Callable[[Any], Any] = list) -> EpochStream:
+def stateful(run: Any, records: Any, numbers: Callable[[Any], Any] = list) -> Numbers:
     """A stream of a StatefulDataLoader of a dataset; `numbers` returns those of a batch."""
     from torchdata.stateful_dataloader import StatefulDataLoader
     from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
@@ -107,15 +103,10 @@ def stateful(run: Any, records: Any, numbers: Callable[[Any], Any] = list) -> Ep
     loader = StatefulDataLoader(
         records, run.leg.batch, sampler=sampler, num_workers=run.leg.workers, drop_last=drop
     )
-    return EpochStream(run, loader, run.host, numbers, sampler.set_epoch)
+    return epoch_stream(run, loader, run.host, numbers, sampler.set_epoch)
 
 
-# Speed, in its own environment
-
-
-def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:
-    """One array, or, of records of unequal size, an array and where each ends."""
-    write_rows(records, folder)
+write_workload = write_array
 
 
 class Files(Rows, Dataset[Any]):
@@ -133,9 +124,6 @@ def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iter
     """A loader whose workers stay between epochs."""
     options = {"shuffle": True, "collate_fn": stacked, **kept_workers(workers)}
     return loops(DataLoader(Files(workload, folder), workload.batch, **options), epochs)
-
-
-# Speed, beside others on the same data
 
 
 class Mapped(Dataset[Any]):

@@ -1,4 +1,4 @@
-"""Parts that adapters with PyTorch's DataLoader share: batches of arrays, one epoch after another."""
+"""Parts that adapters with PyTorch's DataLoader share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from adapters.parts import Numbers
 from resuming.cases import MAPPED
 
 # Tensors share the memory of records, which are read-only. The loops do not write to these tensors.
@@ -38,41 +39,30 @@ def loops(loader: Any, epochs: int) -> Iterator[Any]:
                 yield batch.numpy()
 
 
-class EpochStream:
-    """A stream for `resume.py` of one epoch of a loader after the other, as lists of numbers.
+def epoch_stream(
+    run: Any,
+    loader: Any,
+    shard: int = 0,
+    numbers: Callable[[Any], Any] = list,
+    set_epoch: Callable[[int], Any] = lambda epoch: None,
+) -> Numbers:
+    """A stream for `resume.py` of one epoch of a loader after the other.
 
     Its state is that of the loader, and the epoch, which is the program's.
     """
+    torch.set_num_threads(1)
+    at = run.states[0]["epoch"] if run.states else 0
+    set_epoch(at)
+    if run.states:
+        loader.load_state_dict(run.states[shard]["loader"])
 
-    def __init__(
-        self,
-        run: Any,
-        loader: Any,
-        shard: int = 0,
-        numbers: Callable[[Any], Any] = list,
-        set_epoch: Callable[[int], Any] = lambda epoch: None,
-    ) -> None:
-        torch.set_num_threads(1)
-        self._loader, self._numbers, self._set_epoch = loader, numbers, set_epoch
-        self._epochs = run.pipeline.number("repeat", 1)
-        self._add = MAPPED * run.pipeline.has("map_batch")
-        self._epoch = run.states[0]["epoch"] if run.states else 0
-        self._set_epoch(self._epoch)
-        if run.states:
-            loader.load_state_dict(run.states[shard]["loader"])
-        self._batches = iter(loader)
+    def batches() -> Iterator[Any]:
+        nonlocal at
+        yield from loader
+        while at + 1 < run.pipeline.number("repeat", 1):
+            at += 1
+            set_epoch(at)
+            yield from loader
 
-    def __next__(self) -> list[int]:
-        while True:
-            batch = next(self._batches, None)
-            if batch is not None:
-                return [int(number) + self._add for number in self._numbers(batch)]
-            self._epoch += 1
-            if self._epoch >= self._epochs:
-                raise StopIteration
-            self._set_epoch(self._epoch)
-            self._batches = iter(self._loader)
-
-    def state(self) -> dict[str, Any]:
-        """Return the state of the loader, and the epoch."""
-        return {"loader": self._loader.state_dict(), "epoch": self._epoch}
+    add = MAPPED * run.pipeline.has("map_batch")
+    return Numbers(batches(), numbers, add, lambda: {"loader": loader.state_dict(), "epoch": at})

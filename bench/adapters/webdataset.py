@@ -20,12 +20,8 @@ from resuming.cases import MAPPED, fan, passes
 PACKAGES = ("webdataset", "torch")
 LACKS = {"packing": "not part of the library", "parquet": "it reads only tar files"}
 
-# Resuming
-
-STATE = (
-    "there is nothing to save: neither WebDataset nor WebLoader has `state_dict`, "
-    "`load_state_dict` or another state"
-)
+STATE = "there is nothing to save: neither WebDataset nor WebLoader has `state_dict`, "
+STATE += "`load_state_dict` or another state"
 UNCLAIMED = {
     "random_map": "a function that draws keeps no state, as there is none",
     "pack": "not part of the library",
@@ -79,9 +75,6 @@ def stream(run: Any) -> Numbers:
     dataset = dataset.batched(run.leg.batch, collation_fn=list, partial=not run.event.alike)
     loader = webdataset.WebLoader(dataset, batch_size=None, num_workers=run.leg.workers)
     return Numbers(loader, add=MAPPED * pipeline.has("map_batch"))
-
-
-# Speed, in its own environment
 
 
 def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> None:

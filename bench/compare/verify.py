@@ -46,7 +46,8 @@ def _first_batches(work: Work, contender: Contender) -> list[Brief]:
 
 
 def _brief(work: Work, batch: Any, keys: list[int]) -> Brief:
-    settled = _leaves(work.workload.settled(batch, work.data.read(keys)))
+    settle = work.workload.settled
+    settled = _leaves(settle(batch, work.data.read(keys)) if settle else batch)
     return {
         name: {
             "dtype": array.dtype.name,

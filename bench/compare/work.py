@@ -1,6 +1,4 @@
-"""Work that all contenders do: a workload, its data, and an order of the records; and the
-contenders that do it.
-"""
+"""Work that all contenders do: a workload, its data, and an order; and the contenders."""
 
 from __future__ import annotations
 
@@ -53,10 +51,10 @@ class Workload:
         name: the name for `--workloads`.
         about: a line for the tables.
         make_data: writes or makes the records; called once a run, with a folder.
-        operation: takes a record; with `random` a record and a generator; with `after_batch` a
-            batch.
-        settled: takes a batch and its records and returns what random draws cannot have changed, as
-            contenders draw other numbers; raises a DifferentWorkError.
+        operation: takes a record; if it is `random`, a generator, too; with `after_batch` a batch.
+        after_batch: the operation works on whole batches.
+        settled: of a workload with random draws: takes a batch and its records and returns what
+            draws cannot have changed, as contenders draw other numbers.
         contenders: keys of those that take part.
         batch_size: records in a batch.
     """
@@ -65,11 +63,15 @@ class Workload:
     about: str
     make_data: Callable[[Path], Data]
     operation: Callable[..., Any]
-    random: bool = False
     after_batch: bool = False
-    settled: Callable[[Any, Iterable[Any]], Any] = lambda batch, records: batch
+    settled: Callable[[Any, Iterable[Any]], Any] | None = None
     contenders: tuple[str, ...] = ALL
     batch_size: int = 128
+
+    @property
+    def random(self) -> bool:
+        """Whether the operation draws random numbers."""
+        return self.settled is not None
 
 
 @dataclass(frozen=True)

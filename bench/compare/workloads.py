@@ -26,9 +26,6 @@ MANY = 51_200
 """Entries of a list whose distinct records are few, so that its order costs what others do."""
 
 
-# Operations
-
-
 def normalise(element: dict[str, Any]) -> dict[str, Any]:
     """An image, or a batch of them, from uint8 to float32 in [0, 1]."""
     return {"image": element["image"].astype(np.float32) / 255, "label": element["label"]}
@@ -62,9 +59,6 @@ def decode_and_crop(record: bytes, rng: np.random.Generator) -> NDArray[np.uint8
     return image[top : top + CROP, left : left + CROP]
 
 
-# What random draws cannot change
-
-
 def without_flips(batch: dict[str, Any], records: Iterable[Any]) -> dict[str, Any]:
     """The batch with the pixels of each line in ascending order."""
     return {"image": np.sort(np.asarray(batch["image"]), axis=2), "label": batch["label"]}
@@ -93,14 +87,10 @@ def without_crops(batch: Any, records: Iterable[Any]) -> NDArray[np.uint8]:
 
 def _is_crop(crop: NDArray[np.uint8], image: NDArray[np.uint8]) -> bool:
     height, width = image.shape[0] - crop.shape[0], image.shape[1] - crop.shape[1]
-    candidates = np.lib.stride_tricks.sliding_window_view(
-        image[: height + 1, : width + 8], (1, 8, 3)
-    )
+    corners = image[: height + 1, : width + 8]
+    candidates = np.lib.stride_tricks.sliding_window_view(corners, (1, 8, 3))
     tops, lefts = np.nonzero((candidates[:, :, 0, 0] == crop[0, :8]).all((-1, -2)))
     return any(np.array_equal(image[y : y + CROP, x : x + CROP], crop) for y, x in zip(tops, lefts))
-
-
-# Data
 
 
 def in_memory(records: list[Any]) -> Data:
@@ -228,7 +218,6 @@ WORKLOADS = (
         "224×224, uint8",
         make_data=photographs,
         operation=decode_and_crop,
-        random=True,
         settled=without_crops,
     ),
     Workload(
@@ -236,7 +225,6 @@ WORKLOADS = (
         about="as mnist, with a random flip from left to right",
         make_data=digits,
         operation=flip_and_normalise,
-        random=True,
         settled=without_flips,
     ),
     Workload(
@@ -245,7 +233,6 @@ WORKLOADS = (
         f"packed by best fit into rows of {ROW:,} tokens; a record is a row",
         make_data=documents,
         operation=as_bytes_array,
-        random=True,
         settled=only_packed,
         contenders=("packing", "grain_packing", "grain_packing_inline"),
         batch_size=8,

@@ -67,7 +67,7 @@ def write_parquet(records: Iterable[int], folder: Path, files: int = 4) -> None:
         pq.write_table(table, folder / f"{file:03}.parquet", row_group_size=10_000)
 
 
-def write_rows(records: Iterable[Any], folder: Path) -> None:
+def write_array(workload: Any, records: Iterable[Any], folder: Path) -> None:
     """Rows of one shape become one array; others are joined, and the end of each is stored."""
     rows = [np.frombuffer(row, np.uint8) if isinstance(row, bytes) else row for row in records]
     if rows[0].ndim > 1:
@@ -78,7 +78,7 @@ def write_rows(records: Iterable[Any], folder: Path) -> None:
 
 
 class Rows:
-    """What `write_rows` has written: rows of one shape in memory, others in a mapped file."""
+    """What `write_array` has written: rows of one shape in memory, others in a mapped file."""
 
     def __init__(self, folder: Path) -> None:
         ends = folder / "ends.npy"
@@ -93,9 +93,6 @@ class Rows:
         if self.ends is None:
             return self.rows[index]
         return self.rows[self.ends[index - 1] if index else 0 : self.ends[index]]
-
-
-# Pictures
 
 
 def as_jpeg(pixels: Any, **options: Any) -> bytes:

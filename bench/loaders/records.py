@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 CROP, ROW = 224, 2048
 """Rows and columns of a crop from a JPEG of 256 × 256, and tokens in a packed row."""
 
-# The records
-
 
 def records(workload: Workload, count: int) -> Iterator[Any]:
     """The first ones: images, arrays of tokens (`packing`), numbers (`parquet`), or bytes."""
@@ -78,9 +76,6 @@ def _jpeg(shade: int) -> bytes:
     return as_jpeg(pixels.clip(0, 255).astype(np.uint8), quality=90, subsampling=0)
 
 
-# The work
-
-
 def made(workload: Workload, record: Any) -> Any:
     """Return what a workload makes of a record: of `mnist` an array or its bytes, else bytes."""
     if workload.name == "mnist":
@@ -104,9 +99,6 @@ def to_crop(record: bytes, generator: Any) -> dict[str, Any]:
     top, left = (int(generator.random() * (256 - CROP + 1)) for _ in range(2))
     crop = np.ascontiguousarray(pixels[top : top + CROP, left : left + CROP])
     return {"image": crop, "number": int.from_bytes(record[:8], "little")}
-
-
-# The check
 
 
 def numbers(workload: Workload, batch: Any) -> NDArray[np.int64]:

@@ -30,9 +30,7 @@ headrace.convert(rows, sys.argv[1], "tokens", shards=4, workers=0, progress=Fals
 
 
 def epochs(options: Any) -> Iterator[Table]:
-    """The time of an epoch in random order, on one thread, in seconds of the processor: other
-    programs may use it, too.
-    """
+    """The time of an epoch in random order, on one thread, in seconds of the processor."""
     settings = {"batch_size": BATCH, "shuffle": True, "seed": 0, "num_epochs": 1}
     settings["read_options"] = headrace.ReadOptions(num_threads=0)
 

@@ -75,9 +75,8 @@ def images(subsampling: str, options: Any) -> Iterator[Table]:
     data = [*jpegs(PARTS, quality=90, subsampling=subsampling)] * AT_ONCE
     for what, ways in WAYS.items():
         rates = {label: partial(processor_rate, act, data) for label, act in ways.items()}
-        yield Table(
-            f"{subsampling}, {what} (images for each second of the processor)", rates, "more"
-        )
+        title = f"{subsampling}, {what} (images for each second of the processor)"
+        yield Table(title, rates, "more")
 
 
 TABLES = {kind: partial(images, kind) for kind in ("4:2:0", "4:4:4")}

@@ -44,9 +44,8 @@ def weighted(options: Any) -> Iterator[Table]:
     made = {kind: processor(partial(make, replacement)) for kind, replacement in KINDS.items()}
     yield Table(f"tables of {options.records:,} weights (s)", made)
     draws = {kind: make(replacement).record_keys for kind, replacement in KINDS.items()}
-    drawn = {
-        k: processor(partial(draw, np.arange(count)), count / 1e6) for k, draw in draws.items()
-    }
+    keys = np.arange(count)
+    drawn = {kind: processor(partial(draw, keys), count / 1e6) for kind, draw in draws.items()}
     yield Table("a position (µs)", drawn)
 
 

@@ -119,13 +119,12 @@ def rate_of(source: Any, operation: Any, workers: int, on_batch: Callable[[], An
         return count / (time.perf_counter() - start)
 
 
-def bytes_in(folder: str) -> int:
-    """The size of a cache."""
-    total = 0
-    for path in Path(folder).glob("*/*"):
+def _note(cache: str, sizes: list[int]) -> None:
+    """Note the size of a cache."""
+    sizes.append(0)
+    for path in Path(cache).glob("*/*"):
         with suppress(FileNotFoundError):  # it is in use
-            total += path.stat().st_size
-    return total
+            sizes[-1] += path.stat().st_size
 
 
 def opened(folder: Path, urls: list[str], **settings: Any) -> TFRecordDataSource:
@@ -148,9 +147,8 @@ def pipeline(name: str, operation: Any, options: Any) -> Iterator[Table]:
             with tempfile.TemporaryDirectory() as cache:
                 source = opened(folder, urls, cache_dir=cache, cache_bytes=budget)
                 before, sizes = asked.value, []
-                rate = rate_of(
-                    source, operation, options.workers, lambda: sizes.append(bytes_in(cache))
-                )
+                note = partial(_note, cache, sizes)
+                rate = rate_of(source, operation, options.workers, note)
             requests.append(100 * (asked.value - before) / len(source))
             held.append([100 * size / budget for size in sizes])
             return rate

@@ -59,9 +59,8 @@ class Pipeline:
 
     def number(self, stage: str, default: int = 0) -> int:
         """The number of a stage."""
-        return int(
-            dict(one.split(":") for one in self.chain.split() if ":" in one).get(stage, default)
-        )
+        numbers = dict(one.split(":") for one in self.chain.split() if ":" in one)
+        return int(numbers.get(stage, default))
 
     def with_records(self, more: int) -> Pipeline:
         """Return the pipeline with more records at the end of the last file of the first source."""

@@ -1,7 +1,4 @@
-"""Judge a pipeline: compare what must come out, by arithmetic, with what came out.
-
-It takes a pipeline and an event as data, and two ledgers (lists of what came out).
-"""
+"""Judge a pipeline: compare what must come out, by arithmetic, with what came out."""
 
 from __future__ import annotations
 

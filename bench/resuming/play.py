@@ -70,10 +70,8 @@ def _ledger(adapter: Any, pipeline: Pipeline, event: Event, length: int) -> Ledg
                 written = leg.more
             _begin(pipeline, leg, folder)
             loaded, touch = [pickle.loads(state) for state in states] or None, Touch(name)
-            runs = [
-                Run(pipeline, folder / "data", leg, host, touch, loaded, event)
-                for host in range(leg.hosts)
-            ]
+            run = Run(pipeline, folder / "data", leg, 0, touch, loaded, event)
+            runs = [dataclasses.replace(run, host=host) for host in range(leg.hosts)]
             legs.append(_pages(adapter, runs, folder / str(number)))
             if any(page.end == "hang" for page in legs[-1]):
                 break
@@ -97,10 +95,9 @@ def _pages(adapter: Any, runs: list[Run], folder: Path) -> list[Page]:
     folder.mkdir()
     in_time = _in_children([partial(_host, adapter, run, folder) for run in runs])
     pages = [_page(folder / f"{run.host}.jsonl") for run in runs]
-    return [
-        page if done else dataclasses.replace(page, end="hang")
-        for page, done in zip(pages, in_time)
-    ]
+    for page, done in zip(pages, in_time):
+        page.end = page.end if done else "hang"
+    return pages
 
 
 def _host(adapter: Any, run: Run, folder: Path) -> None:
