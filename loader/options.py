@@ -54,7 +54,7 @@ class ReadOptions:
             1.
 
     >>> ReadOptions(num_threads=4)
-    ReadOptions(num_threads=4, prefetch_buffer_size=500, prefetch_buffer_bytes=268435456)
+    ReadOptions(num_threads=4, prefetch_buffer_size=500)
     """
 
     num_threads: int = 16
@@ -64,19 +64,20 @@ class ReadOptions:
     in_place: ClassVar[bool] = True
     """False: read on threads only, if there are any, however fast the source is."""
 
+    def __repr__(self) -> str:  # the default is left out, as programs of Grain print these options
+        nbytes, default = self.prefetch_buffer_bytes, type(self).prefetch_buffer_bytes
+        more = "" if nbytes == default else f", prefetch_buffer_bytes={nbytes}"
+        threads, size = self.num_threads, self.prefetch_buffer_size
+        return f"ReadOptions(num_threads={threads}, prefetch_buffer_size={size}{more})"
+
     def __post_init__(self) -> None:
         threads, size = self.num_threads, self.prefetch_buffer_size
         for name, number in (("num_threads", threads), ("prefetch_buffer_size", size)):
             checked = whole_number(name, number, 0, None, "an int, 0 for none")
             object.__setattr__(self, name, checked)
         if self.prefetch_buffer_bytes is not None:
-            whole_number(
-                "prefetch_buffer_bytes",
-                self.prefetch_buffer_bytes,
-                1,
-                None,
-                "a positive int, or None",
-            )
+            limit = self.prefetch_buffer_bytes
+            whole_number("prefetch_buffer_bytes", limit, 1, None, "a positive int, or None")
         if 0 < self.prefetch_buffer_size < self.num_threads:
             self._warn_of_a_small_buffer()
 

@@ -380,5 +380,7 @@ class PooledExecutor(Executor):
         self._transport.close()
         # handles would be in a reference cycle with it
         self._stalled, self._gathered, self._actions = [], [], deque()
-        pool = WorkerPool(self._transport.worker_count, self._timeout, self._transport.depth)
+        pool: WorkerPool[PooledHandle] = WorkerPool(
+            self._transport.worker_count, self._timeout, self._transport.depth
+        )
         self._pool = self._sizes.pool = pool
