@@ -217,7 +217,7 @@ def describe_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
                     f"{leaf.dtype}, and {end} becomes {end.astype(narrow)}. Call "
                     "jax.config.update('jax_enable_x64', True), map the numbers to smaller ones, "
                     "or keep the leaf on the host: a tree of shardings with None for it, and "
-                    "on_unsupported='keep'. This warning comes once."
+                    "on_unsupported='keep'. This warning comes once on each host."
                 )
     return None
 

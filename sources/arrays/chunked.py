@@ -233,7 +233,7 @@ class ChunkedSource:
         array = self._open()[name]
         if name not in self._opened_arrays:
             is_plain, chunk_rows = array.dtype.kind in "biufc", self._chunk_rows(array)
-            by_row = is_plain and chunk_rows == 1 and array.ndim > 1 and self._stored is None
+            by_row = is_plain and chunk_rows == 1 and len(array.shape) > 1 and self._stored is None
             read_row = self._row_reader(array) if by_row else None
             self._opened_arrays[name] = OpenedArray(
                 array, chunk_rows, row_bytes_of(array), is_plain, read_row

@@ -7,9 +7,9 @@ rows of datasets with other formats, or with features that must be decoded (imag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,8 @@ from ..keys import Keys, check_key, check_keys
 from ..parts import LastResult
 from ..protocol import fingerprint_of, is_hugging_face
 from .column_lengths import column_named, lengths_of_column
-from .columns import Array
 from .pieces import Finder, Int64s, PieceRows, Places
-from .table import Lists, Numbers, TableColumn, Text, table_column
+from .table import BatchColumn, BatchTexts, Lists, Numbers, TableColumn, Text, table_column
 
 _TABLE_FORMATS = ("arrow", "pandas", "polars")
 
@@ -153,7 +152,7 @@ class HuggingFaceDataSource:
 
     def _whole(
         self, name: str, column: TableColumn, places: LastResult[Places]
-    ) -> _BatchColumn | _BatchTexts | None:
+    ) -> BatchColumn | BatchTexts | None:
         """Return a column of numbers or texts in the form that `Batch` reads.
 
         Return None for a column that it cannot read.
@@ -166,13 +165,13 @@ class HuggingFaceDataSource:
             places: finds the chunk and the row of each key in the table; remembers its last result.
         """
         if isinstance(column, Text):
-            return _BatchTexts(
+            return BatchTexts(
                 lambda keys: self._values(name, column, places.of(keys), keys), column, self._length
             )
         if not isinstance(column, Numbers):
             return None
         dtype = _stacked(column.rows) if column.as_python else column.rows.dtype
-        return None if dtype is None else _BatchColumn(column.rows, self._length, dtype, places)
+        return None if dtype is None else BatchColumn(column.rows, self._length, dtype, places)
 
     @cached_property
     def lengths(self) -> dict[str, Int64s] | None:
@@ -339,65 +338,6 @@ def _kept_type(kind: Any) -> Any:
             else pa.struct([part.with_type(found) for part, found in parts])
         )
     return kind
-
-
-class _BatchColumn:
-    """Column of numbers, with the part of an array's interface that `Batch` uses.
-
-    It has dtype, shape, and `take` by keys.
-
-    Args:
-        rows: rows of the table's column.
-        length: number of rows of the dataset.
-        dtype: dtype of batches.
-        places: finds the places of keys in the table.
-    """
-
-    def __init__(
-        self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: LastResult[Places]
-    ) -> None:
-        self._rows = rows
-        self._places = places
-        self.dtype = np.dtype(dtype)
-        self.shape = (length, *rows.shape)
-        self.nbytes = length * self.dtype.itemsize * int(np.prod(rows.shape))
-
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
-    def take(self, keys: Int64s, axis: Literal[0], out: Array, mode: Literal["clip"]) -> None:
-        """Copy the rows of `keys` into `out`, like `np.ndarray.take`.
-
-        `axis` and `mode` are always 0 and "clip".
-        """
-        self._rows.take_into(self._places.of(keys), out)
-
-
-class _BatchTexts:
-    """Column of strings or bytes, with the members of `sources.protocol.TextColumn`.
-
-    Args:
-        values: function that returns the values of keys `int64[n]`.
-        column: the table's column.
-        length: number of rows of the dataset.
-    """
-
-    is_text: ClassVar[Literal[True]] = True
-    dtype = np.dtype(object)
-
-    def __init__(self, values: Callable[[Int64s], list[Any]], column: Text, length: int) -> None:
-        self._values = values
-        self.shape = (length,)
-        self.nbytes = column.ragged.items_bytes
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def rows_of(self, keys: Int64s) -> tuple[Array, Int64s]:
-        """Return the values of `keys` as an array of objects, and their positions, `0, 1, …`."""
-        values = np.empty(len(keys), object)
-        values[:] = self._values(keys)
-        return values, np.arange(len(keys))
 
 
 def _stacked(rows: PieceRows) -> npt.DTypeLike | None:

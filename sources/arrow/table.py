@@ -7,12 +7,14 @@ whatever the number of chunks. All other values are read one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
+from ..parts import LastResult
 from .columns import (
     Array,
     Nullable,
@@ -242,3 +244,62 @@ def _bytes(chunk: Any) -> Array:
 def _all_or_none(arrays: Sequence[Array | None]) -> list[Array] | None:
     found = [array for array in arrays if array is not None]
     return found if len(found) == len(arrays) else None
+
+
+class BatchColumn:
+    """Column of numbers, with the part of an array's interface that `Batch` uses.
+
+    It has dtype, shape, and `take` by keys.
+
+    Args:
+        rows: rows of the table's column.
+        length: number of rows of the dataset.
+        dtype: dtype of batches.
+        places: finds the places of keys in the table.
+    """
+
+    def __init__(
+        self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: LastResult[Places]
+    ) -> None:
+        self._rows = rows
+        self._places = places
+        self.dtype = np.dtype(dtype)
+        self.shape = (length, *rows.shape)
+        self.nbytes = length * self.dtype.itemsize * int(np.prod(rows.shape))
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def take(self, keys: Int64s, axis: Literal[0], out: Array, mode: Literal["clip"]) -> None:
+        """Copy the rows of `keys` into `out`, like `np.ndarray.take`.
+
+        `axis` and `mode` are always 0 and "clip".
+        """
+        self._rows.take_into(self._places.of(keys), out)
+
+
+class BatchTexts:
+    """Column of strings or bytes, with the members of `sources.protocol.TextColumn`.
+
+    Args:
+        values: function that returns the values of keys `int64[n]`.
+        column: the table's column.
+        length: number of rows of the dataset.
+    """
+
+    is_text: ClassVar[Literal[True]] = True
+    dtype = np.dtype(object)
+
+    def __init__(self, values: Callable[[Int64s], list[Any]], column: Text, length: int) -> None:
+        self._values = values
+        self.shape = (length,)
+        self.nbytes = column.ragged.items_bytes
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def rows_of(self, keys: Int64s) -> tuple[Array, Int64s]:
+        """Return the values of `keys` as an array of objects, and their positions, `0, 1, …`."""
+        values = np.empty(len(keys), object)
+        values[:] = self._values(keys)
+        return values, np.arange(len(keys))

@@ -150,6 +150,16 @@ def test_a_shuffle_of_blocks_reads_each_chunk_of_a_variable_once(tmp_path, monke
     assert reads.count("/field") == 4
 
 
+def test_chunks_of_one_row_are_read(tmp_path):
+    """Each row of a variable of several dimensions is a chunk of its own."""
+    written = xarray.Dataset({"a": (("time", "y"), np.arange(12).reshape(4, 3))})
+    written.to_zarr(tmp_path / "a.zarr", consolidated=False, encoding={"a": {"chunks": (1, 3)}})
+    opened = xarray.open_zarr(tmp_path / "a.zarr", chunks=None, consolidated=False)
+    source = XarraySource(opened, dim="time")
+    assert source[2]["a"].tolist() == [6, 7, 8]
+    assert [each["a"].tolist() for each in source.__getitems__([3, 0])] == [[9, 10, 11], [0, 1, 2]]
+
+
 def test_selections_are_read_lazily_and_are_other_data(tmp_path):
     """Those of other places have another fingerprint."""
     with xarray.open_dataset(write(tmp_path)) as opened:
