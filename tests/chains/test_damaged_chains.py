@@ -87,6 +87,13 @@ def test_a_damaged_cursor_of_a_chain_is_refused_or_a_place_in_the_stream(data):
     taken(name, {**states_of(name)[0], "cursor": cursor})
 
 
+def test_a_mix_of_which_no_such_input_has_ended_is_refused():
+    """Nor one of which all have."""
+    for state in states_of("mix of all"):
+        for note in ([9, 7, 3], [9, 0, 3, 1, 4, 2, 5, 2, 6]):
+            assert not taken("mix of all", with_value(state, ("cursor", 2, 0), note))
+
+
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize(
     "note",

@@ -239,6 +239,7 @@ def test_a_sample_has_records_at_most_once_in_random_order():
         (([0.5, 0.5], {"groups": [1.5] * 10}), TypeError, "all integers or all strings"),
         (([0.5, 0.5], {"groups": [1] * 10}), ValueError, "a group is not divided"),
         (([0.5, 0.5], {"seed": -1}), ValueError, "seed"),
+        (([0.5, 0.5], {"seed": 1 << 32}), ValueError, "seed"),
     ],
 )
 def test_what_cannot_be_divided_is_refused(arguments, error, match):

@@ -49,7 +49,9 @@ def _take(iterator, steps):
     ids=str,
 )
 def test_appended_records_come_with_the_next_epoch(path, options):
-    """By default: the epoch under way stays what it is, and each later one has all records once."""
+    """By default: the epoch under way stays what it is, and each later one has all records once. One
+    shard writes no log.
+    """
     with iter(load(GrowingKeys(path), batch_size=4, shuffle=True, seed=1, **options)) as iterator:
         keys = _take(iterator, 1)
         append(path, 5)
@@ -57,6 +59,7 @@ def test_appended_records_come_with_the_next_epoch(path, options):
         assert sorted(keys[:10]) == list(range(10))
         assert sorted(keys[10:25]) == sorted(keys[25:40]) == list(range(15))
         assert iterator.epoch == 2
+    assert [*path.parent.iterdir()] == [path]
 
 
 def test_appended_records_come_in_the_epoch_under_way(path):
@@ -404,6 +407,8 @@ def test_an_empty_path_is_no_folder_for_what_a_run_finds(tmp_path):
         headrace.TokenSource(tmp_path, growing="")
     with pytest.raises(ValueError, match='log="" is not a folder'):
         GrowthOptions(log="")
+    with pytest.raises(ValueError, match="every=0"):
+        GrowthOptions("now", every=0)
 
 
 @pytest.mark.parametrize("beneath", [False, True])

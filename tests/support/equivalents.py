@@ -111,5 +111,134 @@ EQUIVALENT = {
         "if time.monotonic() >= last + REPORT_SECONDS:",
         "(last - REPORT_SECONDS)",
     ): "progress is reported more often",
+    (
+        "operations/packing/arrays.py",
+        "out.reshape(-1)[:] = np.repeat(numbers, self.lengths)",
+        "(2)",
+    ): "NumPy takes any negative length as the one to find",
+    (
+        "loader/work/slabs.py",
+        "MAX_FREE, FREE_BYTES = 2, 64 << 20",
+        "(3)",
+    ): "one more free slab is kept",
+    (
+        "loader/stream/regroup.py",
+        "return 0",
+        "(1)",
+    ): "one row is too few to check memory for, as none",
+    (
+        "loader/executors/processes/channel.py",
+        "end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _STREAM_BUFFER)",
+        "pass",
+    ): "Linux has room for many packets by default",
+    (
+        "loader/executors/processes/channel.py",
+        "end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _STREAM_BUFFER)",
+        "pass",
+    ): "Linux has room for many packets by default",
+    ("loader/executors/local.py", "MOST_UNITS = 64", "(65)"): "tasks may have one more batch",
+    (
+        "operations/packing/plan.py",
+        "narrow = max(rows) <= 1 << 16",
+        "(max(rows) < 1 << 16)",
+    ): "row numbers take four bytes instead of two",
+    (
+        "conversion/progress.py",
+        "print(line, file=self._to, flush=True)",
+        "(False)",
+    ): "standard error is flushed after each line",
+    (
+        "conversion/inputs/comma_separated.py",
+        "FIELD_CHARACTERS = 1 << 28",
+        "(2)",
+    ): "longer values are taken",
+    ("loader/stream/barren.py", "BARREN_REPEATS = 1000", "(1001)"): "one more repetition",
+    (
+        "conversion/inputs/from_source.py",
+        "CHUNK_RECORDS = 256",
+        "(257)",
+    ): "chunks have one more record",
+    (
+        "loader/device/transfer.py",
+        "return held if held.itemsize < dtype.itemsize else None",
+        "(held.itemsize <= dtype.itemsize)",
+    ): "integers that fit are looked at in vain",
+    (
+        "operations/packing/fit.py",
+        "space[row] = space[row] - tokens if filled[row] < self._most else -1",
+        "(2)",
+    ): "any negative number says that a row is full",
+    (
+        "loader/state/checks/batch_sizes.py",
+        "if not 0 < after <= len(skips):",
+        "(0 <= after <= len(skips))",
+    ): "where nothing was begun, no size counts",
+    (
+        "loader/executors/pace.py",
+        "return 2 * self._together[stage] > most and seconds <= TASK_SECONDS and rows <= most",
+        "(seconds < TASK_SECONDS)",
+    ): "no task takes exactly that long",
+    (
+        "loader/executors/processes/channel.py",
+        "_PREFIX = 4  # bytes of the number before a packet",
+        "(5)",
+    ): "both ends use it",
+    (
+        "sources/tokens/writer.py",
+        "int(array.max(initial=0)),",
+        "(1)",
+    ): "each dtype of tokens holds 1",
+    (
+        "operations/packing/fit.py",
+        "long = int(np.searchsorted(tokens, spread * tokens[-1]))",
+        "(2)",
+    ): "more pieces are tried to be spread",
+    (
+        "loader/executors/processes/zygote.py",
+        "wakeup.setblocking(False)",
+        "(True)",
+    ): "a wake-up has come when it is received",
+    ("loader/executors/processes/spawner.py", "size = 0", "(1)"): "the memory is 64 bytes larger",
+    (
+        "loader/device/hosts/folder.py",
+        "self._beats, self._checked = 0, 0.0",
+        "(1)",
+    ): "only changes of the count matter",
+    (
+        "loader/work/slabs.py",
+        "while len(free) > MAX_FREE and len(free) * len(free[0].memory) > FREE_BYTES:",
+        "(1)",
+    ): "another free slab is looked at",
+    ("loader/device/remote/caller.py", "UNKNOWN = (-1, 0)", "(2)"): "any negative layout is none",
+    (
+        "loader/work/slabs.py",
+        "return max(-(-size // PAGE), 1) * PAGE",
+        "(2)",
+    ): "slabs of one page have two",
+    (
+        "loader/plan/identity.py",
+        "if len(text) < PACKED_FROM:",
+        "(len(text) <= PACKED_FROM)",
+    ): "a text of exactly that length is not compressed",
+    (
+        "loader/work/steps/chain.py",
+        "return (",
+        "return None",
+    ): "rows are stacked one by one: slower",
+    (
+        "loader/work/reader.py",
+        "elif second <= start and stop <= second + len(coming):",
+        "(second < start)",
+    ): "the keys are computed once more",
+    (
+        "loader/work/reader.py",
+        "elif second <= start and stop <= second + len(coming):",
+        "(stop < second + len(coming))",
+    ): "the keys are computed once more",
+    (
+        "loader/device/hosts/folder.py",
+        "count, since = self._alive.get(process, (-1, now))",
+        "(2)",
+    ): "any negative count differs from all that come",
 }
 """Mutants that change nothing that can be seen, by file, line before and new code, and why."""

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import linecache
 import logging
+import os
 import sys
 
 import pytest
 
 from headrace import load
 from headrace.errors import DebuggerError, WorkerCrashedError
+from headrace.loader.executors.processes.zygote import run_and_exit
 
 
 def records(operation, **more):
@@ -89,3 +91,11 @@ def test_the_text_of_sys_exit_is_in_the_error():
 
     with pytest.raises(WorkerCrashedError, match=r"exit code 1 \(no licence for this data\)"):
         records(operation)
+
+
+@pytest.mark.parametrize(("code", "status"), [(None, 0), (7, 7), (256 + 7, 7), ("text", 1)])
+def test_a_worker_ends_with_the_code_of_sys_exit(code, status):
+    """Its lowest eight bits; text is an error."""
+    if (child := os.fork()) == 0:
+        run_and_exit(lambda: sys.exit(code))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == status

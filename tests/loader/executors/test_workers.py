@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 import traceback
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -549,15 +550,20 @@ def test_objects_of_a_workers_batch_are_pickled_once():
         def __reduce__(self):
             return list, (list(self.numbers),)
 
+    pair = np.dtype([("a", "i4"), ("b", "f4")])
+
     def element(x):
-        return {"object": Once(x), "array": np.full(1000, x)}
+        inside = SimpleNamespace(array=np.full(1000, x))
+        return {"object": Once(x), "array": np.full(1000, x, pair), "inside": inside}
 
     for numbers in ([3], [3, 4]):
         made = slabs.ExportedSlabs()
         encoded, (lease,) = slabs.Encoder(0, made.pool).encode([element(x) for x in numbers])
         found = slabs.decode(encoded, lambda _, lease=lease: lease.slab.memory)
         assert [each["object"] for each in found] == [[x, x + 1] for x in numbers]
-        assert [each["array"].tolist() for each in found] == [[x] * 1000 for x in numbers]
+        for each, x in zip(found, numbers, strict=True):
+            assert each["array"].dtype == pair
+            assert each["array"]["b"].tolist() == each["inside"].array.tolist() == [x] * 1000
         made.close([lease.slab.number])
 
 

@@ -207,6 +207,7 @@ def test_a_loader_with_another_batch_size_refuses_what_has_no_one_batch():
     """with_batch_size says how many there are."""
     loader = headrace.load(range(20), batch_size=3, num_epochs=1)
     assert [len(batch) for batch in loader.with_batch_size(8)] == [8, 8, 4]
+    assert [len(batch) for batch in loader.with_batch_size(1)] == [1] * 20
     assert [len(batch) for batch in loader] == [3] * 6 + [2]
     with pytest.raises(ValueError, match="batch_size=0"):
         loader.with_batch_size(0)

@@ -32,7 +32,12 @@ from headrace.loader.options import ExecutionOptions
 from headrace.loader.timing.observer import Observer
 from headrace.loader.timing.times import OperationTimes, SlowestCall, TaskTimes
 from headrace.loader.work import stopwatch
-from headrace.loader.work.stopwatch import CALL_SECONDS, OperationClock, needed_seconds
+from headrace.loader.work.stopwatch import (
+    CALL_SECONDS,
+    OperationClock,
+    most_memory,
+    needed_seconds,
+)
 from headrace.reporting.metrics.families import LoopMetrics
 
 WORKERS = [(0, "process"), (2, "thread"), (1, "process")]
@@ -397,3 +402,8 @@ def test_what_timing_takes_is_counted_by_calls_not_by_records(inputs, each, call
     assert look.extra == pytest.approx(calls * CALL_SECONDS)
     assert look.seconds == pytest.approx(calls * 1e-3 - look.extra)
     assert sum(look.operations) <= look.seconds + look.extra
+
+
+def test_the_largest_memory_of_a_process_is_known():
+    """Over a MiB, where the system tells it."""
+    assert (most_memory() > 1 << 20) == (stopwatch.resource is not None)

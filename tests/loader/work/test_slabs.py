@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.loader.work.slabs import FREE_BYTES, Slab, SlabPool, rounded
+from headrace.loader.work.slabs import ALIGNMENT, FREE_BYTES, PAGE, Slab, SlabPool, rounded
 from headrace.operations.protocol import ArraySpec
 
 IMAGES, LABELS, NAMES = (
@@ -63,5 +63,11 @@ def test_batches_of_almost_equal_size_stand_on_the_same_memory():
     """As the packed rows of windows: one has some more than another."""
     made = Made()
     for rows in (145, 146, 143, 147, 146, 144):
-        made.pool.allocate([ArraySpec((rows, 20_000), np.dtype("u1"))])
-    assert made.sizes == [23 << 17]  # there are 16 sizes from 2 to 4 MiB
+        made.pool.allocate([ArraySpec((rows, 10_000), np.dtype("u1"))])
+    assert made.sizes == [23 << 16]  # there are 16 sizes from 1 to 2 MiB
+
+
+def test_an_array_may_fill_its_memory():
+    """To the last byte of whole pages."""
+    (array,) = SlabPool(pooled_from=1).allocate([ArraySpec((64, PAGE), np.dtype("u1"))])
+    assert (array.nbytes, array.ctypes.data % ALIGNMENT) == (64 * PAGE, 0)
