@@ -24,6 +24,7 @@ from headrace import (
     load,
 )
 from headrace.errors import CheckpointError, SourceError
+from headrace.loader.state.decisions import Decision, DecisionLog
 
 
 @pytest.fixture
@@ -428,3 +429,14 @@ def test_a_log_that_is_a_file_is_an_error_with_its_path(path, beneath):
             next(iterator)
     assert "Not a directory" in str(caught.value)
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("text", ['["1", true]', "[1, 1]", "[1]"])
+def test_a_damaged_log_is_an_error_with_its_path(text, tmp_path):
+    """If a number or a flag is none."""
+    log = DecisionLog(str(tmp_path))
+    log.first(4, {"": Decision(1, True)})
+    (file,) = tmp_path.iterdir()
+    file.write_text(text)
+    with pytest.raises(CheckpointError, match=r"is damaged.*Pass growth="):
+        log.read(4)

@@ -25,10 +25,10 @@ SPANS = _pipeline(Batch(4))
 class Played:
     """An executor whose workers are played."""
 
-    def __init__(self, workers=1, timeout=None, pipeline=SPANS):
+    def __init__(self, workers=1, timeout=None, pipeline=SPANS, **more):
         self.zygote = FakeSpawner()
         self.observer = Observer()
-        options = ExecutionOptions(workers, worker_buffer_size=2, timeout=timeout)
+        options = ExecutionOptions(workers, worker_buffer_size=2, timeout=timeout, **more)
         self.transport = ProcessTransport(
             pipeline, options, self.observer.slabs.add, spawner=self.zygote
         )

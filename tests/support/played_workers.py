@@ -121,6 +121,7 @@ class FakeSpawner(Spawner):
 
     def send_start(self, payload: int, each_unpacks: bool) -> None:
         """There is nothing to unpack."""
+        self.each_unpacks = each_unpacks
 
     def spawn(self, worker: int) -> Channel:
         """As that of `Spawner`."""

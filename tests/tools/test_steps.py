@@ -234,3 +234,8 @@ def test_a_record_that_the_sampler_leaves_out_is_not_found(shuffle):
     with pytest.raises(LookupError, match="record 15 is not read in epoch 0 by this shard"):
         loader.find(15, 0)
     assert loader.records_at(loader.find(9, 1).step)[0] in (9, [9])
+
+
+def test_what_is_left_of_ranges_has_no_empty_range():
+    """Where one begins or ends with what is taken away."""
+    assert without(((0, 10),), ((0, 4), (9, 12))) == ((4, 9),)

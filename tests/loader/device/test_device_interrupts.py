@@ -8,6 +8,8 @@ import itertools
 import signal
 import sys
 import threading
+from functools import partial
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -16,6 +18,7 @@ from support.interrupted_everywhere import OURS, places_of
 
 import headrace
 from headrace.errors import InUseError
+from headrace.loader.device.run import Run
 from headrace.loader.interrupts import wait_until
 
 CPU = jax.devices("cpu")[0]
@@ -207,3 +210,13 @@ def test_a_handler_that_uses_the_feeder_it_interrupts_is_an_error(held_up):
         signal.signal(signal.SIGALRM, former)
     go_on.set()
     assert [int(batch[0]) for batch in feeder] == [1]
+
+
+def test_who_joins_a_run_waits_for_both_of_its_threads():
+    """The one that transfers may end last."""
+    run = Run(None, None, 1, 1)
+    alive = {"_reader": [True, False], "_transferrer": [True, True, False]}
+    for name, answers in alive.items():
+        setattr(run, name, SimpleNamespace(is_alive=partial(answers.pop, 0)))
+    assert run.join()
+    assert alive == {"_reader": [], "_transferrer": []}

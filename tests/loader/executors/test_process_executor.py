@@ -5,6 +5,8 @@ that are played.
 from __future__ import annotations
 
 import logging
+import os
+from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -14,7 +16,9 @@ from support.played_executors import SIGKILL, Played, _pipeline
 from headrace import Batch, Filter
 from headrace.common import remote_errors
 from headrace.errors import WorkerCrashedError
+from headrace.loader.executors.processes import channel
 from headrace.loader.executors.processes.channel import Broken
+from headrace.loader.executors.transport import Kill
 from headrace.loader.work.tasks import GroupTask, SpanTask
 
 AT_ONCE = 1e-9
@@ -284,3 +288,23 @@ def test_every_task_is_answered_once_whatever_happens(workers, timeout, events):
                 assert block.elements == rows
             else:
                 assert isinstance(block.failure.error, WorkerCrashedError)
+
+
+@pytest.mark.parametrize("function", [None, print])
+def test_workers_unpickle_the_pipeline_themselves_after_a_function_of_the_users(function):
+    """Else the zygote does, once for all of them."""
+    with Played(worker_init_fn=function) as played:
+        assert played.zygote.each_unpacks == (function is not None)
+
+
+@pytest.mark.parametrize("portable", [False, True])
+def test_a_message_comes_with_all_of_its_descriptors(portable, monkeypatch):
+    """Also on other systems, and if they are more than a packet may have."""
+    monkeypatch.setattr(channel, "is_portable", lambda: portable)
+    ours, theirs = channel.Channel.pair()
+    with closing(ours), closing(channel.Channel(theirs)) as other, open(os.devnull) as file:
+        ours.send(Kill(3), [file.fileno()] * 70)
+        message, descriptors = other.receive()
+        for each in descriptors:
+            os.close(each)
+    assert (message, len(descriptors)) == (Kill(3), 70)

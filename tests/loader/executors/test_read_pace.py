@@ -10,7 +10,7 @@ import pytest
 from headrace.loader.executors.reading import read_pace, spans
 from headrace.loader.executors.reading.read_ahead import Reads
 from headrace.loader.executors.reading.read_pace import ReadPace
-from headrace.loader.executors.reading.spans import InPlace, Reading
+from headrace.loader.executors.reading.spans import InPlace, Reading, bytes_of_records
 
 QUICK, COMPUTES, STORE = (0.7e-6, 0.7e-6), (2e-4, 2e-4), (20e-3, 3e-5)
 """Seconds and processor seconds of a record: in memory, decompressed, in a store."""
@@ -213,3 +213,9 @@ def test_a_thread_whose_records_another_reader_has_begun_is_no_reader_any_more()
     assert reads.take().count == 4, "the other reader was faster"
     reads.work_here(reading)
     assert reads.enter()
+
+
+def test_the_bytes_of_records_are_estimated_from_a_few():
+    """Of none they are none."""
+    assert bytes_of_records([]) == 0
+    assert bytes_of_records([b"a" * 100] * 8) > 800

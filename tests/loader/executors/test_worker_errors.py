@@ -194,7 +194,6 @@ def test_a_batch_that_cannot_be_pickled_is_named_too():
     def with_lock(batch):
         return (batch, threading.Lock()) if 4 in batch else (batch, None)
 
-    loader = load(range(8), batch_size=2, num_epochs=1, worker_count=1)
     loader = DataLoader(
         data_source=range(8),
         sampler=IndexSampler(8, num_epochs=1),
