@@ -249,6 +249,14 @@ def test_map_datasets_are_taken_as_their_streams():
     ]
 
 
+def test_an_input_that_ends_gives_its_place_to_the_next_one():
+    """Only `cycle_length` inputs are open at a time."""
+    inputs = [
+        MapDataset.range(first, stop) for first, stop in ((0, 2), (10, 13), (20, 22), (30, 31))
+    ]
+    assert list(IterDataset.interleave(inputs, 2)) == [0, 10, 1, 11, 20, 12, 21, 30]
+
+
 @pytest.mark.parametrize(
     "join",
     [IterDataset.interleave, lambda datasets: IterDataset.mix(datasets, when_exhausted="all")],
