@@ -83,7 +83,6 @@ class Setting:
         label: its name in the tables.
         loader: `module:function` in `adapters/`. The function takes a workload with its data, the
             number of workers, and `options`.
-        requires: the module that must be installed.
         striped: whether its workers have an order of their own, which others cannot produce.
         workers: whether it takes numbers of workers; a loop takes none.
         alone: whether it makes sense without workers.
@@ -91,7 +90,6 @@ class Setting:
 
     label: str
     loader: str
-    requires: str = "headrace"
     options: dict[str, Any] = field(default_factory=dict)
     striped: bool = False
     workers: bool = True
@@ -106,19 +104,15 @@ SETTINGS = {
     "bare": Setting("bare NumPy loop", "plain_loops:bare", workers=False),
     "chain": Setting("headrace, chain", "headrace:chain"),
     "mix": Setting("headrace, mix of 35", "headrace:mix"),
-    "grain_chain": Setting("Grain, chain", "grain:chain", "grain"),
-    "grain_chain_inline": Setting("Grain, chain, num_threads=0", "grain:chain", "grain", _INLINE),
+    "grain_chain": Setting("Grain, chain", "grain:chain"),
+    "grain_chain_inline": Setting("Grain, chain, num_threads=0", "grain:chain", _INLINE),
     "packing": Setting("headrace, packing", "headrace:packing"),
-    "grain_packing": Setting("Grain, packing", "grain:packing", "grain"),
-    "grain_packing_inline": Setting(
-        "Grain, packing, num_threads=0", "grain:packing", "grain", _INLINE
-    ),
-    "grain": Setting("Grain", "grain:data_loader", "grain", striped=True),
-    "grain_inline": Setting(
-        "Grain, num_threads=0", "grain:data_loader", "grain", _INLINE, striped=True
-    ),
-    "torch": Setting("PyTorch", "torch:data_loader", "torch"),
-    "torch_stack": Setting("PyTorch, np.stack", "torch:data_loader", "torch", {"stack": True}),
+    "grain_packing": Setting("Grain, packing", "grain:packing"),
+    "grain_packing_inline": Setting("Grain, packing, num_threads=0", "grain:packing", _INLINE),
+    "grain": Setting("Grain", "grain:data_loader", striped=True),
+    "grain_inline": Setting("Grain, num_threads=0", "grain:data_loader", _INLINE, striped=True),
+    "torch": Setting("PyTorch", "torch:data_loader"),
+    "torch_stack": Setting("PyTorch, np.stack", "torch:data_loader", {"stack": True}),
     "asynchronous": Setting("headrace, async, 512 reads", "headrace:asynchronous"),
     "limits": Setting("limit loops side by side", "plain_loops:side_by_side", alone=False),
 }

@@ -29,22 +29,18 @@ that a loader alternates between. Processes that drift apart come to need some m
 
 KEPT_BYTES = 31 << 20
 
+Count = Callable[[Any], int]
+"""Returns the number of records in a batch."""
+
 
 @dataclass(frozen=True)
 class Turn:
-    """The figures of one turn.
-
-    Attributes:
-        records: delivered in the measured time.
-        seconds: the measured time.
-        first_batch_seconds: from `iter()` until the first batch was there.
-        cpu_seconds: of this process and its children, in the measured time.
-    """
+    """The figures of one turn."""
 
     records: int
     seconds: float
-    first_batch_seconds: float
-    cpu_seconds: float
+    first_batch_seconds: float  # from `iter()`
+    cpu_seconds: float  # of this process and its children, in the measured seconds
 
     @property
     def rate(self) -> float:
@@ -62,18 +58,14 @@ def take_turn(loader: Iterable[Any], batch_size: int, seconds: float) -> Turn:
 
 
 def measure(
-    batches: Iterator[Any],
-    seconds: float,
-    count: Callable[[Any], int],
-    processor: Callable[[], float],
-    began: float,
+    batches: Any, seconds: float, count: Count, processor: Callable[[], float], began: float
 ) -> Turn:
     """Measure a fresh stream.
 
     Args:
         batches: the stream.
         seconds: the measured time.
-        count: returns the number of records in a batch; called for each batch.
+        count: is called for each batch.
         processor: returns seconds of the processor so far; called at the beginning and at the end
             of the measured time.
         began: when the stream was made.
@@ -86,9 +78,7 @@ def measure(
     return Turn(records, took, first_batch_seconds, processor() - before)
 
 
-def _take(
-    batches: Iterator[Any], count: Callable[[Any], int], seconds: float, most: float
-) -> tuple[int, float]:
+def _take(batches: Any, count: Count, seconds: float, most: float) -> tuple[int, float]:
     """Take batches for `seconds`, or for `most` while they are few; their records, and the time."""
     began, records, number, batch = time.perf_counter(), 0, 0, None
     while (took := time.perf_counter() - began) < (most if number < WARM_BATCHES else seconds):
@@ -133,15 +123,10 @@ def processor_rate(act: Callable[[Any], object], items: Iterable[Any]) -> float:
 def settle_process() -> None:
     """Have the C library keep freed memory, and Python its bytecode, here and in child processes.
 
-    glibc gets pieces of memory above a threshold from the system and gives them back when they are
-    freed, so that each costs its first touch again. It raises the threshold, from 128 KiB to at
-    most 32 MiB, to the size of a piece that was freed: whoever comes later finds another one.
-    Without this, the same loop over the same images (with temporaries of 600 KB) was five times
-    slower, or was not, depending on what had run before.
-
-    With PYTHONDONTWRITEBYTECODE set, as in many containers, and packages that were not compiled
-    when they were installed, each new process compiles all that it imports: NumPy alone takes 0.3 s
-    then, in place of 0.1.
+    glibc gives freed pieces of memory above a threshold back to the system, so that each costs its
+    first touch again, and raises the threshold to the size of pieces that were freed: the same loop
+    over the same images was five times slower, or was not, depending on what had run before. With
+    PYTHONDONTWRITEBYTECODE set, as in many containers, each new process compiles NumPy.
     """
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(KEPT_BYTES))
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2 * KEPT_BYTES))

@@ -36,10 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(__doc__, f"Measurements: {', '.join(MEASUREMENTS)}", sep="\n")
         return 0 if name in ("--help", "-h") else 2
     module = importlib.import_module((PROGRAMS | MEASUREMENTS)[name])
-    style = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        f"speed.py {name}", None, module.__doc__, formatter_class=style
-    )
+    told = {"description": module.__doc__, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = argparse.ArgumentParser(f"speed.py {name}", **told)
     if name in PROGRAMS:
         module.arguments(parser)
         return module.main(parser.parse_args(given)) or 0

@@ -87,18 +87,6 @@ class FlatMap(Encoder):
             yield {"numbers": [copy]}
 
 
-class Loader:
-    """Its loader, with the names of methods that PyTorch's loaders have."""
-
-    def __init__(self, dataset: Any) -> None:
-        self._loader = energon.get_savable_loader(dataset)
-        self.state_dict = self._loader.save_state_rank
-        self.load_state_dict = self._loader.restore_state_rank
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._loader)
-
-
 def stream(run: Any) -> Numbers:
     """The dataset of one epoch, and the loader; errors end the program, and leave nothing out."""
     pipeline, leg = run.pipeline, run.leg
@@ -114,4 +102,7 @@ def stream(run: Any) -> Numbers:
         dataset = energon.get_train_dataset(run.folder / path, **options)
     else:
         dataset = energon.get_val_dataset(run.folder / "0", split_part="train", **options)
-    return epoch_stream(run, Loader(dataset), numbers=lambda batch: batch["numbers"])
+    loader = energon.get_savable_loader(dataset)
+    # the names of PyTorch's loaders
+    loader.state_dict, loader.load_state_dict = loader.save_state_rank, loader.restore_state_rank
+    return epoch_stream(run, loader, numbers=lambda batch: batch["numbers"])

@@ -174,24 +174,11 @@ def packing(work: Any, workers: int) -> Any:
 def _mixed(sources: list[Any], work: Any, workers: int) -> Any:
     parts = [headrace.MapDataset.source(source) for source in sources]
     if work.shared_order:
-        order = SharedOrder(len(work.data.records), len(parts), work.seed)
+        # record i is number i // parts of part i % parts
+        keys = next(work.epochs()).tolist()
+        order = [(key % len(parts), key // len(parts)) for key in keys]
         dataset = headrace.MapDataset.select_from_datasets(parts, order).repeat()
     else:
         shuffled = [part.shuffle(work.seed).repeat() for part in parts]
         dataset = headrace.MapDataset.mix(shuffled) if len(parts) > 1 else shuffled[0]
     return in_batches(dataset, work).to_iter_dataset().mp_prefetch(workers)
-
-
-class SharedOrder:
-    """Grain's order for `select_from_datasets`: record i is number `i // parts` of `i % parts`."""
-
-    def __init__(self, records: int, parts: int, seed: int) -> None:
-        self._sampler = headrace.IndexSampler(records, shuffle=True, seed=seed, algorithm="grain")
-        self._records, self._parts = records, parts
-
-    def __len__(self) -> int:
-        return self._records
-
-    def __getitem__(self, index: int) -> tuple[int, int]:
-        record, part = divmod(self._sampler[index].record_key or 0, self._parts)
-        return part, record

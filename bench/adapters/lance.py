@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +53,10 @@ def write(records: list[list[list[int]]], folder: Path) -> None:
         table.add(pa.table({"id": file}))
 
 
-@dataclass(frozen=True)
-class Transform:
+def transformed(run: Any, rows: Any) -> list[int]:
     """The function of each record, of a batch of rows."""
-
-    run: Any
-
-    def __call__(self, rows: Any) -> list[int]:
-        add = MAPPED * self.run.pipeline.has("map")
-        return [self.run.touch(number) + add for number in rows.column("id").to_pylist()]
+    add = MAPPED * run.pipeline.has("map")
+    return [run.touch(number) + add for number in rows.column("id").to_pylist()]
 
 
 class Epochs:
@@ -79,7 +74,7 @@ class Epochs:
         place = {"rank": run.host, "world_size": leg.hosts, "num_splits": SPLITS}
         remainder = f"(id + {MAPPED * pipeline.has('map')}) % 3 > 0"
         work = {"filter": remainder if pipeline.has("filter") else None}
-        work["transform"] = Transform(run)
+        work["transform"] = partial(transformed, run)
         self._dataset = StreamingDataset(self._table, **order, **place, **work)
         if state:
             self._dataset.load_state_dict(state)

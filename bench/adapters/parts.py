@@ -21,7 +21,6 @@ comparison has only its parts. All have `PACKAGES`, distributions whose versions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -51,11 +50,7 @@ class Numbers:
     """
 
     def __init__(
-        self,
-        batches: Iterable[Any],
-        numbers: Callable[[Any], Any] = numbers_of,
-        add: int = 0,
-        state: Callable[[], Any] = lambda: None,
+        self, batches: Any, numbers: Any = numbers_of, add: int = 0, state: Any = lambda: None
     ) -> None:
         self._batches, self._numbers, self._add, self.state = iter(batches), numbers, add, state
         self.close = getattr(self._batches, "close", lambda: None)

@@ -20,11 +20,8 @@ from numpy.typing import NDArray
 
 from headrace.common.generators.keyed_random import KeyedGenerator
 
-LOOK_SECONDS = 1e-3
-"""Between two looks at what loops side by side have made: messages would cost them something."""
-
-STRIDE = 8
-"""Counters of 64 bits, each on a cache line of its own."""
+LOOK_SECONDS = 1e-3  # between two looks at the counters: messages would cost the loops something
+STRIDE = 8  # counters of 64 bits are on cache lines of their own
 
 
 class Loop:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -156,17 +155,15 @@ class Endless(Sampler[int]):
             yield from keys.tolist()
 
 
-def collate_and_operate(collate: Any, operation: Any, elements: list[Any]) -> Any:
-    """A batch as arrays on the tensors' memory, run through an operation, as tensors."""
-    batch = collate(elements)
-    found = operation({name: leaf.numpy() for name, leaf in batch.items()})
-    return {name: torch.from_numpy(leaf) for name, leaf in found.items()}
-
-
 def data_loader(work: Any, workers: int, stack: bool = False) -> Any:
     """A DataLoader; with `stack`, batches are made by `np.stack` and not as by default."""
     collate = stacked if stack else default_collate
-    if work.workload.after_batch:
-        collate = functools.partial(collate_and_operate, collate, work.workload.operation)
-    size, sampler = work.workload.batch_size, Endless(work)
-    return DataLoader(Mapped(work), size, sampler=sampler, collate_fn=collate, num_workers=workers)
+
+    def operated(elements: list[Any]) -> Any:
+        batch = {name: leaf.numpy() for name, leaf in collate(elements).items()}
+        found = work.workload.operation(batch)
+        return {name: torch.from_numpy(leaf) for name, leaf in found.items()}
+
+    options = {"collate_fn": operated if work.workload.after_batch else collate}
+    options |= {"sampler": Endless(work), "num_workers": workers}
+    return DataLoader(Mapped(work), work.workload.batch_size, **options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -40,11 +40,7 @@ def loops(loader: Any, epochs: int) -> Iterator[Any]:
 
 
 def epoch_stream(
-    run: Any,
-    loader: Any,
-    shard: int = 0,
-    numbers: Callable[[Any], Any] = list,
-    set_epoch: Callable[[int], Any] = lambda epoch: None,
+    run: Any, loader: Any, shard: int = 0, numbers: Any = list, set_epoch: Any = lambda epoch: None
 ) -> Numbers:
     """A stream for `resume.py` of one epoch of a loader after the other.
 

@@ -48,18 +48,19 @@ def write(records: list[list[list[int]]], folder: Path) -> None:
         write_tar(rows, folder / f"{number:03}.tar")
 
 
+def opened(folder: Path, shuffled: bool, **options: Any) -> Any:
+    """The tar files of a folder, which workers share."""
+    options |= {"shardshuffle": 100 if shuffled else False, "seed": 1}
+    options |= {"workersplitter": webdataset.split_by_worker}
+    return webdataset.WebDataset(sorted(map(str, folder.glob("*.tar"))), **options)
+
+
 def stream(run: Any) -> Numbers:
     """The pipeline, one stage after the other."""
     pipeline = run.pipeline
     os.environ |= {"RANK": str(run.host), "WORLD_SIZE": str(run.leg.hosts)}
-    dataset = webdataset.WebDataset(
-        sorted(map(str, run.folder.glob("*.tar"))),
-        shardshuffle=100 if pipeline.has("shuffle") else False,
-        nodesplitter=webdataset.split_by_node,
-        workersplitter=webdataset.split_by_worker,
-        empty_check=False,
-        seed=1,
-    )
+    options = {"nodesplitter": webdataset.split_by_node, "empty_check": False}
+    dataset = opened(run.folder, pipeline.has("shuffle"), **options)
     dataset = dataset.map(lambda sample: run.touch(int(sample["id"])))
     if pipeline.has("shuffle") or pipeline.has("window"):
         dataset = dataset.shuffle(pipeline.number("window", 1000), rng=random.Random(1))
@@ -85,12 +86,7 @@ def write_workload(workload: Workload, records: Iterator[Any], folder: Path) -> 
 
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
     """The pipeline; a worker has files of its own, so that their records come in turns."""
-    dataset = webdataset.WebDataset(
-        sorted(map(str, folder.glob("*.tar"))),
-        shardshuffle=100 if workload.shuffled else False,
-        workersplitter=webdataset.split_by_worker,
-        seed=1,
-    )
+    dataset = opened(folder, workload.shuffled)
     if workload.shuffled:
         dataset = dataset.shuffle(1000)
     dataset = dataset.map(lambda sample: made(workload, sample["bin"]))

@@ -70,9 +70,10 @@ def main(options: argparse.Namespace) -> int:
     settle_process()
     began, noted = time.monotonic(), facts_and_versions()
     workers = [int(count) for count in options.workers.split(",")]
-    lacking = {key for key in options.contenders if find_spec(SETTINGS[key].requires) is None}
-    for key in lacking:
-        print(f"{key} takes no part: the module {SETTINGS[key].requires} is not installed")
+    absent = tuple(f"{name}:" for name in ("grain", "torch") if find_spec(name) is None)
+    lacking = {key for key in options.contenders if SETTINGS[key].loader.startswith(absent)}
+    if lacking:
+        print(f"not installed, so they take no part: {', '.join(lacking)}")
     reports = []
     with tempfile.TemporaryDirectory(prefix="headrace-compare-") as folder:
         for workload in WORKLOADS:

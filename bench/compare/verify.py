@@ -48,14 +48,11 @@ def _first_batches(work: Work, contender: Contender) -> list[Brief]:
 def _brief(work: Work, batch: Any, keys: list[int]) -> Brief:
     settle = work.workload.settled
     settled = _leaves(settle(batch, work.data.read(keys)) if settle else batch)
-    return {
-        name: {
-            "dtype": array.dtype.name,
-            "shape": array.shape,
-            "checksum": hashlib.blake2b(settled[name], digest_size=8).hexdigest(),
-        }
-        for name, array in _leaves(batch).items()
-    }
+    brief = {}
+    for name, array in _leaves(batch).items():
+        checksum = hashlib.blake2b(settled[name], digest_size=8).hexdigest()
+        brief[name] = {"dtype": array.dtype.name, "shape": array.shape, "checksum": checksum}
+    return brief
 
 
 def _difference(batch: Brief, expected: Brief) -> str:

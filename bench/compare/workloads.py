@@ -240,8 +240,7 @@ WORKLOADS = (
     *(
         Workload(
             name=f"waiting_{batch_size}",
-            about=f"a source whose reads sleep {LATENCY_SECONDS * 1000:.0f} ms, and nothing else; "
-            "Grain and headrace at their defaults",
+            about=f"a source whose reads sleep {1000 * LATENCY_SECONDS:.0f} ms, and nothing else",
             make_data=slow_store,
             operation=np.asarray,  # there is nothing to do but wait
             contenders=("headrace", "grain", "asynchronous"),

@@ -23,7 +23,8 @@ CROP, ROW = 224, 2048
 
 def records(workload: Workload, count: int) -> Iterator[Any]:
     """The first ones: images, arrays of tokens (`packing`), numbers (`parquet`), or bytes."""
-    return map(_RECORDS[workload.name], range(count))
+    kinds = {"mnist": image, "jpeg": photograph, "packing": document, "parquet": int}
+    return map(kinds.get(workload.name, kilobyte), range(count))
 
 
 def image(number: int) -> NDArray[np.uint8]:
@@ -51,16 +52,6 @@ def document(number: int) -> NDArray[np.uint16]:
 def length(number: int) -> int:
     """Tokens in a document: many short ones, few long ones."""
     return 1 + number * 2_654_435_761 % 2**32 % (ROW if number % 7 == 0 else ROW // 6)
-
-
-_RECORDS = {
-    "mnist": image,
-    "bytes_1k": kilobyte,
-    "jpeg": photograph,
-    "packing": document,
-    "tar": kilobyte,
-    "parquet": int,
-}
 
 
 @functools.cache

@@ -157,8 +157,7 @@ def _show(when: str, name: str, workload: Workload, found: dict[str, Any]) -> No
         told = f"WRONG: {wrong}; again: python3 bench/speed.py loaders"
         told += f" --loaders {name} --workloads {workload.name}"
     elif "rate" in found:
-        told = (
-            f"{found['rate']:12,.0f}/s  {1e6 * found['cpu'] / found['rate']:9.2f} µs of processor"
-        )
-        told += f" each  first batch {found['first']:.2f} s  {found['memory'] / 2**20:,.0f} MiB"
+        each = 1e6 * found["cpu"] / found["rate"]
+        told = f"{found['rate']:12,.0f}/s  {each:9.2f} µs of processor each"
+        told += f"  first batch {found['first']:.2f} s  {found['memory'] / 2**20:,.0f} MiB"
     print(f"{when:6}: {name:12} {workload.name:10} {told}", flush=True)

@@ -111,7 +111,5 @@ def consumed(workers: int, options: Any) -> Iterator[Table]:
     yield Table(f"images only consumed, {workers} workers (records/s)", rates, "more")
 
 
-TABLES = {
-    **{f"steps_{ms}": partial(steps, ms / 1e3) for ms in (14, 43)},
-    **{f"consumed_{workers}": partial(consumed, workers) for workers in (0, 2)},
-}
+TABLES = {f"steps_{ms}": partial(steps, ms / 1e3) for ms in (14, 43)}
+TABLES |= {f"consumed_{workers}": partial(consumed, workers) for workers in (0, 2)}

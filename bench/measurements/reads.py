@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module as imported
 from pathlib import Path
 from typing import Any
 
@@ -73,30 +74,23 @@ def _in_memory(folder: Path) -> Found:
 
 
 def _pandas(folder: Path) -> Found:
-    import pandas as pd
-
-    frame = pd.DataFrame(columns())
+    frame = imported("pandas").DataFrame(columns())
     return headrace.sources.as_source(frame), lambda key: frame.iloc[key].to_dict(), {}
 
 
 def _polars(folder: Path) -> Found:
-    import polars as pl
-
-    frame = pl.DataFrame(columns())
+    frame = imported("polars").DataFrame(columns())
     return headrace.sources.as_source(frame), lambda key: frame.row(key, named=True), {}
 
 
 def _array_record(folder: Path) -> Found:
-    from array_record.python.array_record_data_source import ArrayRecordDataSource
-
+    theirs = imported("array_record.python.array_record_data_source").ArrayRecordDataSource
     path = write_array_record((json.dumps(row).encode() for row in rows()), folder)
-    return headrace.ArrayRecordDataSource(path), ArrayRecordDataSource(path).__getitem__, {}
+    return headrace.ArrayRecordDataSource(path), theirs(path).__getitem__, {}
 
 
 def _parquet(kinds: str, groups: int, size: int, folder: Path) -> Found:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa, pq = imported("pyarrow"), imported("pyarrow.parquet")
     path = folder / "x.parquet"
     pq.write_table(pa.table(columns(kinds, groups * size)), path, row_group_size=size)
     file, source = pq.ParquetFile(path), headrace.ParquetDataSource(path, cache_bytes=0)
@@ -106,39 +100,31 @@ def _parquet(kinds: str, groups: int, size: int, folder: Path) -> Found:
     def group(key: int) -> Any:
         return file.read_row_group(key // size, use_threads=False).slice(key % size, 1)
 
-    def in_a_loader() -> float:  # its threads read ahead: so it is the time of many rows
+    def loaded() -> float:  # its threads read ahead: so it is the time of many rows
         with iter(headrace.load(source, **order)) as batches:
             return 32 * processor_rate(len, itertools.islice(batches, 100))
 
     def decoded() -> float:
         return processor_rate(group, keys.integers(0, groups * size, TURN).tolist())
 
-    ways = {
-        "library, a row group decoded": decoded,
-        "source, in a loader, batches of 32": in_a_loader,
-    }
+    ways = {"library, a row group decoded": decoded, "source, in a loader, batches of 32": loaded}
     return source, lambda key: group(key).to_pylist()[0], ways
 
 
 def _lance(folder: Path) -> Found:
-    import lance as library
-    import pyarrow as pa
-
-    dataset = library.write_dataset(pa.table(columns()), folder / "x.lance")
+    table = imported("pyarrow").table(columns())
+    dataset = imported("lance").write_dataset(table, folder / "x.lance")
     source = headrace.LanceSource(str(folder / "x.lance"))
     return source, lambda key: dataset.take([key]).to_pylist()[0], {}
 
 
 def _hugging_face(folder: Path) -> Found:
-    from datasets import Dataset
-
-    dataset = Dataset.from_dict(columns())
+    dataset = imported("datasets").Dataset.from_dict(columns())
     return headrace.HuggingFaceDataSource(dataset), dataset.__getitem__, {}
 
 
 def _hdf5(folder: Path) -> Found:
-    import h5py
-
+    h5py = imported("h5py")
     with h5py.File(folder / "x.h5", "w") as file:
         file.create_dataset("x", data=arrays(), chunks=(1, 32, 32))
     source = headrace.HDF5Source(folder / "x.h5", "x", cache_bytes=1)
@@ -146,16 +132,14 @@ def _hdf5(folder: Path) -> Found:
 
 
 def _zarr(folder: Path) -> Found:
-    import zarr as library
-
+    library = imported("zarr")
     library.create_array(str(folder / "x.zarr"), data=arrays(), chunks=(1, 32, 32))
     opened = library.open_array(str(folder / "x.zarr"), mode="r")
     return headrace.ZarrSource(folder / "x.zarr", cache_bytes=1), opened.__getitem__, {}
 
 
 def _xarray(folder: Path) -> Found:
-    import xarray as library
-
+    library = imported("xarray")
     data = library.Dataset({"field": (("row", "y", "x"), arrays())})
     data.to_zarr(folder / "x.zarr", consolidated=False, encoding={"field": {"chunks": (1, 32, 32)}})
     opened = library.open_zarr(folder / "x.zarr", chunks=None, consolidated=False)
@@ -164,25 +148,21 @@ def _xarray(folder: Path) -> Found:
 
 
 def _mds(folder: Path) -> Found:
-    from streaming import LocalDataset, MDSWriter
-
+    library = imported("streaming")
     kinds = {"x": "ndarray:float32:32,32", "label": "int", "text": "str"}
-    with MDSWriter(out=str(folder), columns=kinds, size_limit=1 << 20) as writer:
+    with library.MDSWriter(out=str(folder), columns=kinds, size_limit=1 << 20) as writer:
         for sample in samples():
             writer.write(sample)
-    return headrace.MdsSource(folder), LocalDataset(str(folder)).get_item, {}
+    return headrace.MdsSource(folder), library.LocalDataset(str(folder)).get_item, {}
 
 
 def _litdata(make: Callable[[], list[dict[str, Any]]], folder: Path) -> Found:
-    from litdata import StreamingDataset
-    from litdata.streaming.writer import BinaryWriter
-
-    writer = BinaryWriter(str(folder), chunk_bytes=1 << 20)
+    writer = imported("litdata.streaming.writer").BinaryWriter(str(folder), chunk_bytes=1 << 20)
     for key, sample in enumerate(make()):
         writer[key] = sample
     writer.done()
     writer.merge()
-    theirs = StreamingDataset(str(folder), batch_decode=0).__getitem__
+    theirs = imported("litdata").StreamingDataset(str(folder), batch_decode=0).__getitem__
     return headrace.LitDataSource(folder), theirs, {}
 
 

@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-SOURCE = 1000
-"""Records of the second source are numbered from here on, those of the third from twice as far."""
-
-MAPPED = 100_000
-"""The number that the stages `map` and `map_batch` add."""
-
-DRAW = 1_000_000
-"""The number that the stage `random_map` adds as often as it drew."""
+SOURCE = 1000  # records of a further source are numbered from a multiple of this on
+MAPPED = 100_000  # is added by the stages `map` and `map_batch`
+DRAW = 1_000_000  # is added by the stage `random_map`, as often as it drew
 
 
 def passes(number: int) -> bool:

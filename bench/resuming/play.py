@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import filecmp
+import functools
 import importlib.metadata
 import json
 import os
@@ -24,7 +25,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,6 @@ from resuming.program import Run, Touch
 SECONDS = float(os.environ.get("BENCH_SECONDS", "40"))
 """The longest that a leg may take; a hang is what takes longer."""
 
-_REFERENCES: dict[Any, Ledger] = {}
-
 
 def play(adapter: Any, pipeline: Pipeline, event: Event) -> Verdict:
     """Judge a cell by two ledgers, with the event and without it."""
@@ -47,15 +45,13 @@ def play(adapter: Any, pipeline: Pipeline, event: Event) -> Verdict:
     reshaped = len({(leg.workers, leg.hosts, leg.batch) for leg in event.legs}) > 1
     # with the same settings
     quiet = Event(event.name if reshaped else "", "", (plain,), alike=event.alike)
-    key = (adapter.__name__, pipeline, quiet)
-    if key not in _REFERENCES:
-        _REFERENCES[key] = _ledger(adapter, pipeline, quiet, 0)
-    reference = _REFERENCES[key]
+    reference = _ledger(adapter, pipeline, quiet)
     ledger = _ledger(adapter, pipeline, event, len(reference[0][0].steps))
     return judge(pipeline, event, ledger, reference)
 
 
-def _ledger(adapter: Any, pipeline: Pipeline, event: Event, length: int) -> Ledger:
+@functools.cache  # so that events share a run to which nothing happened
+def _ledger(adapter: Any, pipeline: Pipeline, event: Event, length: int = 0) -> Ledger:
     legs: Ledger = []
     written, states = -1, []
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as name:
@@ -93,7 +89,7 @@ def _begin(pipeline: Pipeline, leg: Leg, folder: Path) -> None:
 def _pages(adapter: Any, runs: list[Run], folder: Path) -> list[Page]:
     """All hosts of a leg, at the same time."""
     folder.mkdir()
-    in_time = _in_children([partial(_host, adapter, run, folder) for run in runs])
+    in_time = _in_children([functools.partial(_host, adapter, run, folder) for run in runs])
     pages = [_page(folder / f"{run.host}.jsonl") for run in runs]
     for page, done in zip(pages, in_time):
         page.end = page.end if done else "hang"
