@@ -4,9 +4,10 @@ draw their pictures.
     python bench/pages.py performance [RESULTS.json]         of `speed.py compare --workers 0,2`
     python bench/pages.py league RESULTS.json [MORE.json …]  of `resume.py` and `speed.py loaders`
 
-Tables are written between marks of the pages. All figures of docs/league.md are those of the first
-file, except "× the best other": it is the lowest value in all files. The other files are further
-runs of `speed.py loaders`, on this machine or another. Needs Matplotlib.
+Each page has marks, HTML comments, between which the tables are written. If there are several files
+for docs/league.md, they are results of several runs of `speed.py loaders`, perhaps on other
+machines. The figures are taken from the first file. Only "× the best other" is the lowest value of
+all files. Needs Matplotlib.
 """
 
 from __future__ import annotations
@@ -104,7 +105,11 @@ CHAINS = (
     ("mix", "a mix of 35 datasets, × one", ("chain",)),
     ("packing", f"packing, {BEST}", ("grain_packing", "grain_packing_inline")),
 )
-"""Rows of the second table: our contender, what it is compared with, and the others' names."""
+"""Rows of the table of chains.
+
+Each row has the name of a contender of headrace, a text, and the names of the contenders with which
+it is compared.
+"""
 
 
 def performance_tables(results: Mapping[str, Any]) -> Iterator[str]:
@@ -239,7 +244,10 @@ def resume_tables(results: dict[str, Any]) -> str:
 def _wrong(
     results: dict[str, Any], played: list[str]
 ) -> dict[tuple[str, str, str], list[tuple[str, str]]]:
-    """By loader, event and wrong verdict: the pipelines, and what was found in each."""
+    """Return the pipelines with a wrong verdict, each with what was found.
+
+    They are in a dict by loader, event and verdict.
+    """
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for name, event in itertools.product(played, EVENTS):
         for cell, (word, detail) in sorted(results[name]["cells"].items()):
@@ -286,7 +294,10 @@ def speed_tables(results: dict[str, Any]) -> str:
 
 
 def rivals_table(runs: list[dict[str, Any]]) -> str:
-    """Our rate and that of the best other loader in the first run; the lowest factor of all."""
+    """Return the table with the rates of headrace and of the best other loader in the first run.
+
+    The last column is headrace's rate divided by the other's, the lowest of all runs.
+    """
     lines = ["| workload | headrace | the best other | × the best other |", "|---|---:|---:|---:|"]
     for workload in WORKLOADS:
         found = [_ours_and_best(results, workload.name) for results in runs]

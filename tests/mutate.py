@@ -60,7 +60,10 @@ LEFT_OUT = ("loader/executors/ray/", "sources/arrow/lance")
 
 OF_LIBRARIES = (
     "sources/arrays/hdf5",
+    "sources/arrays/opened_array",
     "sources/arrays/other_files",
+    "sources/arrays/runs",
+    "sources/arrays/stored",
     "sources/arrays/tables",
     "sources/arrays/xarray",
     "sources/arrays/zarr",

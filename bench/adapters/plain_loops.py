@@ -87,7 +87,10 @@ def _counted(work: Work, workers: int) -> Iterator[None]:
 
 
 def elements(work: Work, position: int, keys: NDArray[np.int64]) -> Iterable[Any]:
-    """What the operation makes of each record, lazily; random numbers are those of headrace."""
+    """Return an iterator over the operation's result for each record.
+
+    Random operations draw the same numbers as in headrace.
+    """
     records, operation = work.data.read(keys.tolist()), work.workload.operation
     if work.workload.after_batch:
         return records

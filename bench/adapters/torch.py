@@ -90,7 +90,10 @@ def stream(run: Any) -> Numbers:
 
 
 def stateful(run: Any, records: Any, numbers: Callable[[Any], Any] = list) -> Numbers:
-    """A stream of a StatefulDataLoader of a dataset; `numbers` returns those of a batch."""
+    """Return a stream of a StatefulDataLoader over the dataset `records`.
+
+    `numbers` is a function that returns the records' numbers of a batch.
+    """
     from torchdata.stateful_dataloader import StatefulDataLoader
     from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 

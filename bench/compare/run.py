@@ -100,7 +100,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def facts_and_versions() -> dict[str, str]:
-    """The facts about the machine, and the versions of what is installed here."""
+    """Return facts about the machine, the commit, and the versions of installed packages."""
     described = ["git", "-C", str(BENCH), "describe", "--always", "--dirty"]
     commit = subprocess.run(described, capture_output=True, text=True).stdout.strip()
     installed = {each.name: each.version for each in importlib.metadata.distributions()}

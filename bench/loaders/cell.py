@@ -46,7 +46,10 @@ def write(adapter: Any, workload: Workload, folder: Path, count: int) -> None:
 
 
 def faults(workload: Workload, came: list[Any], count: int, whole: bool) -> str:
-    """What is wrong with the numbers that came, which are those of one epoch if it is `whole`."""
+    """Return a text that says what is wrong with the records' numbers; "" if nothing is.
+
+    `came` has an array of numbers for each batch. If `whole` is True, they are all of one epoch.
+    """
     found = np.concatenate(came) if came else np.zeros(0, np.int64)
     if not len(found):
         return "nothing came"
@@ -117,7 +120,7 @@ def main(options: argparse.Namespace) -> None:
 
 
 def played(adapter: Any, workload: Workload, options: argparse.Namespace) -> str:
-    """What is wrong with the batches, if anything."""
+    """Loop over the batches, and return a text that says what is wrong with them; "" for nothing."""
     if not options.folder.exists():
         write(adapter, workload, options.folder, options.records)
     epochs = EPOCHS if options.seconds else 1

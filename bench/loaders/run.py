@@ -89,13 +89,17 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 def play(
     library: Library, name: str, workload: Workload, folder: Path, seconds: float, workers: int
 ) -> dict[str, Any]:
-    """One cell: `unclaimed` with a sentence, or `wrong` with what is, and what was measured in a
-    process of its own.
+    """Measure one loader in one workload, in a process of its own, and return the figures by name.
 
-    `rate` is in units a second, `first` seconds from the start of the program to the first batch,
-    `cpu` seconds of processor for each second of the loop, of all its processes, `memory` their
-    bytes at the end of it, shared ones counted once, without the numbers of the records that came,
-    which the check keeps.
+    * `rate`: units per second.
+    * `first`: seconds from the start of the program to the first batch.
+    * `cpu`: seconds of processor time for each second of the loop, of all its processes.
+    * `memory`: bytes of these processes at the end of the loop. Shared memory is counted once. The
+      numbers of the records, which the check keeps, are not counted.
+
+    If there are no figures, the result has a text that says why: `wrong` (records are lost,
+    repeated or damaged), `unclaimed` (the library does not offer this) or `missing` (it is not
+    installed).
     """
     if library.unmeasured:
         return {"unclaimed": library.unmeasured}

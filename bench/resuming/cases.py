@@ -1,7 +1,7 @@
 """Pipelines and events of the comparison of resuming, as plain data.
 
-A record is its number. A stage describes what is done with records, so that arithmetic shows what
-must come out (`oracle.py`).
+Records are whole numbers. The stages of a pipeline calculate with them, so `oracle.py` can calculate
+which numbers must come out.
 """
 
 from __future__ import annotations

@@ -231,11 +231,6 @@ class History:
             self.reweigh()
 
     @property
-    def reweighed(self):
-        """How often the weights have changed."""
-        return len(self.account.weights)
-
-    @property
     def changes(self):
         """The number of changes that the last state knows."""
         state = json.loads(self.states[0]) if self.states else {}

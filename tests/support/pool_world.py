@@ -81,10 +81,6 @@ class PoolWorld:
         assert not self.settled & set(jobs), "settled twice"
         self.settled.update(jobs)
 
-    def some_worker(self) -> int | None:
-        """One that the pool knows."""
-        return self.chance.choice(sorted(self.held)) if self.held else None
-
     # What may happen
 
     def submit(self) -> None:
