@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import itertools
 import signal
 import sys
@@ -147,11 +148,16 @@ def in_section_after(count):
         if Uninterrupted.holding is not None and next(calls) == 3 * count:
             signal.raise_signal(signal.SIGALRM)
 
+    # An iterator that was interrupted before may be in a reference cycle with its traceback. If it
+    # were collected here, its end would get the alarm.
+    gc.collect()
+    gc.disable()
     sys.setprofile(watched)
     try:
         yield
     finally:
         sys.setprofile(None)
+        gc.enable()
 
 
 class Numbers:
