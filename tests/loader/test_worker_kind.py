@@ -149,6 +149,7 @@ def test_a_chain_chooses_threads_as_a_loader_does(no_gil):
             assert list(iterator) == [0, 2, 4, 6]
 
 
+@pytest.mark.slow
 def test_a_state_goes_from_processes_to_threads_and_back(monkeypatch):
     """What a Python with GIL has saved, one without restores."""
 

@@ -8,6 +8,7 @@ import itertools
 import signal
 import sys
 import threading
+import time
 from functools import partial
 from types import SimpleNamespace
 
@@ -198,9 +199,13 @@ def test_a_handler_that_uses_the_feeder_it_interrupts_is_an_error(held_up):
     feeder, go_on = held_up
     main = threading.get_ident()
     former = signal.signal(signal.SIGALRM, lambda *_: next(feeder))
-    signalling = threading.Thread(
-        target=lambda: in_next(feeder) and signal.pthread_kill(main, signal.SIGALRM)
-    )
+
+    def interrupt():
+        assert in_next(feeder)
+        time.sleep(0.05)  # Python handles a signal that comes just before a wait only after it
+        signal.pthread_kill(main, signal.SIGALRM)
+
+    signalling = threading.Thread(target=interrupt)
     signalling.start()
     try:
         with pytest.raises(InUseError, match="handler"):

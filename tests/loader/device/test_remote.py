@@ -233,6 +233,7 @@ def test_a_process_that_controls_all_hosts_is_warned(run):
     assert all("Use headrace.RemoteLoader" in line for line in printed[1:])
 
 
+@pytest.mark.slow
 def test_batches_by_budget_come_in_several_shapes(run):
     """The global batches are those of the shards, side by side; killed and resumed on other counts,
     each record comes once.
