@@ -12,7 +12,7 @@ from support import path_of_a_batch
 ROOT = Path(__file__).parents[2]
 
 LOADER_FILES, WORKER_FILES = 14, 18
-MOVES = 52
+MOVES = 56
 
 
 @pytest.fixture
