@@ -149,3 +149,67 @@ def test_lists_of_unequal_lengths_are_refused(make, ragged):
     """By headrace's message, which names the list: NumPy's own names neither argument nor value."""
     with pytest.raises(TypeError, match=r"\[\[?1\]"):
         make(ragged)
+
+
+class Pairs:
+    """A sampler of a kind that is no longer known: it returns pairs."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        return (index, index)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (
+            lambda: list(DataLoader(data_source=range(3), sampler=Pairs())),
+            TypeError,
+            r"Pairs\[0\] returned \(0, 0\)",
+        ),
+        (
+            lambda: headrace.MixSampler({"a": IndexSampler(4, algorithm="grain"), "b": 4}),
+            ValueError,
+            "part 'a' of the mix has algorithm=\"grain\"",
+        ),
+        (
+            lambda: headrace.MixSampler({"a": 4, "b": 4}, weights=[(0, 3), (8, 1)]),
+            TypeError,
+            "read as a schedule of pairs",
+        ),
+        (
+            lambda: headrace.BalancedSampler([0, 1, 1], class_weights=3, seed=0),
+            TypeError,
+            r"class_weights=3 is an int\. Pass a dict",
+        ),
+        (
+            lambda: list(
+                DataLoader(
+                    data_source=range(9),
+                    sampler=IndexSampler(9, balance=headrace.Balance([1] * 8)),
+                    operations=[Batch(3)],
+                )
+            ),
+            ValueError,
+            "balance= has 8 lengths",
+        ),
+        (
+            lambda: DataLoader(
+                data_source=range(9),
+                sampler=IndexSampler(
+                    9, ShardOptions(0, 2), balance=headrace.Balance([1] * 9, batches=1 << 20)
+                ),
+                operations=[Batch(3)],
+            ),
+            ValueError,
+            "on all shards together",
+        ),
+    ],
+    ids=["pairs", "grain", "schedule", "classes", "lengths", "group"],
+)
+def test_an_argument_of_a_sampler_is_refused_with_what_to_pass(make, error, message):
+    """When it is made, or at the first record."""
+    with pytest.raises(error, match=message):
+        make()

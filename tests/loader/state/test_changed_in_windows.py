@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -167,3 +168,38 @@ def test_a_window_of_rows_in_the_midst_of_a_mix_takes_a_new_part():
     assert rest + begun == Counter(
         token * by for token in (*range(1, 30), 101, 102) for by in (1, 10)
     )
+
+
+@pytest.mark.parametrize("names", ["ab", "abc", "bc", "ca"])
+def test_what_former_shards_had_begun_inside_datasets_is_finished_after_a_change_of_the_mix(names):
+    """Of datasets that stay in the mix, each record comes once; those of a dataset that leaves do
+    not come any more.
+    """
+
+    def mixed(names, index, count):
+        parts = {
+            name: taken_apart(
+                MapDataset.range(FIRST[name], FIRST[name] + RECORDS)
+                .to_iter_dataset()
+                .filter(lambda x: x % 5),
+                6,
+            )
+            for name in names
+        }
+        stream = IterDataset.mix(parts, when_exhausted="all").shard(ShardOptions(index, count))
+        return stack.enter_context(iter(stream))
+
+    with ExitStack() as stack:
+        seen, former = [], [mixed("ab", shard, 2) for shard in range(2)]
+        for iterator, steps in zip(former, (3, 7)):
+            seen += itertools.islice(iterator, steps)
+        between, now = mixed("ab", 0, 1), mixed(names, 0, 1)
+        between.set_states([iterator.get_state() for iterator in former])
+        seen.append(next(between))
+        now.set_state(between.get_state(), strict=False)
+        seen += now
+    stay = {x for name in names for x in range(FIRST[name], FIRST[name] + RECORDS) if x % 5}
+    left = [x for x in seen if x not in stay]
+    assert Counter(seen) == Counter([*stay, *left])
+    assert len(left) == len({*left}) == (0 if {*"ab"} <= {*names} else len(left))
+    assert {x // 100 for x in left} <= {FIRST[name] // 100 for name in {*"ab"} - {*names}}
