@@ -34,7 +34,7 @@ def case(error, message):
     """Add a function, which raises `error` with `message`, to the cases."""
 
     def add(function):
-        CASES[function.__name__] = (function, error, message)
+        CASES[function.__name__.strip("_")] = (function, error, message)
         return function
 
     return add
@@ -60,45 +60,45 @@ def restored(chain, states, strict=True, **options):
             iterator.set_state(states, strict=strict)
 
 
-def stream(first, count=8):
+def _stream(first, count=8):
     return MapDataset.range(first, first + count).to_iter_dataset()
 
 
 @case(CheckpointError, "zipped datasets .* saved at the same step. Pass states of one step")
-def shards_of_a_zip_at_different_steps():
-    zipped = IterDataset.zip([stream(0), stream(100)])
+def _shards_of_a_zip_at_different_steps():
+    zipped = IterDataset.zip([_stream(0), _stream(100)])
     restored(zipped, on_shards(zipped.shard, [1, 2]))
 
 
 @case(CheckpointError, "IterDataset.repeat cannot change its number of shards")
-def other_shards_of_a_repeated_stream():
-    repeated = stream(0).repeat(2)
+def _other_shards_of_a_repeated_stream():
+    repeated = _stream(0).repeat(2)
     restored(repeated, on_shards(repeated.shard, [1, 1]))
 
 
-def mix(operation, *names, **more):
-    parts = {name: stream(100 * number) for number, name in enumerate(names)}
+def _mix(operation, *names, **more):
+    parts = {name: _stream(100 * number) for number, name in enumerate(names)}
     return operation(IterDataset.mix(parts | more, when_exhausted="all"))
 
 
 @case(CheckpointError, "the operations after the mix differ .* Restore with the former operations")
-def a_dataset_more_and_another_operation_after_the_mix():
+def _a_dataset_more_and_another_operation_after_the_mix():
     def after_a_batch(chain):
         return chain.batch(2).flat_map(list).window_shuffle(4, seed=1)
 
-    (state,) = on_shards(lambda shard: mix(after_a_batch, "a"), [1])
-    restored(mix(lambda chain: chain, "a", "b"), state, strict=False)
+    (state,) = on_shards(lambda shard: _mix(after_a_batch, "a"), [1])
+    restored(_mix(lambda chain: chain, "a", "b"), state, strict=False)
 
 
 @case(CheckpointError, "dataset 'a' of the mix has other operations .* another name")
-def a_dataset_with_other_operations():
-    (state,) = on_shards(lambda shard: mix(lambda chain: chain, "b", a=stream(0)), [1])
-    shuffled = stream(0).filter(bool).window_shuffle(3, seed=1)
-    restored(mix(lambda chain: chain, a=shuffled, c=stream(50)), state, strict=False)
+def _a_dataset_with_other_operations():
+    (state,) = on_shards(lambda shard: _mix(lambda chain: chain, "b", a=_stream(0)), [1])
+    shuffled = _stream(0).filter(bool).window_shuffle(3, seed=1)
+    restored(_mix(lambda chain: chain, a=shuffled, c=_stream(50)), state, strict=False)
 
 
 @case(CheckpointError, "Both changes at once are not possible here")
-def a_dataset_more_and_records_omitted_inside_a_window():
+def _a_dataset_more_and_records_omitted_inside_a_window():
     def parts(omit, *names):
         every = {
             name: MapDataset.range(8).omit(omit if name == "a" else []).to_iter_dataset()
@@ -111,11 +111,11 @@ def a_dataset_more_and_records_omitted_inside_a_window():
 
 
 @case(CheckpointError, "held records back. It would now hold other records")
-def other_weights_inside_a_window_after_records_were_omitted():
+def _other_weights_inside_a_window_after_records_were_omitted():
     def mixed(weights):
         parts = {
             "a": MapDataset.range(8).omit([1]).to_iter_dataset(),
-            "b": stream(100),
+            "b": _stream(100),
         }
         return IterDataset.mix(parts, weights, when_exhausted="all").window_shuffle(4, seed=1)
 
@@ -123,7 +123,7 @@ def other_weights_inside_a_window_after_records_were_omitted():
     restored(mixed({"a": 3, "b": 1}), state, strict=False)
 
 
-def planned(tokens=6, seed=0, shard=None, **options):
+def _planned(tokens=6, seed=0, shard=None, **options):
     sampler = IndexSampler(24, shard or ShardOptions(0, 1), shuffle=True, seed=seed, num_epochs=1)
     arrays = [np.full(3, key) for key in range(24)]
     operations = [BudgetBatch(tokens, pad_to=(3,), lengths=[3] * 24), *options.get("more", ())]
@@ -131,38 +131,38 @@ def planned(tokens=6, seed=0, shard=None, **options):
 
 
 @case(CheckpointError, "planned from lengths, and this plan differs")
-def another_seed_of_planned_batches():
-    (state,) = on_shards(lambda shard: planned(), [1])
-    restored(planned(seed=1), state, strict=False)
+def _another_seed_of_planned_batches():
+    (state,) = on_shards(lambda shard: _planned(), [1])
+    restored(_planned(seed=1), state, strict=False)
 
 
 @case(CheckpointError, "planned batches cannot change their number of shards")
-def other_shards_of_planned_batches_before_skipped_steps():
-    states = on_shards(lambda shard: planned(shard=shard).skip([(3, 4)]), [1, 1])
-    restored(planned(), states)
+def _other_shards_of_planned_batches_before_skipped_steps():
+    states = on_shards(lambda shard: _planned(shard=shard).skip([(3, 4)]), [1, 1])
+    restored(_planned(), states)
 
 
-def eight(shard=None, **options):
+def _eight(shard=None, **options):
     return load(range(8), batch_size=1, num_epochs=1, shard_options=shard, **options)
 
 
 @case(CheckpointError, "two states are of shard 0, but they differ. Pass one state for each shard")
-def two_states_of_one_shard():
-    first, second = (on_shards(eight, [steps, 1]) for steps in (1, 2))
-    restored(eight(), [*first, second[0]])
+def _two_states_of_one_shard():
+    first, second = (on_shards(_eight, [steps, 1]) for steps in (1, 2))
+    restored(_eight(), [*first, second[0]])
 
 
 @case(TypeError, r"change\(batch_size=\) does not work with balance= on several shards")
-def another_batch_size_of_records_divided_by_cost():
-    balanced(2).change(batch_size=4)
+def _another_batch_size_of_records_divided_by_cost():
+    _balanced(2).change(batch_size=4)
 
 
 @case(ValueError, "at_step=1 is in the middle of a group of 8 records .* Pass 2")
-def other_weights_inside_a_group_of_records_divided_by_cost():
-    balanced(2).change(weights={"a": 3, "b": 1}, at_step=1)
+def _other_weights_inside_a_group_of_records_divided_by_cost():
+    _balanced(2).change(weights={"a": 3, "b": 1}, at_step=1)
 
 
-def balanced(batches):
+def _balanced(batches):
     """The iterator of one of two shards of a mix whose records are divided by their costs."""
     parts = {"a": range(32), "b": range(32)}
     costs = {name: [1] * 32 for name in parts}
@@ -173,14 +173,14 @@ def balanced(batches):
 
 
 @case(LookupError, "is read by shard [01] of 2")
-def the_step_of_a_record_that_another_shard_reads():
-    shards = [planned(shard=ShardOptions(shard, 2)) for shard in range(2)]
+def _the_step_of_a_record_that_another_shard_reads():
+    shards = [_planned(shard=ShardOptions(shard, 2)) for shard in range(2)]
     for loader in shards:
         loader.find(0, 0)
 
 
 @case(CheckpointError, "equal_steps=True cannot be used with a growing source")
-def one_state_of_a_growing_source():
+def _one_state_of_a_growing_source():
     with TemporaryDirectory() as folder:
         sizes = Path(folder, "sizes.json")
         sizes.write_text("[8]")
@@ -192,7 +192,7 @@ def one_state_of_a_growing_source():
 
 
 @case(CheckpointError, "Grain run on several workers and shards, .* Keep the number of shards")
-def other_shards_after_a_grain_run_with_workers():
+def _other_shards_after_a_grain_run_with_workers():
     def of_grain(index, count):
         sampler = IndexSampler(12, ShardOptions(index, count), num_epochs=1, algorithm="grain")
         return DataLoader(data_source=range(12), sampler=sampler)
