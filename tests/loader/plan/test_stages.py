@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace import Batch, Filter, MapTransform
+from headrace import Batch, Filter, MapTransform, SequentialSampler
+from headrace.loader.plan.build import make_pipeline
 from headrace.loader.plan.stages import runs_of
 
 
@@ -17,3 +18,15 @@ def test_a_stage_begins_with_a_batch_above_what_may_drop_elements():
     assert runs_of([map_, batch], skips_errors=True) == [(map_,), (batch,)]
     assert runs_of([batch, map_], skips_errors=True) == [(), (batch, map_)]
     assert runs_of([]) == [()]
+
+
+def test_a_batch_that_is_not_full_counts_as_one_for_the_batch_above():
+    """It is dropped only if it is in a remainder that a batch drops."""
+    kept, dropped = Batch(2), Batch(2, drop_remainder=True)
+    stages = {
+        name: make_pipeline(range(9), SequentialSampler(9), operations, None).stages[0]
+        for name, operations in {"kept": [kept, dropped], "dropped": [dropped, kept]}.items()
+    }
+    assert [stages["kept"].useful(inputs) for inputs in range(9)] == [0, 0, 0, 3, 4, 4, 4, 7, 8]
+    assert [stages["kept"].outputs(inputs) for inputs in range(9)] == [0, 0, 0, 1, 1, 1, 1, 2, 2]
+    assert [stages["dropped"].useful(inputs) for inputs in range(9)] == [0, 0, 2, 2, 4, 4, 6, 6, 8]

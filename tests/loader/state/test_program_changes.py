@@ -311,6 +311,18 @@ def _answer(iterator, **change):
         return error
 
 
+def test_the_batch_size_may_change_at_a_step_that_other_shards_do_not_have():
+    """Each shard changes it for itself, as the order of the records stays as it is."""
+    shards = [
+        iter(headrace.load(range(5), batch_size=1, num_epochs=1, shard_options=ShardOptions(s, 2)))
+        for s in range(2)
+    ]
+    for shard in shards:
+        list(islice(shard, 2))
+        shard.change(batch_size=2)
+    assert [_flat(shard) for shard in shards] == [[4], []]
+
+
 def test_a_change_in_a_run_of_a_chain():
     """Chains give the same iterator."""
     stream = MapDataset.source(range(20)).shuffle(seed=1).batch(4)
