@@ -209,7 +209,7 @@ class Pipeline:
         )
 
     def begins_anew(self, leaf: int) -> bool:
-        """Return True if a leaf may be read several times from its start, as by repeat.
+        """Return True if a leaf is below a `repeat` of streams, and so is read more than once.
 
         A leaf is a source with its sampler.
         """
