@@ -159,10 +159,10 @@ class Balance:
         return self._with(whole_costs(costs), sizes=None)
 
     def going_round(self, sizes: Sequence[int]) -> Balance:
-        """Return this balance for sources whose record keys continue after the last record.
+        """Return this balance for sources that are read again after their end.
 
-        The key `n + i` of a source of `n` records means its record `i` again, and so has the same
-        cost.
+        A key `n + i` of a source of `n` records then means its record `i` again, and has the cost
+        of this record.
 
         Args:
             sizes: number of records of each part of a mix, or of the only source.

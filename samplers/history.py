@@ -1,7 +1,7 @@
-"""A checkpoint's facts about an order: the one that the program described, and its changes.
+"""What a checkpoint says about an order: the fingerprint of the described order, and its changes.
 
-An order changes if the weights or parts of a mix, the weights of records, the omitted records or
-the number of records become others at a position. The values are plain JSON.
+An order changes if, from some position on, it has other weights or parts of a mix, other weights of
+records, other omitted records, or more records. The values are plain JSON.
 """
 
 from __future__ import annotations
@@ -70,9 +70,8 @@ class SavedOrder(NamedTuple):
     def part(self, name: str) -> SavedOrder:
         """Return what the checkpoint says about the order of the part `name` of a mix.
 
-        Of an order that is not a mix, return the order itself.
-
-        If the checkpoint says nothing about the part, `described` is empty.
+        If the checkpoint says nothing about the part, `described` is empty. If this order is not a
+        mix, return the order itself.
         """
         if not self.is_mix:
             return self

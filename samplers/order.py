@@ -51,9 +51,9 @@ class UnreadOrder:
 
     @property
     def is_possible(self) -> bool:
-        """True if no shard has delivered more positions than it has.
+        """True if each shard has delivered at most as many positions as its share has.
 
-        If False, the state is damaged.
+        False shows that the state is damaged.
         """
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)
@@ -71,30 +71,35 @@ class UnreadOrder:
 
     @cached_property
     def offset(self) -> int:
-        """Number to add to an index among unread positions to get the position.
+        """Number to add to an index among the unread positions to get the position.
 
-        It holds for indices from `dense_index` on.
+        It is right for indices from `dense_index` on.
         """
         return min(self.dense_from, self.total) - self._ragged
 
     def offset_from(self, index: int) -> int | None:
-        """Return the number to add to an index to get its unread position, if it is constant.
+        """Return the number to add to an index among the unread positions, to get the position.
 
-        Return None if it is not the same number for all indices from `index` on.
+        Return None if this number is not the same for all indices from `index` on.
         """
         return self.offset if index >= self._ragged else None
 
     def lowest_position(self, index: int) -> int:
-        """Return a lower limit of the unread positions at `index` and all later indices.
+        """Return the lowest position that is possible at `index`, or later, among unread positions.
 
-        Index 0 stands for the first position that was not read yet, index 1 for the second.
+        Index 0 is the first unread position. Unread positions are not sorted, so a later index may
+        have a lower position than an earlier one; none from `index` on has a lower position than
+        the result.
         """
         position = int(self.positions(np.array([index], dtype=np.int64))[0])
         return position - position % self._shards
 
     @property
     def dense_index(self) -> int:
-        """Index, among unread positions, of `dense_from`, from which on all are unread."""
+        """Index of the position `dense_from` among the unread positions.
+
+        From there on, every position is unread.
+        """
         return self._ragged
 
     @cached_property
@@ -111,11 +116,10 @@ class UnreadOrder:
     def _tables(self) -> tuple[Positions, Positions, Positions, Positions]:
         """The rectangles (levels × shards) of undelivered positions, as four arrays.
 
-        Each array has one entry per rectangle.
-
-        Level k is the positions `k * shards + s` of all shards s. The arrays have the first level,
-        the number of levels, the number of shards, and the index into `_served` of the first of
-        these shards.
+        Level k is the positions `k * shards + s` of all shards s. A rectangle is consecutive levels
+        in which the same shards have not delivered their positions. Each array has one entry per
+        rectangle: its first level; its number of levels; its number of shards; and the index in
+        `_served` of the first of these shards.
         """
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
         whole = self.total // self._shards
@@ -139,9 +143,9 @@ class UnreadOrder:
 
     @cached_property
     def _starts(self) -> Positions:
-        """First index of each rectangle in `_tables`, among the unread positions.
+        """For each rectangle in `_tables`, the index of its first position among the unread ones.
 
-        The last entry is `dense_index`.
+        One more entry, at the end, is `dense_index`.
         """
         _, heights, widths, _ = self._tables
         return np.concatenate([[0], np.cumsum(heights * widths, dtype=np.int64)]).astype(np.int64)
@@ -173,7 +177,9 @@ class UnreadOrder:
 
 
 class Without:
-    """The positions below `total` outside several ranges, ascending; index 0 is the first.
+    """The positions below `total` that are in none of several ranges, ascending.
+
+    Index 0 is the first of these positions.
 
     Args:
         ranges: ascending pairs `(start, stop)`, `stop` excluded, that do not touch each other.
@@ -200,18 +206,18 @@ class Without:
 
     @cached_property
     def _offsets(self) -> Positions:
-        """Numbers to add to an index among the positions outside the ranges to get its position.
+        """Numbers to add to an index among the positions outside the ranges, to get the position.
 
-        The first is for indices before the first range, each other for indices after one more
-        range.
+        The first number is for indices before the first range. Each other number is for indices
+        after one more range.
         """
         return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
 
     @cached_property
     def _starts(self) -> Positions:
-        """For each range, the index of the first position after it.
+        """For each range, the number of positions before it that are in none of the ranges.
 
-        It counts the positions outside the ranges.
+        It is also the index, among these positions, of the first one after the range.
         """
         return np.array([start for start, _ in self.ranges], dtype=np.int64) - self._offsets[:-1]
 
@@ -222,9 +228,9 @@ class Without:
 
     @property
     def offset(self) -> int:
-        """Number to add to an index from `dense_index` on to get the position.
+        """Number to add to an index from `dense_index` on, to get the position.
 
-        An index counts the positions outside the ranges.
+        An index counts only the positions that are in none of the ranges.
         """
         return int(self._offsets[-1])
 
@@ -241,16 +247,15 @@ class Without:
     def offset_from(self, index: int) -> int | None:
         """Return the number to add to each index from `index` on, to get its position.
 
-        Return None if it is not the same for all.
-
-        An index counts the positions outside the ranges.
+        Return None if it is not the same for all of them. An index counts only the positions that
+        are in none of the ranges.
         """
         return self.offset if index >= self.dense_index else None
 
     def lowest_position(self, index: int) -> int:
-        """Return the position at `index` among the positions outside the ranges.
+        """Return the lowest position at `index`, or later, among the positions outside the ranges.
 
-        Later indices have higher positions.
+        These positions ascend, so it is the position at `index`.
         """
         return int(self.positions(np.array([index], dtype=np.int64))[0])
 

@@ -257,7 +257,7 @@ class VectorSampler:
     def as_it_was(self, saved: SavedOrder, length: int) -> VectorSampler | None:
         """Return the order of a saved run, without the changes of the current program.
 
-        None if the state has only a digest.
+        Return None if the state does not contain what decided that order, but only a digest of it.
 
         Args:
             saved: the order of that run.
@@ -360,11 +360,10 @@ class VectorSampler:
         return None
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
-        """Return the source's generation at a position, and where the last change before began.
+        """Return the generation of the source at a position, and the position at which it began.
 
-        A generation is a version of the source's files. The second result is the first position of
-        the last change at or before `position`; 0 if there is none. The result is None if the order
-        never changed and the number of its generation is 0.
+        A generation is a version of the source's files. It begins at 0 if there was no change
+        before the position. Return None if the order never changed and its generation is 0.
         """
         return None
 

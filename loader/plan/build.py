@@ -153,9 +153,9 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
 
 
 def dropped_records(pipeline: Pipeline) -> int:
-    """Return the number of records in the largest shard if all are dropped, else 0.
+    """Return the number of records of the largest shard if they are too few for one batch, else 0.
 
-    They are dropped if they are too few for one batch.
+    All of these records would be dropped, as the remainder of a batch.
     """
     shard = pipeline.shard
     records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(
@@ -165,9 +165,11 @@ def dropped_records(pipeline: Pipeline) -> int:
 
 
 def _refuse_huge_batches(pipeline: Pipeline) -> None:
-    """Check that no batch exceeds an epoch's records, or `LARGEST_OF_SEVERAL_EPOCHS` if larger.
+    """Check that no batch is far larger than an epoch.
 
-    Sources without random access, and streams that end before one batch, are not checked.
+    A batch may have as many records as an epoch, or `LARGEST_OF_SEVERAL_EPOCHS` records if this
+    number is larger. Sources without random access, and streams that end before one batch, are not
+    checked.
 
     Raises:
         ValueError: a batch has more records.

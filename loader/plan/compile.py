@@ -39,8 +39,8 @@ def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
             decides.
 
     Raises:
-        ShardingError: an operation works on one shard only; or planned batches on several shards
-            would skip records.
+        ShardingError: an operation works on one shard only; or batches that are planned from known
+            lengths (`BudgetBatch`) on several shards would skip records.
         ValueError: an operation stacks batches of different shapes, or packs records that are
             balanced among shards by cost; or a `balance` does not fit the batches and shards.
     """
@@ -181,7 +181,8 @@ def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
     """Check that no operation stacks batches of a `BudgetBatch`, because these differ in shape.
 
     Args:
-        base: the source or join before the operations; the source may consist of planned batches.
+        base: the source or join before the operations. The source may consist of batches that a
+            `BudgetBatch` has planned from known lengths.
         operations: operations, in order.
 
     Raises:
@@ -217,11 +218,12 @@ def check_balanced(operations: Iterable[Operation]) -> None:
 def check_skips(leaf: Leaf) -> None:
     """Check that failing records can be skipped in a leaf (a source with its sampler).
 
-    They cannot in planned batches on several shards: all shards have equal numbers of these, and a
-    shard that skips a record would lose a batch.
+    They cannot be skipped in batches that a `BudgetBatch` plans from known lengths, on several
+    shards: all shards have equal numbers of these batches, and a shard that skips a record would
+    lose a batch.
 
     Raises:
-        ShardingError: the leaf has planned batches, and there are several shards.
+        ShardingError: the leaf has such planned batches, and there are several shards.
     """
     if leaf.plans_batches and leaf.shard.shard_count > 1:
         raise ShardingError(

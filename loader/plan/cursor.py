@@ -169,9 +169,9 @@ class Leftover:
     def whose(
         self,
     ) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], tuple[int | None, ...], str]:
-        """Identity of the shard and its run.
+        """Values that identify the shard that began this work, and its run: a key for dicts.
 
-        Leftovers (unfinished work) of the same shard have equal values.
+        All leftovers (unfinished work) of one shard have the same key.
         """
         return self.shard, self.lineages, self.ends, self.mix
 
@@ -198,7 +198,7 @@ def cursor_of_join(cursors: Iterable[Cursor], state: JoinState) -> Cursor:
 def are_numbers(state: JoinState) -> bool:
     """Return True if the progress of a join (such as a mix) has only integers below `MAX_ROWS`.
 
-    It has only these in undamaged files.
+    False shows that the checkpoint is damaged.
     """
     return all(isinstance(value, int) and value < MAX_ROWS for value in state)
 

@@ -38,10 +38,10 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
         shard: shard of this process.
 
     Raises:
-        TypeError: the option is neither a text, `GrowthOptions` nor None.
-        ValueError: it is another text; or not "hand", and the source is derived from a growing
-            source; or it is "epoch" or "now" and the source does not grow; or several shards have
-            no common folder for their log.
+        TypeError: `growth` is neither a text, `GrowthOptions` nor None.
+        ValueError: `growth` is an unknown text; or it asks for new records during the run ("epoch"
+            or "now"), and the source does not grow, or is derived from a growing source; or several
+            shards have no common folder for their log.
     """
     wanted = GrowthOptions(one_of("growth", growth, *TIMES)) if isinstance(growth, str) else growth
     if wanted is not None and not isinstance(wanted, GrowthOptions):
@@ -117,8 +117,9 @@ def growing_order(sampler: VectorSampler, source: Any, by_hand: bool = False) ->
             change keeps its order.
 
     Raises:
-        ValueError: the source grows, and the sampler cannot change, or does not have all records.
-            For a mix, only if `by_hand` is False; then also if the mix is balanced by cost.
+        ValueError: the source grows, and the sampler cannot change, or covers another number of
+            records than the source has. For a mix, this is an error only if `by_hand` is False; it
+            is then also an error if the mix is balanced by cost.
     """
     if sampler.facts.parts:
         return _growing_mix(sampler, source, by_hand)
@@ -195,8 +196,6 @@ def looks_of(growth: GrowthOptions, leaf: Leaf, begin: int) -> SourceLooks | Mix
 
 def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeline:
     """Return a pipeline over other generations (versions of the sources' files).
-
-    This happens before any record of them is read.
 
     Args:
         pipeline: the pipeline.

@@ -58,9 +58,15 @@ class History:
         )
 
     def by_leaf(self, moved: Callable[[tuple[Any, ...], Any], tuple[Any, ...]]) -> History:
-        """Return this history for other leaves.
+        """Return this history for the leaves of a changed pipeline.
 
-        `moved` takes a value for each leaf, and the value of a new one.
+        A leaf is a source with its sampler.
+
+        Args:
+            moved: function that is called twice, for the histories of shards and for the changes of
+                orders. It takes a tuple with one value for each leaf of the former pipeline, and
+                the value for a leaf that is new. It returns a tuple with one value for each leaf of
+                the changed pipeline.
         """
         return History(moved(self.shards, NO_RUNS), moved(self.orders, ()))
 
@@ -129,13 +135,14 @@ class Mark(NamedTuple):
     """Facts about the order of a leaf (source with its sampler) that later programs cannot compute.
 
     Attributes:
-        position: first position that no shard has read, not counting omitted records, if `place` is
-            filled; else 0. A run that omits other records can continue there.
-        place: a dict by part name. For each part of a mix that omits records, it has the number of
-            the part's records before `position`, with the omitted ones; also for parts to which
-            records were appended, if the mix ends. A source without a mix has the name "" (`ONLY`).
-            Empty if there is no such part.
-        length: if `place` is filled, number of positions of all shards together; None if the order
+        position: 0 if `place` is empty. Otherwise the first position that no shard has read;
+            omitted records have no position. A later run that omits a different set of records can
+            continue there.
+        place: a dict by part name. Its values are numbers of records of the part before `position`;
+            unlike positions, they include the omitted records. It has the parts of a mix that omit
+            records and, if the mix ends, the parts to which records were appended. A source without
+            a mix has the name "" (`ONLY`). Empty if there is no such part.
+        length: number of positions of all shards together, if `place` is filled; None if the order
             is endless, or if `place` is empty.
         ended: for a mix, a pair (part name, position of its end) for each part that ends before the
             mix does.

@@ -82,9 +82,10 @@ class Identity:
 
     @property
     def of_any_sizes(self) -> Identity:
-        """This identity without its batch sizes, in which shards of a run may differ.
+        """This identity without its batch sizes.
 
-        A change of a size begins at a step.
+        States of the shards of one run may differ in batch sizes: a size changes at a step, which
+        some shards may not have reached.
         """
         return replace(self, sizes=())
 
@@ -103,7 +104,10 @@ class Identity:
 
     @property
     def inner_mixes(self) -> list[Any]:
-        """A description of each mix except the last, which may change between two runs."""
+        """A description of each mix except the pipeline's last one.
+
+        Only the last mix may change between two runs, so these descriptions must stay the same.
+        """
         of_joins = [join["names"] for join in self.joins[:-1] if join.get("kind") == "mix"]
         is_mix = SavedOrder(self.order).is_mix and not self.joins
         return [
@@ -302,7 +306,8 @@ def _weights_changed(
 class IdentitySnapshot:
     """Fingerprints of sources and operations, taken when the pipeline is made.
 
-    Sources and operations may change while they work.
+    A source or an operation may change while it is used. A fingerprint that is taken later could
+    then differ.
 
     Attributes:
         sources: for each leaf (source with its sampler), the fingerprint of its source.

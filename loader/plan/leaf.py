@@ -274,9 +274,10 @@ class Leaf:
         )
 
     def part_records(self, local: int) -> dict[str, int]:
-        """Return how many records each part of a mix has up to the record before a position.
+        """Return how many records each part of a mix has before a position of this shard.
 
-        The position is one of this shard; records of all shards count.
+        Records of all shards count, in the order of the stream, up to and including this shard's
+        last record before the position.
 
         Raises:
             AttributeError: the source is not a mix.
@@ -288,9 +289,10 @@ class Leaf:
         return self.sampler.part_records(self.before(local))
 
     def before(self, local: int) -> int:
-        """Return how many records there are up to the record before a local position.
+        """Return how many records of all shards come before a local position of this shard.
 
-        Records of all shards count.
+        They are the records of the stream up to and including this shard's last record before the
+        position.
         """
         return self._place(local - 1) + 1 if local > 0 else 0
 

@@ -180,9 +180,8 @@ class ReshardHistory:
     def dealt_anew(self, blocks: Blocks | None) -> ReshardHistory:
         """Return the history with other blocks, in which records are balanced among shards by cost.
 
-        The history is returned unchanged if the unread positions do not begin at the boundary of a
-        block, if shards stopped at different positions, or if one stopped in the middle of a
-        record.
+        Other blocks can begin only where a block ends, and where all shards stopped at the same
+        position and between two records. Otherwise, the history is returned unchanged.
 
         Args:
             blocks: the blocks; None if records are not balanced.

@@ -209,7 +209,7 @@ class Pipeline:
         )
 
     def begins_anew(self, leaf: int) -> bool:
-        """Return True if a leaf may be read several times from its start, as by repeat.
+        """Return True if a leaf is below a `repeat` of streams, and so is read more than once.
 
         A leaf is a source with its sampler.
         """
@@ -219,11 +219,16 @@ class Pipeline:
         return any(leaves.start <= leaf < leaves.stop for leaves in restarting)
 
     def repeats_in(self, part: Subtree) -> dict[int, range]:
-        """Return the endless `repeat`s of streams in a section.
+        """Return the endless `repeat`s of streams in a section of the pipeline.
 
-        They read their input from its beginning again and again. The keys are the indices of their
-        notes in a cursor of the section; the values are the indices, in the section, of the sources
-        that each reads.
+        Such a `repeat` reads its input from the beginning again and again.
+
+        Args:
+            part: the section.
+
+        Returns:
+            For each `repeat`, the index of its entry in `notes` of the section's cursor (place in
+            the stream), and the indices, in the section, of the sources that it reads.
         """
         first = part.first
         endless = (
@@ -335,10 +340,10 @@ class Pipeline:
 
     @cached_property
     def regrouped(self) -> frozenset[int]:
-        """Indices of all stages except the last, which groups their rows into batches or windows.
+        """Indices of the stages whose rows a later stage groups into batches or windows.
 
-        The result is empty if the pipeline ends with a join. A stage is a group of operations that
-        run in one task.
+        A stage is a group of operations that run in one task. These are all stages except the last;
+        the result is empty if the pipeline ends with a join.
         """
         last = self.top.stage
         return frozenset(

@@ -216,11 +216,11 @@ class Again(OfOne):
 
 @dataclass(frozen=True)
 class RunThrough(JoinPolicy):
-    """Rule of a source without random access: chooses nothing; a cursor stores the source's state.
+    """Rule of a source without random access: chooses nothing, and only stores the source's state.
 
-    The cursor stores it in the same way as the state of a join's rule.
-    The state: a local position, and the source's state there as text. An empty text means the
-    beginning.
+    Such a source has an entry in the `notes` of a cursor (place in the stream), like a join. The
+    entry has two values: a local position, and the source's state there as text. An empty text
+    means the beginning.
     """
 
     kind = "in order"

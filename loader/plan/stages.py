@@ -88,8 +88,8 @@ class Stage:
     def bounded(self, length: int, most: int) -> int:
         """Return a number of inputs for a task: `length`, but not more than a limit.
 
-        The limit is `most`, rounded down to the inputs of whole outputs; at least the inputs of one
-        output.
+        The limit is `most`, rounded down to a multiple of the inputs that make one output, but
+        never less than these inputs.
         """
         return min(length, max(most // self.unit, 1) * self.unit)
 

@@ -86,9 +86,9 @@ class SourceLooks:
         )
 
     def index(self, name: str, position: int) -> int:
-        """Return the number of records read before a position.
+        """Return the number of records of the source that are read before a position.
 
-        With a single source, it is the position itself.
+        A single source has a record at each position, so the result is the position itself.
 
         Args:
             name: not used; `MixLooks.index` takes the name of a part here.

@@ -101,8 +101,8 @@ class RecordsHistory(NamedTuple):
     def order_changes(self) -> Changes:
         """The changes as a checkpoint stores them: each has only the values that it changes.
 
-        A generation is not stored either if it is the next one and comes with another number of
-        records.
+        A generation (version of the source's files) is left out, too, if it follows from the number
+        of records: another number means the next generation.
         """
         return tuple(
             _order_change(before, after) for before, after in pairwise([self._begin, *self.changes])

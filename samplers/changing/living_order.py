@@ -53,12 +53,10 @@ class LivingOrder(VectorSampler):
 
     @cached_property
     def _layers(self) -> list[LivingPlaces | None]:
-        """Kept records, one entry for the start and one for each change.
+        """Kept records from the start, and from each change on: one entry for each.
 
-        An entry is None if its omitted keys are unknown.
-
-        They are known only if they are the current ones, because the fingerprint has only a digest
-        of the keys.
+        An entry is None if it is unknown which keys are omitted there. They are known only where
+        they are the same as now, because the fingerprint has only a digest of the keys.
         """
         begins = [
             (0, 0, self.history.omitted),

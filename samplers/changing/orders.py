@@ -33,19 +33,18 @@ def living(order: VectorSampler, generation: int = 0) -> Any:
 
 
 def changing(order: VectorSampler, saved: SavedOrder, counts: bool) -> Any:
-    """Return an order in the form that keeps a history of its records.
+    """Return the program's order in the form that keeps a history of its records, or None.
 
-    Return None unless records may change or have changed.
-
-    An order that keeps a history is returned without changes. Another order is wrapped in a
-    `ChangingSampler` if the records of the run's order have changed and the current order can
-    change.
+    Such a form is needed if records of the order may be appended or omitted, or were during the
+    run. An order that already has this form is returned without its changes. Another order is
+    wrapped in a `ChangingSampler` if records of the run's order have changed and the program's
+    order can change. Otherwise, return None.
 
     Args:
         order: the program's order.
-        saved: the run's order. The result is None if it is of another kind, or empty.
-        counts: True if the source has generations (versions of its files). If False, the result has
-            the generation at the end of the run.
+        saved: the run's order. If it is of another kind, or empty, the result is None.
+        counts: True if the source has generations (versions of its files), which count appended
+            records. If False, the result has the generation at the end of the run.
     """
     if not saved.described or saved.described.get("kind") != order.fingerprint.get("kind"):
         return None  # another kind of order, whose changes may be of weights
@@ -65,11 +64,13 @@ def changing(order: VectorSampler, saved: SavedOrder, counts: bool) -> Any:
 def changing_parts(
     order: VectorSampler, saved: SavedOrder, growing: Container[str]
 ) -> ChangingOrders:
-    """Return, by name, the orders equal to those in `saved` except for appended or omitted records.
+    """Return the parts whose order is that of the run, except for appended or omitted records.
+
+    They are returned as orders that can change, by name. A single source has the name "" (`ONLY`).
 
     Args:
         order: the program's order.
-        saved: the run's order. The result is empty if only one of both is a mix.
+        saved: the run's order. If only one of both orders is a mix, the result is empty.
         growing: names of the parts whose sources have generations (versions of their files).
     """
     found = {}

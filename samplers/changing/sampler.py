@@ -127,12 +127,10 @@ class ChangingSampler(LivingOrder):
         return self.history.order_changes
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
-        """Return the source's generation at a position, and where the last change before began.
+        """Return the generation of the source at a position, and the position at which it began.
 
-        A generation is a version of the source's files.
-
-        The second result is 0 if there was no change. None if the order never changed and its
-        generation is 0.
+        A generation is a version of the source's files. It begins at 0 if there was no change
+        before the position. Return None if the order never changed and its generation is 0.
         """
         if not self.history.changes and not self.generation:
             return None
@@ -178,7 +176,7 @@ class ChangingSampler(LivingOrder):
     def fingerprint(self) -> dict[str, Any]:
         """The values that determine the order before its first change, as JSON values.
 
-        `changes` has all changes.
+        The changes themselves are in the attribute `changes`.
         """
         return {**self.sampler.fingerprint, **self.history.begin_values}
 
@@ -290,10 +288,10 @@ class ChangingSampler(LivingOrder):
     def with_records_from(
         self, saved: SavedOrder, position: int, place: int | None = None, joins: bool = False
     ) -> ChangingSampler:
-        """Return the sampler that resumes a run with fewer records, or other omitted ones.
+        """Return this order for a run whose records differ, because some were appended or omitted.
 
-        It has the order of that run before `position`, and the records of this sampler from there
-        on.
+        The result has the order of the run before `position`, and the records of this sampler from
+        there on.
 
         Args:
             saved: the order of that run, which may be one without changes.

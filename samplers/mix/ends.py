@@ -18,10 +18,10 @@ from .weights import MAX_POSITION, changed_stages, ramped, stages_of
 
 
 def saved_length(saved: SavedOrder) -> int:
-    """Return the length (in positions) of an earlier run, computed from the checkpoint of its mix.
+    """Return the length (in positions) of an earlier run's mix, computed from its checkpoint.
 
-    The number is too high if a part has a user's own sampler, and the sampler's fingerprint does
-    not have its length.
+    If a part has a user's own sampler whose fingerprint does not contain its length, the part
+    counts as endless, so the result may be too high.
 
     Raises:
         CheckpointError: if the checkpoint is damaged.
@@ -188,14 +188,14 @@ def last_weights(saved: SavedOrder) -> dict[str, float]:
 
 
 def order_of(saved: SavedOrder) -> MixOrder:
-    """Return the order of a mix, as if none of its current parts ended.
+    """Return the order in which the parts of a run's mix are drawn, as if no current part ended.
 
     Args:
-        saved: the mix. In its fingerprint and in each change of the parts, `weights` are weights by
-            part name, or a list of pairs [first position, weights], which are joined by ramps if
-            `ramp` is true. A change of the parts also has the parts that had `ended` before, with
-            the positions of their ends. In a change of the weights, `weights` are only the weights
-            that change.
+        saved: the mix in the run's checkpoint. Its fingerprint and each change of its parts have
+            `weights`: weights by part name, or a list of pairs [first position, weights] and
+            `ramp`, which is true if the weights change gradually from pair to pair. A change of the
+            parts also has `ended`: the former parts that had ended before, with the positions of
+            their ends. In a change of weights alone, `weights` has only the weights that differ.
 
     Raises:
         CheckpointError: if a value is missing or damaged.

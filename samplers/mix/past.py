@@ -100,9 +100,9 @@ class MixPast(VectorSampler):
         return other
 
     def differs_from(self, saved: SavedOrder) -> str:
-        """Return "" if a run had the parts and weights of this mix; else a text.
+        """Return "" if the run has the parts and weights of this mix; else a text for messages.
 
-        A run had them if its program described them, or if it changed to them.
+        The run has them if its program described them, or if the run changed to them later.
         """
         same = self.fingerprint == saved.described or self._is_last(saved)
         return "" if same else "weights or parts of the mix changed"
@@ -114,7 +114,7 @@ class MixPast(VectorSampler):
     def _is_last(self, saved: SavedOrder) -> bool:
         """Return True if this mix has the weights to which the run changed last.
 
-        Return False if the run has not changed them.
+        Return False if the run never changed its weights.
         """
         return (
             bool(saved.own_changes)
@@ -160,11 +160,13 @@ class MixPast(VectorSampler):
     def _add_parts(
         self, position: int, values: dict[str, Any], ended: Iterable[tuple[str, int]]
     ) -> None:
-        """Record another mix from a position on. It replaces all changes at this position or later.
+        """Record that this mix has other parts and weights from a position on.
+
+        Earlier records of changes at this position or later are removed.
 
         Args:
             position: the position.
-            values: weights of the other mix.
+            values: weights of the new parts.
             ended: parts that end in the current mix, with the positions of their ends.
         """
         kept = [change for change in self._own_changes if change.position < position]

@@ -285,9 +285,10 @@ class MixSampler(MixPast):
 
     @cached_property
     def _ends(self) -> dict[str, int]:
-        """Length of each part, by name, that starts again after its end.
+        """Length of each part, by name, that starts again after its end, but has no later epochs.
 
-        The sampler of such a part has no later epochs.
+        Its sampler cannot be asked for records of later epochs, so the mix repeats the records
+        before the end.
         """
         parts = self._parts.items()
         return {
@@ -322,11 +323,10 @@ class MixSampler(MixPast):
         return ends.get(name) if position is None else position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return the current epoch (from 0) of each part, by name.
+        """Return the epoch (from 0) of each part, by name, at a position.
 
-        It is the epoch of the part's last record drawn up to a position.
-
-        The record at the position counts. The epoch of a part of which nothing was drawn is 0.
+        It is the epoch of the part's last record that was drawn up to and including the position; 0
+        if nothing of the part was drawn.
         """
         drawn = self.part_records(position + 1)
         return {name: part.epoch_at(max(drawn[name] - 1, 0)) for name, part in self._parts.items()}

@@ -1,4 +1,7 @@
-"""Compute record keys of elements of many parts of a mix in one call, if all are plain shuffles.
+"""Compute record keys of elements of many parts of a mix in one call.
+
+It works for the parts whose order is one shuffle of the whole part in each epoch: no blocks, no
+omitted records, no draws by weight.
 
 In: for each element, the index of its part, and its index in the part's order. Out: record keys
 within the parts.
@@ -29,9 +32,10 @@ FEW = 512
 
 
 class PartShuffles:
-    """The shuffles of those parts of a mix whose order is a plain shuffle of each epoch.
+    """The shuffles of the parts of a mix whose order is one shuffle of the whole part per epoch.
 
-    `has` tells whether a part is among them.
+    `has` returns True for these parts. A part that is shuffled in blocks, or drawn by weights, is
+    not among them.
 
     Args:
         parts: the samplers of all parts, in the order of their indices.

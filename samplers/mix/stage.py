@@ -329,17 +329,18 @@ class StageTables:
         return parts, numbers
 
     def _step(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
-        """Move each visit from its node of a tree to the left or the right node below.
+        """Move visits one level down the binary tree that divides positions among parts of a mix.
 
-        A visit of a node is a position of the mix at which one of the parts below it is drawn.
+        A visit of a node is a position of the mix at which one of the parts below the node is
+        drawn. It belongs to the node's left or right side.
 
         Args:
-            nodes: `int64[n]`, indices of nodes.
-            visits: `int64[n]`, the number of the visit at its node, from 0.
+            nodes: `int64[n]`, for each visit, the index of the node where it is.
+            visits: `int64[n]`, the number of the visit at this node, from 0.
 
         Returns:
-            the nodes below (-1 - p for the part with index p), and the number of each visit among
-            the visits of its new node.
+            for each visit, the node of its side (-1 - p for the part with index p), and the number
+            of the visit among the visits of that node.
         """
         # `ratio * visit + phase` is computed in two words: its whole part, and its fraction in
         # units of 2^-62.

@@ -73,9 +73,9 @@ def _key_of_epochs(seed: int, epochs: Int64s) -> NDArray[np.uint64]:
 
 
 def _times(drawn: NDArray[np.uint64], weights: Floats) -> Floats:
-    """Return a random time for each record; sorted by these, records are drawn by weight.
+    """Return a random time for each record; sorted by these times, records are drawn by weight.
 
-    Infinite for a weight of 0.
+    A record of weight 0 has an infinite time.
 
     Args:
         drawn: a random word for each record.

@@ -182,9 +182,7 @@ def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
 def _lacking_after(records: int, fractions: Floats) -> Floats:
     """Return how many records each part lacks of its share after `records` were assigned.
 
-    They are assigned one by one.
-
-    Each is assigned to the part that lacks most.
+    The records are assigned one by one, each to the part that then lacks most.
 
     Args:
         records: number of the records, each of a class of its own.
