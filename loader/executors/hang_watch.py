@@ -166,7 +166,7 @@ class HangWatch:
             wait_until(lambda: not thread.is_alive(), CLOSE_SECONDS)
 
     def look(self) -> None:
-        """Report each task that has run too long, once per `seconds` seconds that it has run."""
+        """Report each task that has run for `seconds`, and again after each further `seconds`."""
         if (seconds := self._seconds) is None:
             return
         for number, worker in enumerate(list(self._workers)):

@@ -110,7 +110,7 @@ class WorkerPool(Generic[J]):
         return [Spawn(number) for number in numbers]
 
     def resize(self, worker_count: int) -> list[Action[J]]:
-        """Change the number of workers, and return the actions for that.
+        """Change the number of workers, and return the actions that start or kill workers.
 
         Surplus workers that have not started up and have no jobs are killed at once. Other surplus
         workers stay in the pool until `let_go` is called.

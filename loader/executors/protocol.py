@@ -102,8 +102,8 @@ class Executor(Protocol):
         """Stop, and drop unfinished tasks. No other method is called afterwards.
 
         Called by `run_handle` when a run ends: at the end of the stream, at an error, when the
-        iterator moves or is closed; and again if that was interrupted. An executor that is deleted
-        without `close` leaves nothing behind either.
+        iterator moves or is closed; and once more if the first call was interrupted. An executor
+        that is deleted without `close` leaves nothing behind either.
         """
 
 

@@ -1,7 +1,7 @@
 """Rows in the object stores of a Ray cluster: limits of their memory, and rows that are lost.
 
-In: sizes of rows, and of the stores. Out: how long tasks may be, and how many may run; and rows
-that were lost, after the task that makes them was run a second time.
+In: sizes of rows, and of the stores. Out: how long tasks may be, and how many may run. For rows
+that were lost: the same rows, after the task that makes them was run a second time.
 """
 
 from __future__ import annotations

@@ -393,7 +393,7 @@ class Transport(Protocol):
     def close(self) -> None:
         """End all workers and free everything except rows that are still in use.
 
-        Only `close` may be called afterwards. Called when the run ends for any reason, and again if
-        that was interrupted. Waits until worker processes are gone, but not for Ray's actors. A
-        transport that is deleted without `close` leaves nothing behind either.
+        Only `close` may be called afterwards. Called when the run ends for any reason, and once
+        more if the first call was interrupted. Waits until worker processes are gone, but not for
+        Ray's actors. A transport that is deleted without `close` leaves nothing behind either.
         """

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def levels_here() -> dict[str, int]:
-    """Return the level of each logger for which this process has set one, by logger name.
+    """Return the levels of those loggers for which this process has set a level, by logger name.
 
     The name "" is the root logger.
     """
@@ -67,7 +67,7 @@ def forward(send: Callable[[bytes], None]) -> None:
 def _as_bytes(record: logging.LogRecord) -> bytes:
     """Pickle a record with its text already formatted.
 
-    Its arguments and exception may not be picklable.
+    This is because the record's arguments and exception may not be picklable.
     """
     fields = dict(vars(record))
     exception = record.exc_text or (

@@ -126,10 +126,10 @@ class Stopwatch:
 
         Args:
             block: block (the rows of one task) that the task returned.
-            inputs: number of its positions or rows.
+            inputs: number of the task's inputs (positions, or rows of earlier tasks).
             batches: True if the rows of the block are batches.
-            reading: seconds of reading.
-            look: times of its operations; None if they were not timed.
+            reading: seconds that reading took.
+            look: times of the task's operations; None if they were not timed.
         """
         elements = block.elements
         nbytes = bytes_of_rows(elements, batches) if len(elements) else 0

@@ -101,7 +101,7 @@ class Team(Executor, Protocol):
 
 
 class AutoExecutor(Executor):
-    """Runs tasks in the calling thread or with workers, whichever measurements show to be faster.
+    """Runs tasks in the calling thread or with workers: measurements decide which is faster.
 
     Args:
         pipeline: pipeline of the run.
@@ -316,8 +316,11 @@ def _tuner(pipeline: Pipeline, options: ExecutionOptions, here: bool) -> Tuner:
 def may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
     """Return True if tasks of a pipeline can run in the calling thread as well as in workers.
 
-    False if an option (`worker_init_fn`, `timeout`) needs workers; if the source has no random
-    access; or if elements are not made of a fixed number of positions (`Pipeline.aligned`).
+    Return False in these cases:
+
+    * an option (`worker_init_fn`, `timeout`) needs workers;
+    * the source has no random access;
+    * elements are not made of a fixed number of positions each (see `Pipeline.aligned`).
     """
     wants_workers = options.worker_init_fn is not None or options.timeout is not None
     return pipeline.aligned and not pipeline.leaf.in_order and not wants_workers

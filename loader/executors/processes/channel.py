@@ -234,7 +234,7 @@ class Channel:
 
     @staticmethod
     def pair() -> tuple[Channel, socket.socket]:
-        """Return a channel for this process, and the socket of the other end, for another one."""
+        """Return a channel for this process, and a socket for another process: its other end."""
         if not is_portable():
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             return Channel(ours), theirs

@@ -149,7 +149,7 @@ class RayTransport(Transport):
             ray.kill(remote.actor)
 
     def restart(self) -> None:
-        """Do nothing: no single process makes all actors."""
+        """Do nothing: actors are not made by a single process that could end."""
 
     def send(self, worker: int, message: Message) -> None:
         remote = self._remotes.get(worker)

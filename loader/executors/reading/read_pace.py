@@ -117,7 +117,7 @@ class ReadPace:
         return piece
 
     def is_in_place(self, count: int) -> bool:
-        """Return True if the thread that needs the next `count` records should read all itself."""
+        """Return True if the thread that needs the next `count` records should read all of them."""
         return self.is_quick and self._seconds is not None and self._is_cheap(count)
 
     def step(self, count: int) -> int:

@@ -148,7 +148,7 @@ class Reading:
     def give_up(self) -> None:
         """Wake the worker that waits for the records, because no more records are read.
 
-        It then raises RuntimeError.
+        The worker then raises RuntimeError.
         """
         if self._arrived.locked():
             self._arrived.release()

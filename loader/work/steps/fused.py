@@ -79,7 +79,7 @@ class FusedMapFilter:
         return self._count - 1 - np.array(self._lefts[:count], dtype=np.int64)
 
     def at_fault(self) -> int:
-        """Return the index of the operation that failed: the last that the last record reached."""
+        """Return the index of the failed operation: the last one that the last record reached."""
         left = length_hint(self._inputs)
         came = [(self._count - length_hint(counter), lefts) for counter, lefts in self._came]
         return max(
