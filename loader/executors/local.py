@@ -86,7 +86,7 @@ class InlineExecutor(Executor):
         return known
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Return the handle (result to come) of a task, which runs when the result is asked for.
+        """Return the handle (result to come) of a task, which runs when `result` is called.
 
         If records are read in advance, the reading of the task's records begins now.
 

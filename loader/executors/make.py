@@ -42,8 +42,8 @@ def make_executor(
             thread.
 
     Raises:
-        ValueError: worker processes were asked for, but this system cannot have them.
-        MissingExtraError: Ray was asked for, but is not installed.
+        ValueError: the options have worker processes, but this system cannot have them.
+        MissingExtraError: the options have workers on Ray, but Ray is not installed.
     """
     if options.workers == 0 or INSIDE_A_TASK.get():
         from .local import InlineExecutor

@@ -13,7 +13,7 @@ blocks that were made in the calling thread.
   are tried, and also more finished batches per worker, which help if tasks take unequal times.
 * The best setting is kept, and nothing changes any more.
 
-If the user asked for a fixed number of workers, `HereOrWorkers` makes the decisions. It compares
+If the options have a fixed number of workers, `HereOrWorkers` makes the decisions. It compares
 this number of workers with the calling thread.
 """
 
@@ -93,10 +93,9 @@ class Team(Executor, Protocol):
         """Return True if a worker is ready to work."""
 
     def is_idle(self) -> bool:
-        """Return True if no submitted task waits for a thread or worker.
+        """Return True if every submitted task is done, so that `close` would lose no task.
 
-        In worker processes, all tasks must be done. On threads, it is enough that all tasks have
-        begun, because `close` waits for them.
+        On threads, a task that has begun counts as done, because `close` waits for it.
         """
 
 
@@ -244,7 +243,7 @@ class AutoExecutor(Executor):
     def _measured(self, now: float) -> Counts:
         """Return the counts of the current measurement, without pauses of the user's program.
 
-        The two longest times in which the user's program asked for no batch count as pauses.
+        The two longest times in which the user's program requested no batch count as pauses.
         Examples are the compilation by JAX in the first two steps, an evaluation, or the saving of
         a checkpoint.
         """

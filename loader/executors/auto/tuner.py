@@ -86,7 +86,7 @@ class Tuner:
             time.
         begins_here: True if the calling thread works until the first workers are ready.
         reason: sentence for the user that says why the calling thread makes the batches, although
-            workers were asked for; "" in all other cases.
+            the options have workers; "" in all other cases.
     """
 
     share: ClassVar[float] = 1.0

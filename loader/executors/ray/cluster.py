@@ -274,7 +274,7 @@ class Cluster:
     def has(self, node: str) -> bool:
         """Return True if a node, given by its id, is in the cluster and answers now.
 
-        The node itself is asked, because Ray notices only after a while that a node is lost. First
+        This tests the node itself, because Ray notices a lost node only after a while. First
         waits until the head (the node that manages the cluster) answers; raises ClusterLostError if
         it is gone.
         """
