@@ -1,10 +1,11 @@
 """Make batches in the user's process if their rows are columns in shared memory, as from a `Pack`.
 
 In: a group of rows, and the blocks that contain them (a block has the rows of one task). Out: the
-block of their batch; or None if a worker has to make it.
+block of their batch; or None if a worker has to make the batch.
 
-Rows of one block become a view of their memory. Few rows of several blocks are copied. A worker
-would need longer to copy the rows than it needed to pack them.
+If all rows of a batch are in one block, the batch is a view of the block's memory. If they are in
+several blocks, they are copied, provided that they are few. A worker would need more time to copy
+the rows into a batch than it needed to pack them.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ class BatchesAtHand:
 
     Args:
         pipeline: pipeline of the run.
-        rows_stay: True if rows are kept when their worker or machine ends.
+        rows_stay: True if rows can still be read after the worker or machine that made them has
+            ended.
 
     Attributes:
-        stages: indices of these stages. Empty if rows may be lost with a machine, or if only
-            workers record the documents of packed rows.
+        stages: indices of the stages whose batches may be made here. No stage if `rows_stay` is
+            False, or if the pipeline is traced (workers then record the documents of packed rows).
     """
 
     def __init__(self, pipeline: Pipeline, rows_stay: bool) -> None:
@@ -55,8 +57,12 @@ class BatchesAtHand:
     def handle(self, task: Task, blocks: Blocks) -> DoneHandle | None:
         """Make a task's batch if its rows are columns of one of `blocks`, or few rows of several.
 
+        Args:
+            task: the task.
+            blocks: the blocks (the rows of one task each) to whose rows the task refers.
+
         Returns:
-            A handle that already has the batch; None if a worker has to make it.
+            A handle (result to come) that already has the batch; None if a worker has to make it.
         """
         if not isinstance(task, GroupTask) or task.order is not None:
             return None
@@ -83,11 +89,10 @@ class BatchesAtHand:
         )
 
     def _tags(self, task: GroupTask, blocks: Blocks) -> RowOrigins:
-        """Return the origin of the first row of a task's batch: its source and position.
+        """Return the origin of a task's batch: the source and position of its first row.
 
-        The keys follow from them.
-
-        For rows of joined streams, the position is the row's index in the joined stream, over all
+        The keys of the batch's records can be computed from it. If the rows come from joined
+        streams, the position is the first row's index in the joined stream, counted over all
         shards.
 
         Args:
@@ -111,7 +116,10 @@ def _only_stacks(stage: Stage) -> bool:
 
 
 def _is_aligned(rows: StackedRows) -> bool:
-    """Return True if each row of these columns starts at a cache line in memory, as batches do."""
+    """Return True if each row of the columns begins at a multiple of 64 bytes in memory.
+
+    Batches made by workers begin there, too.
+    """
     return all(
         column.flags.c_contiguous and column.strides[0] % ALIGNMENT == 0 for column in rows.columns
     )

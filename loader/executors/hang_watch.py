@@ -80,7 +80,7 @@ class UnderWay(Protocol):
 
 
 class ReadsUnderWay(Protocol):
-    """Interface of the reads that threads of this process make in advance of the tasks."""
+    """Interface of an object that knows which reads of records threads are making in advance."""
 
     def oldest(self) -> UnderWay | None:
         """Return the read that has been running for the longest time; None if there is none."""
@@ -99,7 +99,7 @@ def log_silence(worker: int, given: str, seconds: float) -> None:
 
     Args:
         worker: number of a worker that has a task.
-        given: description of this task.
+        given: text that says on which positions and records this task works.
         seconds: seconds since any worker sent something.
     """
     _LOGGER.warning(
@@ -111,13 +111,16 @@ def log_silence(worker: int, given: str, seconds: float) -> None:
 
 
 class HangWatch:
-    """Calls a function for each task that takes too long, and again every `seconds` seconds.
+    """Reports tasks that take too long.
+
+    A task is reported after `seconds` seconds, and again each time that it has run for so long.
 
     Args:
         seconds: seconds after which a task is reported. None: no task is reported, and no thread is
             started.
-        reads: reads that this process makes in advance; a worker may wait for one of them.
-        tell: function that gets the report. It is called in the thread of the watch.
+        reads: the reads that threads of this process make in advance; a task may wait for one of
+            them.
+        tell: function that gets the report. It is called in the thread that watches.
     """
 
     def __init__(
@@ -163,7 +166,7 @@ class HangWatch:
             wait_until(lambda: not thread.is_alive(), CLOSE_SECONDS)
 
     def look(self) -> None:
-        """Report each task that has run too long, once per `seconds` seconds that it has run."""
+        """Report each task that has run for `seconds`, and again after each further `seconds`."""
         if (seconds := self._seconds) is None:
             return
         for number, worker in enumerate(list(self._workers)):
@@ -188,13 +191,13 @@ def _watch(watch: ref[HangWatch], ended: threading.Event, pause: float) -> None:
 def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) -> Hang:
     """Describe the task that a worker is running. Called from another thread.
 
-    The worker continues meanwhile, so the record on which it works may be unknown.
+    The worker continues meanwhile, so the record that it is processing may be unknown.
 
     Args:
         worker: the worker.
-        busy: its current task, with the thread and the start time.
-        reads: reads that are made in advance. If the worker waits for records, the read that has
-            run longest is described.
+        busy: the start time of its current task, the task, and the identifier of its thread.
+        reads: the reads that threads make in advance. If the worker waits for records, the one of
+            these reads that began first is described.
         seconds: seconds since the task began.
     """
     _, task, thread = busy
@@ -246,7 +249,10 @@ def _frames_of(thread: int | None) -> list[FrameType]:
 
 
 def _users_part(frames: list[FrameType]) -> list[FrameType]:
-    """Return the user's frames: the innermost ones, before the first frame of this package."""
+    """Return the innermost stack frames, up to the first frame of this package's own code.
+
+    These are the frames of the user's code.
+    """
     count = next((number for number, frame in enumerate(frames) if is_ours(frame)), len(frames))
     return frames[:count]
 
@@ -254,7 +260,7 @@ def _users_part(frames: list[FrameType]) -> list[FrameType]:
 def _operation_in(frames: list[FrameType], pipeline: Pipeline) -> str:
     """Return the name of the operation whose function runs in one of the stack frames.
 
-    Return "reading" if there is none.
+    Return "reading" if no operation's function does.
     """
     codes = {frame.f_code for frame in frames}
     for number, operation in enumerate(pipeline.operations):

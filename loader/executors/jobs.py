@@ -1,4 +1,4 @@
-"""Jobs: pieces of work that a pool gives to workers; and the workers, as the pool sees them."""
+"""Define jobs (pieces of work that a pool gives to workers), and what a pool knows of a worker."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ class Job:
     """A piece of work for a worker.
 
     Attributes:
-        number: number of the job. If jobs are assigned a second time, it is in the order of their
-            numbers.
-        divisible: True if the job can be divided into smaller jobs that run alone.
+        number: number of the job. Jobs that are given out a second time are ordered by it.
+        divisible: True if the job can be divided into smaller jobs, which are then run one by one.
         cost: expected seconds.
-        series: number of a series, in which each job continues where the one before ended; None: no
-            series.
-        alone: True if the job is the only one in its message. If its worker ends, this job is the
-            cause.
-        tries: number of workers that ended while doing it.
+        series: number of the job's series; None: the job is in no series. In a series, each job
+            continues where the job before it ended.
+        alone: True if the job is the only one in its message. If a worker ends during such a job,
+            the job is the cause.
+        tries: number of workers that ended during this job while it was alone in its message.
         dropped: True if its result is not needed any more.
     """
 
@@ -45,11 +44,11 @@ class PoolWorker(Generic[J]):
 
     Attributes:
         number: number of the worker.
-        jobs: its jobs, in the order in which it does them.
+        jobs: its unfinished jobs, in the order in which it runs them.
         load: expected seconds of these jobs.
         messages: number of messages in which these jobs were sent.
         ready: True if the worker has started up.
-        began: time at which the first job began.
+        began: time at which the first of `jobs` began.
         late: the job that exceeded its timeout, for which the worker is being killed; else None.
     """
 
@@ -62,9 +61,10 @@ class PoolWorker(Generic[J]):
     late: J | None = None
 
     def has_room(self, job: Job, depth: int) -> bool:
-        """Return True if the worker may get a job: it has fewer than `depth` messages of jobs.
+        """Return True if the worker has started up and may get one more message of jobs.
 
-        A job during which a worker ended needs a worker without other jobs.
+        It may have at most `depth` messages at a time. If `job`, or the first job that the worker
+        has, is one during which a worker ended before, that job must be the worker's only one.
         """
         is_tried = job.tries > 0 or (bool(self.jobs) and self.jobs[0].tries > 0)
         return self.ready and self.messages < (1 if is_tried else depth)

@@ -1,6 +1,6 @@
 """The executors inside the user's process: one works in the calling thread, one on worker threads.
 
-In: tasks. Out: blocks (results). Records are read in advance on other threads where that helps.
+In: tasks. Out: blocks (results). Other threads read the records in advance if that is faster.
 Worker threads are useful for operations that release the GIL, and for Python without a GIL.
 """
 
@@ -36,7 +36,8 @@ class InlineExecutor(Executor):
 
     Args:
         pipeline: pipeline of the run.
-        options: options for reading and statistics. Its options for workers are not used.
+        options: options of the loader. Those for reading, statistics, long tasks and random
+            generators are used; those for workers are not.
     """
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
@@ -61,9 +62,10 @@ class InlineExecutor(Executor):
     def inputs(self, stage: int) -> int:
         """Return the number of inputs (positions, or rows of earlier tasks) of a stage's next task.
 
-        A stage is a group of operations that run in one task. A task has the inputs of one batch,
-        or of several batches if these take little time. Tasks of a stage that makes single rows
-        become longer, up to a limit, while they take less than 30 ms.
+        A stage is a group of operations that run in one task. A task of a stage that makes batches
+        has the inputs of one batch, or of several batches if these are made quickly. Tasks of a
+        stage that makes single rows grow step by step, up to a limit, as long as they take less
+        than 30 ms.
         """
         if not self._units:
             return self._pace.inputs(stage)
@@ -71,9 +73,9 @@ class InlineExecutor(Executor):
         return unit * self._units if self._ahead.reads_in_place(0, unit) else unit
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage (operations) to submit at a time.
+        """Return how many tasks of a stage (operations that run in one task) to submit at a time.
 
-        That is one, and those whose records are read ahead.
+        These are the task that runs next, and the tasks whose records are read in advance.
         """
         inputs = self.inputs(stage)
         known = self._windows.get((stage, inputs))
@@ -84,9 +86,13 @@ class InlineExecutor(Executor):
         return known
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Return the handle (result to come) of a task on rows of `blocks`.
+        """Return the handle (result to come) of a task, which runs when `result` is called.
 
-        Begin to read its records if that helps.
+        If records are read in advance, the reading of the task's records begins now.
+
+        Args:
+            task: the task.
+            blocks: the results of earlier tasks to whose rows the task refers.
         """
         if self._units and isinstance(task, SpanTask):
             unit = self._pipeline.stages[task.stage].unit
@@ -112,7 +118,12 @@ class InlineExecutor(Executor):
         return self._worker.run_unit(task, ahead, made)
 
     def note_units(self, units: int, seconds: float) -> None:
-        """Choose how many batches the next task has, from the seconds that `units` batches took."""
+        """Choose how many batches the next task makes, so that it takes about 30 ms.
+
+        Args:
+            units: number of batches that were made last.
+            seconds: seconds that these batches took together.
+        """
         if self._units:
             self._units = more_or_fewer(units, seconds, MOST_UNITS)
 
@@ -174,13 +185,13 @@ class _OfThread(threading.local):
 class ThreadExecutor(Executor):
     """Runs tasks on a pool of threads.
 
-    Each thread has its own `Worker`. All threads share the readers of sources without random
-    access, so such a source is read once.
+    Each thread has its own `Worker`. All workers share the iterators of sources without random
+    access, so that such a source is read only once.
 
     Args:
         pipeline: pipeline of the run.
         options: options of workers and reading.
-        begins_with: number of threads at the beginning; None: `worker_count` of the options.
+        begins_with: number of threads at the beginning; None: the number of workers in the options.
     """
 
     def __init__(
@@ -212,16 +223,18 @@ class ThreadExecutor(Executor):
     def inputs(self, stage: int) -> int:
         """Return the number of inputs (positions, or rows of earlier tasks) of a stage's next task.
 
-        A stage is a group of operations that run in one task. A task has the inputs of one batch,
-        or of up to 8 batches if these are slices of columns. Tasks of a stage that makes single
-        rows become longer, up to a limit, while they take less than 30 ms.
+        A stage is a group of operations that run in one task. A task of a stage that makes batches
+        has the inputs of one batch, or of up to 8 batches if these are slices of columns (arrays
+        with all records). Tasks of a stage that makes single rows grow step by step, up to a limit,
+        as long as they take less than 30 ms.
         """
         return self._pace.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage (operations) to submit at a time.
+        """Return how many tasks of a stage (operations that run in one task) to submit at a time.
 
-        They are enough for all threads and for reading ahead.
+        There are enough tasks to keep all threads busy. If tasks wait for their records, there are
+        more, so that the records of these tasks are read in advance.
         """
         if not self._pace.waits(stage):
             return self._window
@@ -230,9 +243,13 @@ class ThreadExecutor(Executor):
         )
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Call[Block]:
-        """Submit a task on rows of `blocks` to the threads.
+        """Submit a task to the threads, and return the call that runs it.
 
-        Begin to read its records if that helps.
+        If records are read in advance, the reading of the task's records begins now.
+
+        Args:
+            task: the task.
+            blocks: the results of earlier tasks to whose rows the task refers.
         """
         return self._pool.submit(self._run, task, blocks, self._ahead.begin(task))
 

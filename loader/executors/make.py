@@ -37,12 +37,13 @@ def make_executor(
         pipeline: pipeline of the run.
         options: options of the loader.
         observer: gets the number of workers, and statistics.
-        tuning: keeps measurements from epoch to epoch: the search for the best number of workers if
-            `worker_count="auto"`, or the choice between workers and the calling thread.
+        tuning: keeps measurements from epoch to epoch. They are for the search for the best number
+            of workers (if `worker_count="auto"`), or for the choice between workers and the calling
+            thread.
 
     Raises:
-        ValueError: worker processes were asked for, and this system has none.
-        MissingExtraError: Ray was asked for, and is not installed.
+        ValueError: the options have worker processes, but this system cannot have them.
+        MissingExtraError: the options have workers on Ray, but Ray is not installed.
     """
     if options.workers == 0 or INSIDE_A_TASK.get():
         from .local import InlineExecutor
@@ -81,9 +82,9 @@ def make_executor(
 
 
 def _warn_of_held_generators(pipeline: Pipeline) -> None:
-    """Warn if an operation has a random generator as attribute.
+    """Warn of the first operation that has a random generator as attribute.
 
-    All worker processes would draw the same numbers from it.
+    Each worker process has a copy of that generator, so all workers would draw the same numbers.
     """
     for number, held in generators_by_operation(pipeline.operations).items():
         warn(
@@ -101,9 +102,13 @@ def _on_processes_or_here(
 ) -> Executor:
     """Return an executor with worker processes, or one that may use the calling thread instead.
 
-    If batches are slices of arrays in memory, the faster of the two is chosen by measurement. If
-    every source reads on threads of its own and records are only batched, the calling thread does
-    the work. Workers are used in any case if an option or the pipeline needs them.
+    Usually, workers are used. There are two exceptions, unless an option or the pipeline needs
+    workers:
+
+    * Batches are slices of arrays in memory. Then workers and calling thread are both measured, and
+      the faster one is used.
+    * Records are only read and batched, and each source reads with threads of its own. Then the
+      calling thread is used.
 
     Args:
         pipeline: pipeline of the run.
@@ -112,7 +117,7 @@ def _on_processes_or_here(
         tuning: keeps the measurements from epoch to epoch.
 
     Raises:
-        ValueError: this system has no worker processes.
+        ValueError: worker processes are needed, but this system cannot have them.
     """
     if _are_in_memory(pipeline.columns) or _only_reads(pipeline):
         from .auto.executor import AutoExecutor, may_work_here
@@ -127,7 +132,7 @@ def _on_processes_or_here(
 
 
 def _are_in_memory(columns: Any) -> bool:
-    """Return True if `columns` is a tree of arrays in memory, read without waiting for a file."""
+    """Return True if `columns` is a tree of arrays in memory, which are read without a file."""
     return columns is not None and all(map(_owns_memory, flatten(columns)[0]))
 
 
@@ -142,9 +147,9 @@ def _owns_memory(column: Any) -> bool:
 
 
 def _only_reads(pipeline: Pipeline) -> bool:
-    """Return True if records are only read and batched.
+    """Return True if records are only read and batched, by sources with their own threads.
 
-    It is also necessary that each source already reads on several threads by itself.
+    Such a source reads on several threads without help.
     """
     return all(operation.only_stacks for operation in pipeline.operations) and all(
         leaf.source_facts.has_own_threads for leaf in pipeline.leaves

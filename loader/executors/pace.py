@@ -3,9 +3,10 @@
 In: times of tasks. Out: the number of positions or rows in the next task, the number of tasks in
 one message to a worker, and an estimate of a task's time.
 
-The first tasks are as small as possible, so that the first element comes soon. A batch of small
-records takes less time than the messages about it. So tasks grow to several batches, as long as
-they stay short and their batches fit into the processor's caches.
+The first tasks are as small as possible, so that the first element comes soon. But a batch of small
+records is made in less time than it takes to send the messages about it. So later tasks make
+several batches each, as long as the task takes little time and its batches fit into the processor's
+caches.
 """
 
 from __future__ import annotations
@@ -62,16 +63,17 @@ STILL_WAITING = 0.98
 
 
 class Limits(NamedTuple):
-    """Limits for the number of positions (or rows) in a stage's tasks.
+    """Limits for the number of inputs (positions, or rows of earlier tasks) of a stage's tasks.
 
     A stage is a group of operations that run in one task.
 
     Attributes:
-        least: smallest number in a task. All numbers are multiples of it.
-        task: largest number in a task.
-        message: largest number in all tasks of a message. Also the largest number of rows that they
-            may make, unless `least` already makes more.
-        nbytes: largest number of bytes of a task's rows, unless `least` already makes more.
+        least: smallest number of inputs in a task. The number of inputs is always a multiple of it.
+        task: largest number of inputs in a task.
+        message: largest number of inputs in all tasks of a message together. Tasks may also make no
+            more rows than this, unless a task with `least` inputs makes more.
+        nbytes: largest number of bytes of a task's rows. Only a task with `least` inputs may exceed
+            it.
     """
 
     least: int
@@ -81,7 +83,7 @@ class Limits(NamedTuple):
 
 
 def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
-    """Return the limits of each stage, by index, for tasks in the calling thread.
+    """Return the limits for the length of tasks in the calling thread, by index of the stage.
 
     A stage is a group of operations that run in one task.
     """
@@ -94,14 +96,14 @@ def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
 
 
 def limits_of(pipeline: Pipeline, several: bool) -> dict[int, Limits]:
-    """Return, by index of each stage, how large the tasks may be that workers run.
+    """Return the limits for the length of tasks that workers run, by index of the stage.
 
     A stage is a group of operations that run in one task.
 
     Args:
         pipeline: pipeline of the run.
-        several: True if the tasks of a message may have several batches together; False if only
-            one.
+        several: True if the tasks of one message to a worker may make several batches together;
+            False if they make one batch.
     """
     units = 1 if not several else MAX_UNITS if len(pipeline.stages) == 1 else MAX_REREAD_UNITS
     return {stage.number: _limits(pipeline, stage, units) for stage in pipeline.stages}
@@ -130,8 +132,9 @@ def more_or_fewer(done: int, seconds: float, most: int) -> int:
     """Return how many batches (1 to `most`) to make together next, so that they take about 30 ms.
 
     Args:
-        done: number of batches that were made together last. The result is at most twice as large.
-        seconds: seconds that they took.
+        done: number of batches that were made together last. The result is at most twice this
+            number.
+        seconds: seconds that these `done` batches took together.
         most: largest result.
 
     >>> more_or_fewer(4, 1e-3, 32), more_or_fewer(4, 0.1, 32)
@@ -144,7 +147,8 @@ class Pace:
     """Measures the times of tasks, and chooses the length of the next task.
 
     Args:
-        limits: limits for each stage (operations that run in one task), by index.
+        limits: for each stage (operations that run in one task), by index: the smallest and largest
+            number of inputs of a task.
     """
 
     def __init__(self, limits: Mapping[int, Limits]) -> None:
@@ -156,17 +160,24 @@ class Pace:
         self._together = {stage: each.least for stage, each in limits.items()}
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions or rows in the next task of a stage (operations)."""
+        """Return the number of positions or rows in a stage's next task.
+
+        A stage is a group of operations that run in one task.
+        """
         return min(self._together[stage], self._limits[stage].task)
 
     def tasks(self, stage: int) -> int:
-        """Return the number of tasks in the next message of a stage (operations)."""
+        """Return the number of a stage's tasks in the next message to a worker.
+
+        A stage is a group of operations that run in one task.
+        """
         return max(self._together[stage] // self._limits[stage].task, 1)
 
     def is_settled(self, stage: int, seconds: float, rows: int) -> bool:
-        """Return True if a task cannot change the next tasks' length: it is the largest already.
+        """Return True if calling `note` for a task would not change the length of the next tasks.
 
-        The bytes of the task's rows are not considered.
+        This is so if tasks already have the largest length, this task took at most 30 ms, and it
+        did not make too many rows. The bytes of its rows are not considered.
 
         Args:
             stage: index of the stage (operations that run in one task).
@@ -184,14 +195,16 @@ class Pace:
         return self._waiting.get(stage, 0.0) > WAITING_SHARE
 
     def tasks_within(self, stage: int, inputs: int, nbytes: int | None) -> int:
-        """Return how many tasks of a stage may have their rows in memory at a time.
+        """Return how many tasks of a stage may have their rows in memory at the same time.
 
-        The number is unlimited if the size of rows is unknown.
+        The number is unlimited (`sys.maxsize`) if there is no limit, or if the size of rows is
+        unknown.
 
         Args:
             stage: index of the stage (operations that run in one task).
             inputs: number of inputs of each task.
-            nbytes: bytes of memory, which stages share equally; None for no limit.
+            nbytes: bytes of memory for the rows of all stages, each of which may use an equal
+                share; None for no limit.
         """
         weight = self._weights.get(stage, 0) * inputs
         return (
@@ -201,7 +214,8 @@ class Pace:
     def note(self, task: Task, seconds: float, waited: float, rows: int, size: int = 0) -> bool:
         """Record the time of a task, and adapt the length of the next tasks.
 
-        The length at most doubles after each task. Waiting for records counts as time of the task.
+        After each task, the length at most doubles. The time in which the task waited for records
+        is a part of the task's time.
 
         Args:
             task: task that is done.
@@ -211,8 +225,7 @@ class Pace:
             size: bytes of these rows; 0 if unknown.
 
         Returns:
-            True if this changed the length of tasks or messages, the need to read in advance, or
-            the bytes per input.
+            True if a result of `inputs`, `tasks`, `waits` or `tasks_within` may have changed.
         """
         stage, is_span, share = task.stage, isinstance(task, SpanTask), waited / max(seconds, 1e-9)
         before = self._together[stage], self.waits(stage), self._weights.get(stage, 0)
@@ -232,12 +245,12 @@ class Pace:
 
 
 class TaskSizes:
-    """Decides how many inputs a task of a worker has, and how many tasks are submitted at a time.
+    """Decides how many inputs the tasks of workers have, and how many tasks to submit at a time.
 
     Args:
         pipeline: pipeline of the run.
         options: options of workers and reading.
-        pool: pool of the workers.
+        pool: the pool, which knows how many workers are ready.
     """
 
     def __init__(
@@ -260,11 +273,17 @@ class TaskSizes:
         self._windows.clear()
 
     def follow_room(self) -> None:
-        """From now on, have as many workers as are ready."""
+        """From now on, take the number of ready workers in the pool as the number of workers.
+
+        Before that, it is the number in the options, or the argument of `resize`.
+        """
         self._follows_room = True
 
     def set_store(self, name: str, size: float) -> None:
-        """Set the capacity of an object store in bytes; 0 removes the store."""
+        """Set the capacity in bytes of Ray's object store called `name`; 0 removes the store.
+
+        From the first call on, tasks are kept so small that their rows fit into the stores.
+        """
         self._budget = self._budget or Budget(len(self._pipeline.stages))
         self._budget.set_store(name, size)
 
@@ -281,9 +300,10 @@ class TaskSizes:
         return any(map(self.pace.waits, self._windows))
 
     def inputs(self, stage: int) -> int:
-        """Return the number of inputs of a stage's next task.
+        """Return the number of inputs (positions, or rows of earlier tasks) of a stage's next task.
 
-        It is larger if tasks are quick and the rows fit in memory.
+        Tasks become longer if they take little time. They stay short if their rows would fill too
+        much memory. A stage is a group of operations that run in one task.
         """
         inputs = self._inputs.get(stage)
         if inputs is None:
@@ -299,9 +319,10 @@ class TaskSizes:
         return sys.maxsize if self._budget is None else self._budget.most_rows()
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage to submit at a time.
+        """Return how many tasks of a stage (operations that run in one task) to submit at a time.
 
-        They are more if workers wait for records, and fewer if rows are large.
+        More tasks are submitted if workers wait for records, so that these are read in advance; and
+        fewer tasks if the rows of a task take much memory.
         """
         known = self._windows.get(stage)
         if known is None or self._budget is not None or self._follows_room:
@@ -328,12 +349,13 @@ class TaskSizes:
 
 
 def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions: int) -> int:
-    """Return for how many tasks of a stage one worker should read records in advance; 0 for none.
+    """Return for how many tasks of a stage one worker should read records in advance.
 
     Args:
         pipeline: pipeline of the run.
         options: options for reading.
-        stage: index of the stage (operations that run in one task).
+        stage: index of the stage (operations that run in one task). For a stage that reads no
+            source, or one that is not read in advance, the result is 0.
         positions: number of positions in a task.
     """
     leaf = pipeline.stages[stage].leaf
@@ -349,16 +371,25 @@ def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions:
 def keys_ahead(leaf: Leaf, options: ReadOptions) -> int:
     """Return how many record keys of a source are read in advance.
 
-    Together they stand for about `options.prefetch_buffer_size` records. If keys have many records
-    each, there is at least one key for each concurrent read, but no more than
-    `prefetch_buffer_size` keys.
+    Usually one key is one record, and the result is `options.prefetch_buffer_size`. If a key stands
+    for several records, there are fewer keys, so that they stand for this number of records. But
+    there is at least one key for each concurrent read, as far as `prefetch_buffer_size` allows.
+
+    Args:
+        leaf: the source with its sampler.
+        options: options for reading.
     """
     most = options.prefetch_buffer_size
     return max(most // leaf.records_each, min(reads_under_way(leaf, options), most))
 
 
 def reads_under_way(leaf: Leaf, options: ReadOptions) -> int:
-    """Return how many reads of a source run at once; 0 if `options` allow no reads in advance."""
+    """Return how many reads of a source run at once; 0 if its records are not read in advance.
+
+    Args:
+        leaf: the source with its sampler.
+        options: options for reading; with `prefetch_buffer_size=0`, nothing is read in advance.
+    """
     readers = options.prefetch_buffer_size
     if readers and leaf.source_facts.read_in_loop is None:
         readers = options.num_threads

@@ -68,8 +68,8 @@ class WorkerPool(Generic[J]):
     Args:
         worker_count: largest number of workers.
         timeout: seconds that a job may take; None for no limit.
-        depth: messages of jobs that a worker may have at a time, once it has started up. None: any
-            number, even before it has started up.
+        depth: largest number of unanswered messages of a worker. Then a worker gets no jobs until
+            it has started up. None: any number of messages, also before the worker has started up.
     """
 
     def __init__(self, worker_count: int, timeout: float | None, depth: int | None = None) -> None:
@@ -110,7 +110,7 @@ class WorkerPool(Generic[J]):
         return [Spawn(number) for number in numbers]
 
     def resize(self, worker_count: int) -> list[Action[J]]:
-        """Change the number of workers, and return the actions for that.
+        """Change the number of workers, and return the actions that start or kill workers.
 
         Surplus workers that have not started up and have no jobs are killed at once. Other surplus
         workers stay in the pool until `let_go` is called.
@@ -130,7 +130,7 @@ class WorkerPool(Generic[J]):
     def let_go(self) -> list[Action[J]]:
         """Give no more jobs to surplus workers, and return the actions that kill the idle ones.
 
-        The surplus workers are those started last.
+        If there are more workers than `worker_count`, those that were started last are surplus.
         """
         self._leaving = set(list(self._workers)[self._worker_count :])
         return self.without_idle()
@@ -144,9 +144,9 @@ class WorkerPool(Generic[J]):
         return [Kill(number) for number in idle]
 
     def deepen(self, depth: int) -> None:
-        """Raise the number of messages that a worker may have at a time to `depth`.
+        """Raise the largest number of unanswered messages of a worker to `depth`.
 
-        Change nothing if it was higher or is unlimited.
+        Change nothing if this number is already higher, or unlimited.
         """
         if self._depth is not None:
             self._depth = max(self._depth, depth)
@@ -164,8 +164,8 @@ class WorkerPool(Generic[J]):
     def drop_jobs(self, most_seconds: float) -> bool:
         """Drop all jobs, because their results are not needed.
 
-        Return True if every worker needs at most `most_seconds` to finish the jobs that it already
-        has.
+        Return True if each worker needs at most `most_seconds` to finish the jobs that it already
+        has; these jobs are expected to take `PoolWorker.load` seconds.
         """
         self._waiting.clear()
         for job in chain.from_iterable(worker.jobs for worker in self._workers.values()):
@@ -177,9 +177,9 @@ class WorkerPool(Generic[J]):
         return sum(worker.ready for worker in self._workers.values())
 
     def assign(self, jobs: Sequence[J], now: float) -> list[Action[J]]:
-        """Assign new jobs, all to one worker in one message, once one has room.
+        """Assign new jobs, all to one worker in one message, as soon as a worker has room for them.
 
-        Return the actions that follow now.
+        Return the actions to carry out now.
         """
         actions = self.spawn_missing() if len(self._workers) < self._worker_count else []
         insort(self._waiting, jobs, key=lambda jobs: jobs[0].number)
@@ -204,9 +204,9 @@ class WorkerPool(Generic[J]):
     def _worker_for(self, job: J) -> PoolWorker[J] | None:
         """Return the worker that gets a job; None if no worker has room.
 
-        It is the worker with the least work; for a job of a series, the worker that had the last
-        job of the series, or, if that has no room or there is none, the worker with the fewest
-        series.
+        It is the worker with the least work. A job of a series goes to the worker that had the last
+        job of the series. If that worker has no room, or there is none, it goes to the worker with
+        the fewest series.
         """
         workers: Iterable[PoolWorker[J]] = self._workers.values()
         if self._leaving:
@@ -267,7 +267,7 @@ class WorkerPool(Generic[J]):
 
         Args:
             worker: number of the worker.
-            how: rest of a sentence that begins with "was terminated unexpectedly".
+            how: how it ended, such as "by signal SIGKILL", to follow "was terminated unexpectedly".
             now: the current time.
         """
         if worker not in self._workers:  # it was let go
@@ -305,11 +305,11 @@ class WorkerPool(Generic[J]):
     def lost(self, workers: Iterable[int], event: str | None, now: float) -> list[Action[J]]:
         """Record that workers ended through no fault of their jobs; return the actions that follow.
 
-        The time limits of the other workers' current jobs start anew, because they may have waited
-        for lost rows.
+        For all other workers, the timeout of the current job begins again, because they may have
+        waited for rows that were lost.
 
         Args:
-            workers: numbers of the workers.
+            workers: numbers of the workers that ended.
             event: what happened, for a warning to the user; None for no warning.
             now: the current time.
         """
@@ -326,7 +326,8 @@ class WorkerPool(Generic[J]):
         Return the actions that follow.
 
         Args:
-            how: end of a sentence that begins with "the process that makes the workers".
+            how: text that says how it ended, such as "was terminated unexpectedly by signal
+                SIGKILL".
             now: the current time.
         """
         jobs = self._jobs_of(list(self._workers))
@@ -338,15 +339,15 @@ class WorkerPool(Generic[J]):
         return [again, Restart(), *self.spawn_missing(), *self._assign_again(jobs, now)]
 
     def _jobs_of(self, workers: Iterable[int]) -> list[J]:
-        """Remove workers from the pool, and return their jobs in order."""
+        """Remove workers from the pool, and return the jobs that they had, by job number."""
         gone = [self._forget(worker) for worker in workers]
         return sorted((job for worker in gone for job in worker.jobs), key=attrgetter("number"))
 
     def _forget(self, worker: int) -> PoolWorker[J]:
-        """Remove a worker, and return what the pool knew about it.
+        """Remove a worker that has ended, and return what the pool knew about it.
 
-        If fewer workers than wanted would then remain, one surplus worker that was about to be
-        ended is kept instead.
+        If too few workers would then remain, one of the surplus workers (those that were to end
+        soon) stays.
         """
         gone = self._workers.pop(worker)
         self._leaving.discard(worker)
@@ -355,9 +356,9 @@ class WorkerPool(Generic[J]):
         return gone
 
     def _assign_again(self, jobs: Iterable[J], now: float) -> list[Action[J]]:
-        """Assign undropped jobs that workers had, each alone; and waiting jobs.
+        """Assign jobs again that ended workers had, each alone in a message; and waiting jobs.
 
-        Return the actions that send them.
+        Jobs that were dropped are left out. Return the actions that send the jobs.
         """
         for job in [job for job in jobs if not job.dropped]:
             insort(self._waiting, [job], key=lambda jobs: jobs[0].number)

@@ -1,13 +1,15 @@
 """The executor whose workers are elsewhere: it connects a pool with a transport.
 
-The pool decides, and the transport acts. In: tasks. Out: handles (results to come). It has no
-thread: events of the transport are passed to the pool, and the pool's actions to the transport,
-while the caller asks for a result.
+In: tasks. Out: handles (results to come). The pool decides which worker runs which task; the
+transport starts workers and exchanges messages with them. The executor has no thread of its own.
+While the caller asks for a result, it passes the transport's events to the pool, and the pool's
+actions to the transport.
 
-`pool` has the rules. If a task during which a worker ended is divided, its result is a block that
-has the smaller tasks, which are then run. So rows before the record at fault are delivered. A task
-that is given up fails with `WorkerCrashedError`, or is skipped. If rows can be lost with a machine,
-each block keeps its task, which is run a second time when rows are lost.
+The rules for failures are in `pool`. If a worker ends during a task that can be divided, the result
+of this task is a block that lists smaller tasks. These are then run, so that rows before the record
+at fault are delivered. A task that is given up fails with `WorkerCrashedError`, or is skipped. If
+rows can be lost with a machine, each block keeps its task, and the task is run a second time when
+its rows are lost.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ Workers that need more are ended instead.
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PooledHandle(Job):
-    """A task that a worker runs, and its result (`block`), once it has arrived."""
+    """A task that a worker runs, and its result (`block`: the rows), once it has arrived."""
 
     executor: PooledExecutor
     task: Task
@@ -65,7 +67,7 @@ class PooledHandle(Job):
     suspects: Sequence[PooledHandle] = ()
 
     def ready(self) -> bool:
-        """Return True if the result has arrived, after handling all messages of the workers."""
+        """Handle all messages of the workers, and return True if the result has then arrived."""
         if not self._has_come():
             self.executor.handle_events(wait=False)
         return self._has_come()
@@ -80,7 +82,8 @@ class PooledHandle(Job):
     def _has_come(self) -> bool:
         """Return True if the task's result is there.
 
-        For a given-up task, it is the result of its first input that ends workers.
+        If the task was given up, each of its inputs is run alone. The result is then that of the
+        first input that ended workers again; if no input did, it is the failure of the whole task.
         """
         if self.block is None and self.suspects:
             self.block = next((one.block for one in self.suspects if one.gave_up), None)
@@ -90,9 +93,9 @@ class PooledHandle(Job):
 
 
 class PooledExecutor(Executor):
-    """Runs tasks with workers, to which a transport carries messages.
+    """Runs tasks with workers in other processes, to which a transport carries messages.
 
-    Starts and failures of workers are reported.
+    Reports starts and failures of workers to the observer of the run.
     """
 
     elsewhere = True
@@ -147,7 +150,7 @@ class PooledExecutor(Executor):
         return self._pool.ready_count > 0
 
     def is_idle(self) -> bool:
-        """Return True if each submitted task is done, after handling all messages of workers."""
+        """Handle all messages of workers, and return True if each submitted task is then done."""
         self.send_gathered()
         self.handle_events(wait=False)
         return self._pool.is_idle
@@ -162,9 +165,10 @@ class PooledExecutor(Executor):
         return self._sizes.window(stage)
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle | DoneHandle:
-        """Submit a task on rows of `blocks`.
+        """Submit a task on rows of `blocks` (results of earlier tasks), and return its handle.
 
-        Such tasks are collected until they fill a message, or a result is awaited.
+        A task that reads records is sent at once. Tasks on rows are collected until they fill a
+        message, or until the caller waits for a result.
         """
         if (
             task.stage in self._at_hand.stages
@@ -208,10 +212,13 @@ class PooledExecutor(Executor):
     def handle_events(self, wait: bool) -> None:
         """Handle all events of the transport so far.
 
-        With `wait`, first wait for an event, or until a task exceeds its timeout.
+        Args:
+            wait: True: first wait for an event, but not longer than until a task exceeds its
+                timeout.
 
-        Raises WorkerCrashedError if workers end again and again; and exceptions of the transport,
-        after closing the executor.
+        Raises:
+            WorkerCrashedError: workers end again and again. The executor is closed first.
+            Exception: an exception of the transport. The executor is closed first.
         """
         seconds: float | None = 0.0
         if wait:
@@ -266,7 +273,7 @@ class PooledExecutor(Executor):
                 self._assign(handles)
 
     def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:
-        """Carry out actions of the pool in order, then further actions that result from them."""
+        """Carry out actions of the pool in order, and then the actions that follow from them."""
         self._actions += actions
         if self._acting:
             return
@@ -304,7 +311,7 @@ class PooledExecutor(Executor):
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
         """Send the tasks of `handles` to a worker.
 
-        If rows that they use are lost, first have these made a second time.
+        If rows to which they refer are lost, first run the tasks again that made these rows.
         """
         blocks: dict[int, Block] = {
             number: block for handle in handles for number, block in handle.blocks.items()
@@ -339,10 +346,10 @@ class PooledExecutor(Executor):
             self._assign([rows.again])
 
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
-        """Give a task up: run each of its inputs alone, so that the error names the input at fault.
+        """Give a task up, because workers ended during it; `reason` says how the last worker ended.
 
-        A task of one input is not run any more; nor is any task if errors are skipped. `reason`
-        says how the last worker ended.
+        If the task has several inputs and errors are not skipped, each input is run alone, so that
+        the error can name the input at fault. Otherwise nothing is run any more.
         """
         handle.gave_up = f"{reason}, in {self._last_hang}" if self._last_hang else reason
         inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)
@@ -353,9 +360,9 @@ class PooledExecutor(Executor):
             self._assign([suspect])
 
     def _suspect(self, handle: PooledHandle, task: Task) -> PooledHandle:
-        """Return a handle for one input of a task that ended workers.
+        """Return a handle for a single input of a task that ended workers.
 
-        If it ends one again, this input is at fault.
+        If a worker ends during this input, too, the input is at fault, and is not tried again.
         """
         suspect = self._handle(task, handle.blocks, 1, False, handle.series)
         suspect.tries = MAX_TRIES - 1
@@ -367,8 +374,8 @@ class PooledExecutor(Executor):
     def drop_tasks(self, observer: Observer) -> bool:
         """Drop all tasks, and return True if the workers can be used for new tasks.
 
-        Return False if workers wait for reads, and then nothing is dropped; or if they need over
-        `LONG_SECONDS` to finish the tasks that they have.
+        Return False, without dropping tasks, if workers wait for reads. Also return False if they
+        need more than `LONG_SECONDS` to finish the tasks that they already have.
         """
         if self._sizes.waits() or not self._pool.drop_jobs(LONG_SECONDS):
             return False

@@ -14,20 +14,20 @@ from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 
 
 class Handle(Protocol):
-    """The result of one task, which may still have to be made.
+    """The result of one task; the task may not have run yet.
 
     Its methods are called on the thread that uses the executor.
     """
 
     def ready(self) -> bool:
-        """Return True if `result` would return without waiting or working.
+        """Return True if `result` would return at once: it would neither wait nor run the task.
 
-        Called by `stream.ordered` any number of times before `result`, for a caller who does not
-        want to wait.
+        Called by `stream.ordered` any number of times before `result`, if the caller does not want
+        to wait.
         """
 
     def result(self) -> Block:
-        """Return the result (block) of the task, after waiting for it or making it.
+        """Return the result (block) of the task: wait until it has arrived, or run the task.
 
         Called by `stream.ordered` at most once, when all earlier tasks of the stage (operations
         that run in one task) have returned their blocks.
@@ -37,9 +37,9 @@ class Handle(Protocol):
 class Executor(Protocol):
     """Runs tasks.
 
-    One thread at a time calls its methods and the methods of its handles (results to come), and
-    never while another call is running. It is the thread that uses the iterator: the user's or a
-    feeder's. It may change from call to call.
+    Its methods, and those of its handles (results to come), are called by one thread at a time, and
+    never during another call. This is the thread that uses the iterator: the user's thread, or that
+    of a feeder. The next call may come from another thread.
     """
 
     elsewhere: ClassVar[bool] = False
@@ -49,20 +49,18 @@ class Executor(Protocol):
     """
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions or rows in a stage's next task.
+        """Return the number of inputs (positions, or rows of earlier tasks) of a stage's next task.
 
-        These are the inputs of one or several outputs.
-
-        The stream does not depend on this number. Called by modules of `stream` before they make a
-        task. A stage is a group of operations that run together in one task.
+        It is enough for one or several outputs. A stage is a group of operations that run in one
+        task. The elements of the stream do not depend on this number. Called by modules of `stream`
+        before they make a task.
         """
 
     def most_rows(self) -> int:
-        """Return the largest number of rows for a block, where the stream allows any number.
+        """Return the largest number of rows to put together, where the stream allows any number.
 
-        A block has the rows of one task.
-
-        Called by `stream.join` each time that it puts rows together. By default, there is no limit.
+        Called by `stream.join` each time that it puts together rows of joined streams, which a task
+        or the user then gets at once. By default, there is no limit.
         """
         return sys.maxsize
 
@@ -76,13 +74,13 @@ class Executor(Protocol):
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
         """Submit a task, and return its handle (a result to come). Does not wait.
 
-        Called by `stream.ordered` once for each task, in the order of the elements. If an executor
-        has divided a task, its result is a block that has smaller tasks in place of rows; each of
-        them is then submitted in the same way.
+        Called by `stream.ordered` once for each task, in the order of the elements. An executor may
+        divide a task. The task's result is then a block that has smaller tasks in place of rows,
+        and each smaller task is submitted in the same way.
 
         Args:
             task: the task.
-            blocks: the rows of earlier tasks to which the task refers.
+            blocks: the results of earlier tasks to whose rows the task refers.
         """
 
     def drop_tasks(self, observer: Observer) -> bool:
@@ -91,13 +89,12 @@ class Executor(Protocol):
         Called by `run_handle`. Handles of dropped tasks are not used any more.
 
         Args:
-            observer: counts the new tasks, if the result is True.
+            observer: gets the statistics of later tasks, if the result is True.
 
         Returns:
             True if the executor can be used for new tasks. False if it cannot, for example because
-            waiting for the
-            workers' current tasks would take too long: the caller then closes it and makes a new
-                one.
+            workers would take too long to finish their current tasks. The caller then closes this
+            executor and makes a new one.
         """
         return False
 
@@ -105,16 +102,16 @@ class Executor(Protocol):
         """Stop, and drop unfinished tasks. No other method is called afterwards.
 
         Called by `run_handle` when a run ends: at the end of the stream, at an error, when the
-        iterator moves or is closed; and again if that was interrupted. An executor that is deleted
-        without `close` leaves nothing behind either.
+        iterator moves or is closed; and once more if the first call was interrupted. An executor
+        that is deleted without `close` leaves nothing behind either.
         """
 
 
 class Tuning:
     """Keeps the search for the best number of workers from one epoch of a loader to the next.
 
-    Only one executor at a time can use the search. Another executor that begins meanwhile makes a
-    new search.
+    Only one executor at a time can use the search. If another executor begins meanwhile, it begins
+    a new search.
     """
 
     def __init__(self) -> None:
@@ -123,8 +120,8 @@ class Tuning:
     def take(self) -> Any:
         """Return the progress of the search, and remove it from this object.
 
-        The result is None if no search has been stored, or if an executor has taken it and not
-        given it back.
+        The result is None if no search was stored yet, or if another executor has taken it and has
+        not given it back.
         """
         found, self._found = self._found, None
         return found
@@ -143,7 +140,7 @@ def window_of(workers: int, buffer_size: int, leaves: int) -> int:
     Args:
         workers: number of workers.
         buffer_size: number of finished tasks that are kept ready for each worker.
-        leaves: number of sources. If there are several, their stages share the workers.
+        leaves: number of sources. If there are several, the tasks are divided among their stages.
     """
     window = workers * (1 + buffer_size)
     return window if leaves == 1 else max(2, -(-window // leaves))

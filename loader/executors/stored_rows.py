@@ -1,4 +1,8 @@
-"""Rows in the object stores of a Ray cluster: limits of their memory, and rows that are lost."""
+"""Rows in the object stores of a Ray cluster: limits of their memory, and rows that are lost.
+
+In: sizes of rows, and of the stores. Out: how long tasks may be, and how many may run. For rows
+that were lost: the same rows, after the task that makes them was run a second time.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +32,10 @@ STORE_SHARE = 1 / 2
 class Budget:
     """Limits of tasks, from the sizes of their rows and of the object stores of a Ray cluster.
 
-    An object takes memory in the store of the node that made it, and of each node that reads
-    it. An object that is large compared with the store displaces others, is written to disk, or
-    never arrives. So the first tasks make one output each, and tasks grow once the size of rows is
-    known.
+    An object with rows takes memory in the store of the node that made it, and in the store of each
+    node that reads it. If an object is large compared with the store, it displaces other objects,
+    is written to disk, or never arrives. So the first tasks make one output each. Tasks grow once
+    the size of rows is known.
 
     Args:
         stages: number of stages (operations that run in one task) whose rows are in the stores at
@@ -52,16 +56,16 @@ class Budget:
             self._stores[name] = size
 
     def note(self, stage: int, inputs: int, rows: int, size: int) -> None:
-        """Record that a task of a stage (operations) made `rows` rows of `size` bytes together.
+        """Record that a task of a stage (operations that run in one task) made rows.
 
         The estimated size of a row rises at once after a task with larger rows, and falls slowly
-        after smaller ones.
+        after tasks with smaller ones.
 
         Args:
             stage: index of the stage.
             inputs: number of inputs of the task.
             rows: number of rows.
-            size: their bytes.
+            size: bytes of these rows together.
         """
         weight = size / max(inputs, 1)
         self._row = max(size / max(rows, 1), (self._row or 0.0) * 7 / 8)
@@ -69,9 +73,9 @@ class Budget:
         self._largest[stage] = max(float(size), (self._largest.get(stage, 0.0) * 7 + size) / 8)
 
     def most_inputs(self, stage: int) -> int:
-        """Return the largest number of inputs for a task that reads records.
+        """Return the largest number of inputs for a task that reads records, so that its rows fit.
 
-        It is 1 until a task of its stage is done.
+        It is 1 until a task of its stage (operations that run in one task) is done.
         """
         if stage not in self._weights:
             return 1
@@ -89,13 +93,14 @@ class Budget:
         return min(self._stores.values(), default=0.0) * OBJECT_SHARE
 
     def most_tasks(self, stage: int, inputs: int) -> int:
-        """Return how many tasks of a stage may be running, or done but not received, at a time.
+        """Return how many tasks of a stage may be running, or finished but not received, at a time.
 
         It is at least 1, and unlimited until the size of a task's rows is known.
 
         Args:
             stage: index of the stage (operations that run in one task).
-            inputs: number of inputs of the next tasks, which may be larger than those done so far.
+            inputs: number of inputs of the next tasks, which may be larger than that of earlier
+                ones.
         """
         room = (
             min(self._stores.values(), default=0.0) * len(self._stores) * STORE_SHARE / self._stages
@@ -138,9 +143,9 @@ class RowsWithTask(Generic[H]):
     again: H | None = None  # the task, while it is run again
 
     def are_lost(self) -> bool:
-        """Return True if the rows are lost.
+        """Return True if the rows are lost, and were not made again yet.
 
-        If the task was run a second time, its new rows replace the old ones first.
+        If the task has been run a second time, its new rows replace the lost ones first.
 
         Raises the error of the second run if it failed, or WorkerCrashedError if it made no rows.
         """

@@ -1,9 +1,10 @@
-"""Run tasks in a worker outside the user's process, and encode their results.
+"""Run tasks in a worker outside the user's process, and encode their results for sending.
 
-Used by all transports.
+Used by all transports (which carry messages between the user's process and workers).
 
-In: tasks. Out: headers, and rows in the form that the transport sends. A row that cannot be pickled
-counts as a failure of the operation that made it.
+In: tasks. Out: for each task, the header of its block (all but the rows), and the rows in the form
+that the transport sends. A row that cannot be pickled counts as a failure of the operation that
+made it.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _number: int | None = None  # of the worker that this process is
 
 
 def begin_worker(number: int) -> None:
-    """Prepare to be a worker: `breakpoint()` raises an error, and random generators get new seeds.
+    """Prepare to be a worker: `breakpoint()` will raise an error; random generators get new seeds.
 
-    Called before anything is unpickled.
+    The generators are the global ones. Called before anything is unpickled.
 
     Args:
         number: number of the worker.
@@ -78,9 +79,10 @@ class WorkerSetup(NamedTuple):
 
 
 class OptionsFirst:
-    """Options that are unpickled as a `WorkerSetup`.
+    """Options that become a `WorkerSetup` when they are unpickled in a worker.
 
-    Unpickling calls `worker_init_fn`, so that it is called before the pipeline is unpickled.
+    Unpickling them calls `worker_init_fn`. They are pickled before the pipeline, so this function
+    is called before the pipeline is unpickled.
     """
 
     def __init__(self, options: ExecutionOptions) -> None:
@@ -116,8 +118,8 @@ class TaskRunner(Generic[T]):
         allocate: function that returns the memory for batches.
         encode: function that returns rows in the form to send, and their number of bytes.
         tell_of_hang: function that is called with the report about a task that takes long.
-        weighs_records: True: the size that is reported for a task is the size of its records, if
-            they have more bytes than its rows.
+        weighs_records: True if the size that is reported for a task should be the size of the
+            records that it read, in case they have more bytes than its rows.
     """
 
     def __init__(
@@ -149,9 +151,9 @@ class TaskRunner(Generic[T]):
         self.reads_ahead = self._ahead.helps
 
     def begin(self, tasks: Sequence[Task]) -> RecordsAhead | None:
-        """Begin to read the records of a message's first task.
+        """Begin to read the records of the first of some tasks, which are those of one message.
 
-        Return a function that waits for them; None if not possible.
+        Return a function that waits for the records; None if they are not read in advance.
         """
         return self._ahead.begin(tasks[0]) if self.reads_ahead else None
 
@@ -182,11 +184,9 @@ class TaskRunner(Generic[T]):
 
 
 def _hang_seconds(options: ExecutionOptions) -> float | None:
-    """Return the seconds after which a task is reported.
+    """Return the seconds after which a task is reported as taking long; None if never.
 
-    They are `hang_seconds`, or 75 % of the timeout if that is less.
-
-    None: tasks are never reported.
+    The result is the smaller of the option `hang_seconds` and 75 % of the timeout.
     """
     both = [options.hang_seconds, None if options.timeout is None else LATE_SHARE * options.timeout]
     return min((seconds for seconds in both if seconds is not None), default=None)
@@ -197,9 +197,9 @@ def _encoded(
 ) -> tuple[Block, T]:
     """Return a block (rows of one task) and its encoded rows, without rows that cannot be encoded.
 
-    If `on_error` skips the failure, all rows made of the same inputs are left out, and counted as
-    skipped. Otherwise the block ends before these rows, with the failure as its `failure`, which
-    ends the stream there.
+    If a row cannot be encoded, `on_error` decides. If it skips the failure, all rows made of the
+    same inputs as that row are left out, and are counted as skipped. Otherwise the block ends
+    before these rows, with the failure as its `failure`, which ends the stream there.
 
     Args:
         block: rows of the task.
@@ -226,9 +226,14 @@ def _encoded(
 def _culprit(
     rows: list[Any], encode: Callable[[Any], Any], failure: Exception
 ) -> tuple[int, Exception]:
-    """Return the index of the first row that cannot be encoded, and its error.
+    """Return the index of the first row that cannot be encoded alone, and the exception.
 
-    Return 0 and `failure` if each row can.
+    If each row can be encoded alone, return 0 and `failure`.
+
+    Args:
+        rows: the rows.
+        encode: function that encodes a list of rows.
+        failure: exception of encoding all rows together.
     """
     for number, row in enumerate(rows):
         try:
@@ -241,12 +246,11 @@ def _culprit(
 def _without_first(
     block: Block, task: Task, pipeline: Pipeline, row: int, error: Exception
 ) -> Block:
-    """Remove a row that cannot be encoded from a block, and the rows that fail with it.
+    """Remove a row that cannot be encoded from a block, and other rows that must go with it.
 
-    A block has the rows of one task.
-
-    If `on_error` skips the failure, all rows made of the same inputs are removed. Else all
-    later rows are removed, too, and the block ends with the failure.
+    A block has the rows of one task. If `on_error` skips the failure, the other rows are those made
+    of the same inputs. Otherwise, they are also all later rows, and the block ends with the
+    failure.
 
     Args:
         block: rows of the task.
@@ -286,9 +290,9 @@ def _without_first(
 
 
 def _keys(block: Block, task: Task, pipeline: Pipeline, row: int) -> list[Any]:
-    """Return the key of the first record from which a row was made, in a list.
+    """Return, in a list, the key of the first record from which a row was made.
 
-    Return [] if it is unknown, after a join.
+    Return [] if the record is unknown, because the row comes from joined streams.
     """
     stage = pipeline.stages[task.stage]
     if block.tags is None:

@@ -1,7 +1,7 @@
 """Pools of threads that call functions, and of coroutines. A closed pool has no threads.
 
-In: functions with arguments. Out: their results. An interrupt (Ctrl-C) during a wait does no harm,
-unlike with the locks of `concurrent.futures`.
+In: functions with arguments. Out: their results. Unlike with the locks of `concurrent.futures`, an
+interrupt (Ctrl-C) during a wait for a result leaves the pool intact.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PATIENCE_SECONDS = (
 
 
 class Call(Generic[T]):
-    """A function call that a thread of a pool makes once."""
+    """A function call that a thread of a pool makes once, and its result."""
 
     __slots__ = ("_arguments", "_error", "_function", "_value", "_waited_for", "done")
 
@@ -53,7 +53,7 @@ class Call(Generic[T]):
         del self
 
     def give_up(self) -> None:
-        """Mark the call as failed, as no thread will make it, and wake the thread that waits."""
+        """Mark the call as failed, because no thread will make it; wake the thread that waits."""
         self._error = RuntimeError(
             "the iterator was closed while its work waited for a thread. Make a new one, "
             "iter(loader), and restore the state in it."
@@ -161,13 +161,13 @@ def _end(
 
 
 class CoroutinePool:
-    """Runs coroutines in an event loop, which is started with the first of them."""
+    """Runs coroutines in an event loop, which is started with the first coroutine."""
 
     def __init__(self) -> None:
         self._coroutines: Coroutines | None = None
 
     def begin(self, work: MakeCoroutine, count: int) -> None:
-        """Begin to run `count` coroutines, each of which `work` returns."""
+        """Begin to run `count` coroutines; `work` is called for each, and returns it."""
         if count:
             # asyncio takes 50 ms of a worker's start
             from ...sources.asynchronous.event_loop import Coroutines

@@ -4,9 +4,9 @@
       ▲ event      │ action                              ▲ message        │
       └─ one loop ─┴──► Transport: start · send · poll → events · kill · restart · close
 
-In: messages of tasks. Out: events. Workers are processes or Ray actors. Only
-`pooled.PooledExecutor` calls a transport. It turns the actions of `pool` into calls: `Spawn` into
-`start`, `Give` into `send`, `Kill` into `kill`, and `Restart` into `restart`.
+In: messages with tasks. Out: events, such as finished tasks. Workers are processes or Ray actors.
+Only `pooled.PooledExecutor` calls a transport. It turns the actions of `pool` into calls: `Spawn`
+into `start`, `Give` into `send`, `Kill` into `kill`, and `Restart` into `restart`.
 
 The loop does not know the kind of transport. A transport does not know what tasks mean: it carries
 tasks and rows, but does not count tries, divide or blame tasks, or keep timeouts.
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
 
 
 class StoredRows(Protocol):
-    """Rows of one task, wherever the transport stores them, as long as this object exists."""
+    """Rows of one task, which the transport stores in its own way as long as this object exists."""
 
     @property
     def lost(self) -> bool:
         """True if the rows are lost, with the worker or machine that had them.
 
-        Read on the thread that uses the iterator: before each message that refers to the rows, and
-        between two calls of `load`. Always False if rows outlive their worker. If it is True, the
-        loop runs the task a second time, and the new rows replace these.
+        Always False if rows outlive their worker. If it is True, the loop runs the task a second
+        time, and the new rows replace these. Read on the thread that uses the iterator: before each
+        message that refers to the rows, and between two calls of `load`.
         """
 
     def load(self) -> list[Any] | None:
         """Return the rows in the user's process as a list.
 
-        Return None if they are lost, or did not arrive within a second. Their memory may be shared
-        with this object. Called on the thread that uses the iterator. After None, the loop polls,
-        reads `lost`, and calls it again, as often as needed. Never raises an exception because rows
-        are lost.
+        Return None if the rows are lost, or did not arrive within a second; never raise an
+        exception because of a loss. The rows' memory may be shared with this object. Called on the
+        thread that uses the iterator. After None, the loop calls `poll`, reads `lost`, and calls
+        `load` again, as often as needed.
         """
 
     def columns(self) -> StackedRows | None:
-        """Return the rows in the user's process as columns, without a copy; None if impossible.
+        """Return the rows in the user's process as columns (an array per field), without a copy.
 
-        Called on the thread that uses the iterator, any number of times. The memory then belongs to
-        the caller; it exists as long as arrays refer to it.
+        Return None if that is impossible. Called on the thread that uses the iterator, any number
+        of times. The memory then belongs to the caller; it exists as long as arrays refer to it.
         """
 
 
 class NamedRows(NamedTuple):
     """Rows `[first, last)` of an earlier block (a task's rows), to which a message's tasks refer.
 
-    Tasks count rows from `first`, so the other rows of the block need not be sent.
+    These tasks count rows from `first`, so that other rows of the block need not be sent.
 
     Attributes:
         block: number of the block.
@@ -78,9 +78,9 @@ class Message(NamedTuple):
     """Tasks for one worker, which runs them in order and answers them together.
 
     Attributes:
-        tasks: one task about consecutive positions; or tasks about groups of rows, of one or
-            several stages.
-        named: earlier rows that the tasks refer to.
+        tasks: either one task on consecutive positions; or one or several tasks on groups of rows,
+            which may belong to several stages.
+        named: rows of earlier blocks that the tasks refer to.
     """
 
     tasks: Sequence[Task]
@@ -95,7 +95,8 @@ class Message(NamedTuple):
     ) -> Message:
         """Return a message for tasks on groups of rows, with the rows to which they refer.
 
-        In the message, row numbers count from the first row of a block that is sent.
+        If only some rows of a block are sent, the tasks in the message count from the first of
+        these.
 
         Args:
             tasks: the tasks.
@@ -136,14 +137,14 @@ def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Bloc
 
     Args:
         named: rows of blocks, as in the message.
-        load: function that takes the transport's object for all rows of a block, and returns the
-            rows.
+        load: function that takes what the transport has sent for all rows of a block, and returns
+            the rows.
     """
     return {one.block: Block.of(load(one.rows)[one.first : one.last], one.tags) for one in named}
 
 
 class Ready(NamedTuple):
-    """Event: a worker has started up, and its `worker_init_fn` was called.
+    """Event: a worker has started up, and its `worker_init_fn`, if any, was called.
 
     Comes at most once for each started worker.
 
@@ -159,8 +160,8 @@ class Answered(NamedTuple):
 
     Attributes:
         worker: number of the worker.
-        blocks: a block (the rows of one task) for each task, in order. The loop uses `block.rows`
-            as the `StoredRows` of this transport.
+        blocks: a block (the rows of one task) for each task of the message, in order. `block.rows`
+            is the `StoredRows` object of this transport.
     """
 
     worker: int
@@ -170,13 +171,13 @@ class Answered(NamedTuple):
 class Ended(NamedTuple):
     """Event: a worker has ended.
 
-    It is the worker's last event, after all of its answers that were not lost. Comes once for each
-    worker that ends, also after `kill`. It may not come for a worker that was idle when it was
-    killed.
+    It is the worker's last event, after all its answers that were not lost. It comes once for each
+    worker that ends, also after `kill`. Only if a worker was idle when it was killed, the event may
+    not come.
 
     Attributes:
         worker: number of the worker.
-        how: rest of a sentence that begins with "was terminated unexpectedly".
+        how: how it ended, such as "by signal SIGKILL", to complete "was terminated unexpectedly …".
     """
 
     worker: int
@@ -196,7 +197,7 @@ class Hanging(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """Event: no worker sent anything for so many seconds while the executor waited for a result."""
+    """Event: no worker sent anything for `seconds` while the executor waited for a result."""
 
     seconds: float
 
@@ -204,8 +205,8 @@ class Silent(NamedTuple):
 class AllEnded(NamedTuple):
     """Event: the process that makes workers has ended, and all workers with it.
 
-    The loop then calls `restart` or `close`. `how` is the end of a sentence that begins with "the
-    process that makes the workers".
+    The loop then calls `restart` or `close`. `how` completes the sentence "the process that makes
+    the workers …".
     """
 
     how: str
@@ -231,17 +232,17 @@ class Lost(NamedTuple):
 class Room(NamedTuple):
     """Event: the number of workers for which the cluster has room.
 
-    It comes at every check, also if it has not changed. If the number has changed, the loop starts
-    workers, or kills surplus ones that have not started up.
+    It comes at every check, also if the number has not changed. If it has changed, the loop starts
+    workers, or kills surplus workers that have not started up.
     """
 
     workers: int
 
 
 class Store(NamedTuple):
-    """Event: the capacity of a store for rows is known, or has changed.
+    """Event: the capacity of one of Ray's object stores, which hold rows, is known or has changed.
 
-    As long as no store is known, rows are not limited.
+    As long as no store is known, the sizes of rows are not limited.
 
     Attributes:
         name: identifies the store.
@@ -264,7 +265,7 @@ class Spawn(NamedTuple):
 
 
 class Give(NamedTuple, Generic[J]):
-    """Action: send `jobs` to a worker, in one message; do nothing if it has ended."""
+    """Action: send `jobs` to a worker, in one message. Nothing is sent if the worker has ended."""
 
     worker: int
     jobs: Sequence[J]
@@ -273,7 +274,7 @@ class Give(NamedTuple, Generic[J]):
 class Kill(NamedTuple):
     """Action: kill the worker with this number.
 
-    The event `Ended` follows, or may not if the worker was idle.
+    The event `Ended` follows; if the worker was idle, it may not follow.
     """
 
     worker: int
@@ -287,13 +288,13 @@ class Finish(NamedTuple, Generic[J]):
 
 
 class Divide(NamedTuple, Generic[J]):
-    """Action: replace the job by smaller jobs, which are submitted in place of it."""
+    """Action: replace the job by smaller jobs that do the same together."""
 
     job: J
 
 
 class GiveUp(NamedTuple, Generic[J]):
-    """Action: let the job fail, because workers ended during it.
+    """Action: let the job fail, because workers ended each time that it was tried.
 
     `reason` says how the last worker ended.
     """
@@ -324,7 +325,7 @@ Action: TypeAlias = (
 
 
 class Transport(Protocol):
-    """Starts workers, carries messages to them, and returns their events, for one run.
+    """Starts workers, carries messages to them, and returns events about them, for one run.
 
     Methods are called on the thread that uses the iterator at that moment (the user's or a
     feeder's), by one thread at a time, and never from inside another method. Only `poll` may wait
@@ -332,9 +333,9 @@ class Transport(Protocol):
 
     Attributes:
         worker_count: number of workers to start at the beginning, at least 1.
-        depth: messages that a worker may have at a time, once it is `Ready`. None: any number, even
-            before it is ready.
-        may_lose_rows: True if `StoredRows.lost` of its answers can become True.
+        depth: unanswered messages that a worker may have at a time, once it is `Ready`. None: any
+            number, even before it is ready.
+        may_lose_rows: True if rows that a worker has made can be lost (`StoredRows.lost`).
     """
 
     worker_count: int
@@ -345,28 +346,28 @@ class Transport(Protocol):
         """Start a worker.
 
         Its number is new: 0, 1, 2 … over the life of the transport, also after `restart`. Called
-        `worker_count` times at the beginning, then after `Ended`, `AllEnded`, `Lost` or `Room`, or
-        if the loop wants more workers. Returns at once; `poll` later returns `Ready` for it, or
-        `Ended` if it cannot start.
+        `worker_count` times at the beginning; later after `Ended`, `AllEnded`, `Lost` or `Room`, or
+        if the loop wants more workers. Returns at once; `poll` later returns `Ready` for the
+        worker, or `Ended` if it cannot start.
         """
 
     def send(self, worker: int, message: Message) -> None:
         """Send a worker a message, after its earlier ones.
 
-        Called once for each message, thousands of times a second. At most `depth` messages are
-        unanswered at a time. Returns at once: if the worker cannot receive at the moment, the
-        message is kept and sent later. Does nothing if the worker has ended, because `Ended`,
-        `Lost` or `AllEnded` follows, or is in the list that the caller is handling. Either
-        `Answered` follows or the end of the worker, never both. Rows in `named` are not lost.
+        Called once for each message, thousands of times a second. At most `depth` messages of a
+        worker are unanswered at a time. Returns at once: if the worker cannot receive at the
+        moment, the message is kept and sent later. Does nothing if the worker has ended: the caller
+        is told by `Ended`, `Lost` or `AllEnded`, which may be among the events that it is handling.
+        Either `Answered` or the worker's end follows, never both. Rows in `named` are not lost.
         """
 
     def poll(self, seconds: float | None) -> Sequence[Event]:
         """Return the events since the last call, in order.
 
-        Answers of a worker come in the order of its messages. Called while a result has not
-        arrived. `seconds` is 0 if the caller does not want to wait; otherwise the seconds until the
-        first task exceeds its timeout, or None without a timeout. May return earlier without
-        events. Before it waits, it tells workers which memory was released. An event is never
+        Called while a result has not arrived. `seconds` is 0 if the caller does not want to wait.
+        Otherwise it is the time until the first task exceeds its timeout, or None without a
+        timeout. May return earlier without events. Before it waits, it tells workers which memory
+        was released. Answers of a worker come in the order of its messages. An event is never
         returned twice, and is lost only by an interrupt, which ends the run.
 
         Raises:
@@ -378,8 +379,8 @@ class Transport(Protocol):
         """End a worker at once, even if it runs a task.
 
         Called once for a worker: if a task exceeds its timeout, or if the worker is surplus and
-        idle. Returns at once; `Ended` follows after the worker's last answers, or may not if the
-        worker was idle. Does nothing if the worker has ended.
+        idle. Returns at once. `Ended` follows after the worker's last answers; if the worker was
+        idle, it may not follow. Does nothing if the worker has ended.
         """
 
     def restart(self) -> None:
@@ -392,7 +393,7 @@ class Transport(Protocol):
     def close(self) -> None:
         """End all workers and free everything except rows that are still in use.
 
-        Only `close` may be called afterwards. Called when the run ends for any reason, and again if
-        that was interrupted. Waits until worker processes are gone, but not for Ray's actors. A
-        transport that is deleted without `close` leaves nothing behind either.
+        Only `close` may be called afterwards. Called when the run ends for any reason, and once
+        more if the first call was interrupted. Waits until worker processes are gone, but not for
+        Ray's actors. A transport that is deleted without `close` leaves nothing behind either.
         """

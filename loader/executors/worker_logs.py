@@ -13,7 +13,7 @@ from typing import Any
 
 
 def levels_here() -> dict[str, int]:
-    """Return the level of each logger for which this process has set one, by logger name.
+    """Return the levels of those loggers for which this process has set a level, by logger name.
 
     The name "" is the root logger.
     """
@@ -30,7 +30,10 @@ def levels_here() -> dict[str, int]:
 
 
 def set_levels(levels: Mapping[str, int]) -> None:
-    """Set loggers, by name, to the levels of the user's process, to avoid unwanted log records."""
+    """Set the loggers of this process, by name, to the levels that they have in the user's process.
+
+    Log records that the user's process would drop are then not made here.
+    """
     for name, level in levels.items():
         logging.getLogger(name or None).setLevel(level)
 
@@ -57,14 +60,14 @@ class Forward(logging.Handler):
 
 
 def forward(send: Callable[[bytes], None]) -> None:
-    """Pass all log records of this process, pickled, to `send`, and not to its own handlers."""
+    """Pass log records of this process, pickled, to `send` and not to its own root handlers."""
     logging.root.handlers[:] = [Forward(send)]
 
 
 def _as_bytes(record: logging.LogRecord) -> bytes:
     """Pickle a record with its text already formatted.
 
-    Its arguments and exception may not be picklable.
+    This is because the record's arguments and exception may not be picklable.
     """
     fields = dict(vars(record))
     exception = record.exc_text or (
@@ -80,9 +83,9 @@ def _as_bytes(record: logging.LogRecord) -> bytes:
 
 
 def handle_here(data: bytes) -> None:
-    """Unpickle a worker's log record, and pass it to the logger of that name here.
+    """Unpickle a worker's log record, and pass it to the logger of the same name in this process.
 
-    It is passed only if that logger logs its level.
+    It is dropped if that logger does not log records of this level.
     """
     fields: dict[str, Any] = pickle.loads(data)
     record = logging.makeLogRecord(fields)

@@ -1,4 +1,4 @@
-"""Copy a block (a task's rows) with another failure object, or remove rows delivered earlier."""
+"""Copy a block (the rows of one task) with another failure, or remove rows delivered earlier."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .tasks import Block, Failure, SpanTask
 
 
 def apart(block: Block, failure: Failure) -> Block:
-    """Copy a block (the rows of one task) with a new failure object, without reference cycles.
+    """Copy a block (the rows of one task) so that its exception is in no reference cycle.
 
-    The exception is moved to the copy. Its traceback refers to frames of the task, which refer to
-    the old block; so nothing refers to the new one.
+    The exception is moved from `failure` to a new failure object in the copy. Its traceback refers
+    to frames of the task, and these refer to the old block, but nothing refers to the copy.
 
     Args:
         block: the block.
@@ -24,14 +24,12 @@ def apart(block: Block, failure: Failure) -> Block:
 def without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
     """Remove the rows of a block that an earlier run, on another number of shards, has delivered.
 
-    A block has the rows of one task.
-
-    A block without `tags` (the origins of its rows) is returned unchanged; any other block is
-    changed in place and returned.
+    A block has the rows of one task. It is changed in place and returned. A block without `tags`
+    (the origins of its rows) is returned unchanged.
 
     Args:
-        leaf: the source of the rows, with its sampler. Its `lineage.skips` has the number of
-            delivered rows of each position.
+        leaf: the source of the rows, with its sampler. Its `lineage.skips` has, for each position,
+            the number of rows that were delivered.
         task: the task that made the block.
         block: the block.
     """

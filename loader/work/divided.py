@@ -1,4 +1,4 @@
-"""Divide a task into smaller tasks, to find the record at fault.
+"""Divide a task into smaller tasks, to find the record at which a worker ends.
 
 In: a task. Out: smaller tasks that together do the same.
 """
@@ -19,12 +19,13 @@ from .tasks import GroupTask, SpanTask, Task, input_count
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
     """Divide a task into smaller tasks to run one by one; return [task] if it cannot be divided.
 
-    The smaller tasks:
+    The smaller tasks depend on the inputs of the task:
 
-    * if the task reads positions: at most 32 ranges of positions, each for one or several outputs.
-      A range with several outputs can be divided further;
-    * if it runs on rows that are not grouped: a single row;
-    * if it runs on one window of a `Pack` or of batches by budget: one of the window's elements.
+    * If the task reads positions: at most 32 ranges of positions, each for one or several outputs.
+      A range for several outputs can be divided further.
+    * If the task runs on rows of earlier tasks that it does not group into batches: single rows.
+    * If the task runs on one window of a `Pack` or of batches by budget: the single elements that
+      the window makes.
     """
     stage = pipeline.stages[task.stage]
     if isinstance(task, GroupTask) and not stage.groups:
@@ -42,7 +43,7 @@ def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
 
 
 def inputs_of(task: Task) -> Sequence[Task]:
-    """Return one task for each position or row that a task reads."""
+    """Return one task for each position or row on which a task runs."""
     task = replaced(task, only=None)
     if isinstance(task, GroupTask):
         return single_rows(task)

@@ -1,8 +1,8 @@
 """Explain a failure to the user: which operation failed, on which record, at which position.
 
 In: an exception, and the position and operation at which it was raised. Out: the same exception
-with a note, and with a traceback that begins with the user's first frame; or, for a task during
-which workers ended, a block (the rows of one task) with the failure. Nothing is computed before a
+with a note, and with a traceback that begins with the user's first frame. For a task during which
+workers ended: a block (the rows of one task) with the failure. All texts are made only after a
 failure.
 """
 
@@ -52,9 +52,11 @@ READING, SAMPLER = "reading", "the sampler"
 
 
 def name_of(pipeline: Pipeline, number: int | None) -> str:
-    """Return the name of an operation for error notes, from its index.
+    """Return the name of an operation for error notes: its index and representation.
 
-    Return "an operation" if the index is None (unknown).
+    Args:
+        pipeline: the pipeline.
+        number: index of the operation; None if it is unknown: the result is then "an operation".
     """
     return (
         "an operation"
@@ -64,15 +66,15 @@ def name_of(pipeline: Pipeline, number: int | None) -> str:
 
 
 def maker_for(pipeline: Pipeline, number: int | None) -> str:
-    """Return the name, for messages, of the maker of the elements that an operation received.
+    """Return the name, for messages, of the operation that made the elements that another received.
 
-    That is the last operation before it that is not a filter, or the reading of the source if there
-    is none.
+    This is the last operation before the other one that is not a filter. If there is none, the
+    result is "reading", because the elements are records of the source.
 
     Args:
         pipeline: the pipeline.
-        number: index of the operation that received them; None if unknown: then the last operation
-            of all counts.
+        number: index of the operation that received the elements; None if it is unknown: the last
+            operation of the pipeline that is not a filter is then named.
     """
     before = range(len(pipeline.operations) if number is None else number)
     makers = [one for one in before if not pipeline.operations[one].only_filters]
@@ -94,9 +96,9 @@ def place(leaf: Leaf, position: int) -> str:
 
 
 def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
-    """Return a text that says where a batch began.
+    """Return a text that says with which record a batch began; "" if that does not help the user.
 
-    Return "" if its first record is of the same dataset as the record at fault.
+    It does not help if the batch's first record is of the same dataset as the record at fault.
 
     Args:
         at_fault: source (with its sampler) and position of the record that does not fit into the
@@ -122,9 +124,9 @@ def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
 def explained(error: Exception, where: str, who: str) -> Exception:
     """Return an exception with a note "`who` failed `where`".
 
-    Its traceback begins with the user's first frame. For a StopIteration, which would silently end
-    the stream, a StopIterationError is returned instead; also for the RuntimeError that Python
-    raises in its place if a generator raised it.
+    Its traceback begins with the user's first frame. A StopIteration would silently end the stream,
+    so a StopIterationError is returned in its place. The same is done if a generator raised the
+    StopIteration, which Python turns into a RuntimeError.
 
     Args:
         error: the exception.
@@ -132,8 +134,8 @@ def explained(error: Exception, where: str, who: str) -> Exception:
         who: name of the operation, or "reading".
 
     Raises:
-        BaseException: `error` itself, if a handler of a signal raised it: no operation and no
-            record failed.
+        BaseException: `error` itself, if it was raised by a handler of a signal, and not by an
+            operation.
     """
     raise_if_of_signal_handler(error)
     note = f"headrace: {who} failed {where}."
@@ -174,7 +176,7 @@ def forget(error: BaseException | None) -> None:
 def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
     """Return the keys of the records that a task works on; [] if they are unknown.
 
-    They are unknown for rows that earlier tasks made of joined streams.
+    They are unknown if the task's rows were made by operations on joined streams.
 
     Args:
         task: the task.
@@ -192,10 +194,11 @@ def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
 
 
 def keys_of_tags(tags: Iterable[int], pipeline: Pipeline) -> list[Any]:
-    """Return the keys of the records for which tags stand. A tag that is repeated counts once.
+    """Return the keys of the records for which tags stand.
 
-    A tag is a number that stands for a source and a position. A record that is read at two
-    positions is listed twice.
+    A tag is a number that stands for a source and a position. If a tag occurs several times, its
+    key is returned once. If two tags stand for the same record, read at two positions, its key is
+    returned twice.
     """
     places = (pipeline.place_of(tag) for tag in dict.fromkeys(tags))
     return [
@@ -223,8 +226,9 @@ def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
     """Return the result of a task that is given up, because workers ended during it too often.
 
-    The result is a block (the rows of one task) without rows. It has a WorkerCrashedError as its
-    failure; or, if `on_error` skips the records, a text about them in its `skipped`.
+    The result is a block (the rows of one task) without rows. The block's failure is a
+    WorkerCrashedError. If `on_error` skips the records, the block has no failure, but a text about
+    these records in its `skipped`.
 
     Args:
         task: the task.
@@ -285,9 +289,9 @@ def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
 
 
 def _file_at(leaf: Leaf, position: int) -> str:
-    """Return the file of the record at a position, and the record's index in it, for messages.
+    """Return, for messages, the file of the record at a position, and its index in the file.
 
-    Returns "" if the source does not know the file, or if the record is made of several records.
+    Return "" if the source does not know the file, or if one element is made of several records.
     """
     try:
         (key,) = leaf.sampler.record_keys(np.array([position], dtype=np.int64)).tolist()
@@ -316,9 +320,9 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
 
 
 def _users_part(traceback: TracebackType | None) -> TracebackType | None:
-    """Return the traceback from the first frame on that is not of this package.
+    """Return the traceback without the frames of this package before the user's first frame.
 
-    Return None if there is no such frame.
+    Return None if no frame is the user's.
     """
     for entry in _frames(traceback):
         if not is_ours(entry.tb_frame):
@@ -327,8 +331,9 @@ def _users_part(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return True if a frame runs code of this package that calls the user's code or a source.
+    """Return True if a frame runs code of those folders of this package that call the user's code.
 
-    It is False for most sources.
+    It is False for most sources, also for those in this package: an error in a source shows its
+    frames.
     """
     return frame.f_code.co_filename.startswith(_FOLDERS)

@@ -17,9 +17,10 @@ Told = Sequence[tuple[str, str, type[Warning]]]
 
 
 class Notices:
-    """Warnings that one worker has collected; in the user's process, the warnings of all workers.
+    """Warnings about sources and operations, at most one per name.
 
-    There is at most one warning per name.
+    In a worker, the warnings that it has collected. In the user's process, the warnings of all
+    workers.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class Notices:
 
         Args:
             name: name of the operation.
-            generator: name of the library that has the generator.
+            generator: library of the global generator, such as "NumPy".
         """
         text = (
             f"{name} draws from the global generator of {generator}, so that its numbers depend on "
@@ -66,7 +67,9 @@ class Notices:
         return taken
 
     def warn(self, told: Told) -> None:
-        """Issue Python warnings, once per name: those of a worker, and those collected here.
+        """Issue Python warnings for warnings of a worker, and for those collected in this process.
+
+        Each name is warned of only once.
 
         Args:
             told: warnings of the worker, from its `take`.

@@ -1,7 +1,8 @@
 """Read tasks' records from a source, or make whole batches from its columns; find failing records.
 
-In: spans, i.e. ranges of consecutive positions. Out: their records, in one call of the source; or
-their batches, with one `np.take` for each column and no work per record.
+In: spans (the consecutive positions of a task). Out: their records, read in one call of the source.
+If the source has columns (one array for each field, with all records): batches, each made by one
+`np.take` per column, without any work per record.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ ENOUGH = 8192
 class KeyBlocks:
     """Cache of the record keys of consecutive positions, for tasks that mostly follow one another.
 
-    Keys are computed in blocks far larger than a task. If the source has a function `announce`, it
-    is called with the keys of the next block when the first key of the current block is used.
-    Several threads may share a cache; at worst, two of them compute the same block.
+    Keys are computed in blocks (of consecutive positions) far longer than a task. If the source has
+    a function `announce`, it is called with the keys of the next block as soon as the first key of
+    the current block is used. Several threads may share a cache; at worst, two of them compute the
+    same block.
 
     Args:
         leaf: source with its sampler.
@@ -52,9 +54,9 @@ class KeyBlocks:
     def expect(self, count: int) -> None:
         """Announce that the keys of the next `count` positions will be used.
 
-        If `count` is 8,192 or more, only the keys of these positions are computed in advance,
-        because the positions after them belong to other workers. Otherwise a whole block of keys is
-        computed.
+        Usually, the keys of a whole block of positions are computed at a time. If `count` is 8,192
+        or more, only the keys of these `count` positions are computed, because other workers read
+        the positions after them.
         """
         self._ahead = count if count >= ENOUGH else self._leaf.block_size
 
@@ -75,9 +77,9 @@ class KeyBlocks:
         return keys[start - first : stop - first]
 
     def _computed(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """Compute the keys of a block of positions from `start` to at least `stop`.
+        """Compute the keys of a block of positions from `start` to `stop` or further.
 
-        Returns `start` and the keys. If the sampler fails for a position from `stop` on, only the
+        Return `start` and the keys. If the sampler fails for a position from `stop` on, only the
         keys of `[start, stop)` are returned.
         """
         last = max(min(start + self._ahead, self._leaf.total), stop)
@@ -94,10 +96,10 @@ class KeyBlocks:
         return keys if self._check is None else self._check(keys)
 
     def _announced(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """Return `start` and the keys of positions from there to `stop` or further.
+        """Return `start` and the keys of positions `[start, end)`, where `end` is `stop` or later.
 
-        The source is told these keys in advance. The keys of the next block are computed, and the
-        source is told them, too.
+        The source's function `announce` has been called with these keys. The keys of the positions
+        that follow are computed, too, and announced to the source.
         """
         (first, keys), (second, coming) = self._block, self._coming
         if first <= start < first + len(keys) == second and stop <= second + len(coming):
@@ -131,7 +133,10 @@ class Reader:
         self._keys = KeyBlocks(leaf)
 
     def expect(self, task: SpanTask) -> None:
-        """Announce that all records of a task will be read, some positions at a time."""
+        """Announce that all positions of a task will be read, a few at a time.
+
+        So their keys are computed together.
+        """
         self._keys.expect(task.stop - task.start)
 
     def keys(self, span: SpanTask) -> NDArray[np.int64]:
@@ -151,9 +156,7 @@ class Reader:
     def all_but_unread(
         self, span: SpanTask, read: ReadRecords
     ) -> tuple[Sequence[Any], Exception | None]:
-        """Complete records that were read in advance: read the missing ones a second time.
-
-        Missing are those that could not be read.
+        """Complete the records that were read in advance: read those again that could not be read.
 
         Args:
             span: task on consecutive positions.
@@ -178,10 +181,11 @@ class Reader:
     def _after(
         records: Sequence[Any], read: tuple[Sequence[Any], Exception]
     ) -> tuple[Sequence[Any], Exception]:
-        """Return the result of a failed read, with earlier records in front of its own.
+        """Return the result of a failed read, with earlier records put before its own.
 
-        This is a separate function, so that no variable in the caller's frame, to which the
-        traceback refers, keeps the exception.
+        This is a separate function because the exception's traceback refers to the caller's frame.
+        No variable of that frame must refer to the exception, or both would be in a reference
+        cycle.
 
         Args:
             records: the earlier records.
@@ -199,9 +203,8 @@ class Reader:
             failure: exception of that call.
 
         Returns:
-            The records before the failing one, and its exception. If every record can be read
-            alone, no records, and
-                `failure`.
+            The records before the one that fails, and its exception. If each record can be read
+            alone, an empty list and `failure`.
         """
         leaf = self._leaf
         records: list[Any] = []
@@ -225,10 +228,10 @@ def readers_of(pipeline: Pipeline) -> dict[int, Reader]:
 
 
 class Gathering(NamedTuple):
-    """Makes the batches of a task from columns.
+    """Makes the batches of a task from columns (arrays with all records, one for each field).
 
     Attributes:
-        starts: index of the first row of each batch.
+        starts: for each batch, the index of its first row in the task.
         batch_at: function that takes one of these indices, and returns the batch.
     """
 
@@ -237,10 +240,10 @@ class Gathering(NamedTuple):
 
 
 class ColumnReader:
-    """Makes batches directly from the columns of a source.
+    """Makes batches directly from the columns of a source, in place of reading records.
 
-    They equal the batches that a plain `Batch` makes of rows. It replaces the reading of records
-    and the first operation.
+    The batches equal those that the first operation, a plain `Batch`, would make of the records. So
+    neither the records nor this operation are needed.
 
     Args:
         columns: tree of arrays, with the rows along the first axis.
@@ -267,7 +270,7 @@ class ColumnReader:
     def of(cls, pipeline: Pipeline, allocate: Allocate) -> ColumnReader | None:
         """Return a column reader for the pipeline.
 
-        Return None if the pipeline's batches are not slices of columns.
+        Return None if the pipeline's batches cannot be made from columns (arrays with all records).
         """
         return (
             None
@@ -280,7 +283,7 @@ class ColumnReader:
         return [batch_at(start) for start in starts]
 
     def gathering(self, keys: NDArray[np.int64]) -> Gathering:
-        """Return an object that makes the batches of the rows with these keys, one by one."""
+        """Return an object that makes the batches of the records with these keys, one at a time."""
         size, specs, unflatten = self.batch_size, self._specs, self._structure.unflatten
         count = len(keys)
         rows = [
@@ -302,12 +305,12 @@ class ColumnReader:
     def whole(
         self, reader: Reader, span: SpanTask, records: Sequence[Any], failure: Exception
     ) -> tuple[list[Element], Exception]:
-        """Return the complete batches made of the records before a failure, and the failure.
+        """Return the complete batches of the records before a failure, and the failure.
 
         Args:
             reader: reader of the keys.
             span: the task that failed.
-            records: records of the task before the one at fault.
+            records: the task's records before the one at fault.
             failure: the exception.
         """
         count = len(records) - len(records) % self.batch_size
@@ -316,9 +319,9 @@ class ColumnReader:
         return (self.batches(reader.keys(before)) if count else []), failure
 
     def _arrays(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-        """Allocate the arrays of a batch.
+        """Return the uninitialised arrays of a batch, one for each spec (shape and dtype).
 
-        Arrays of objects get ordinary memory, because processes cannot share them.
+        Arrays of Python objects get ordinary memory, because processes cannot share them.
         """
         if not self._has_texts:
             return allocated(specs, self._names, self._allocate)
@@ -331,9 +334,9 @@ class ColumnReader:
 
 
 class _TextArray:
-    """Array of strings or bytes, one for each record, as a `TextColumn`.
+    """Column of a source with a string or bytes for each record, made usable as a `TextColumn`.
 
-    Batches have them as objects, as batches of rows do.
+    Batches get the values as an array of Python objects, as they would from batching records.
 
     Args:
         column: the array, or a `MixedColumn` of such arrays.
@@ -350,7 +353,10 @@ class _TextArray:
         return len(self._column)
 
     def rows_of(self, keys: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Return the values of `keys` as an array of objects, and the position of each in it."""
+        """Return an array of objects with the values of `keys`, and the index of each key in it.
+
+        The array may also have values of other keys.
+        """
         if isinstance(self._column, MixedColumn):
             values, places = self._column.rows_of(keys)
             return values.astype(object), places
@@ -358,6 +364,6 @@ class _TextArray:
 
 
 def _as_objects(column: Any) -> Any:
-    """Return a column as it is, or as a `_TextArray` if its values are strings or bytes."""
+    """Return a column; as a `_TextArray` if its values are strings or bytes, else unchanged."""
     is_text = not is_text_column(column) and column.dtype.kind in "US" and len(column.shape) == 1
     return _TextArray(column) if is_text else column

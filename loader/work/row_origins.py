@@ -1,6 +1,6 @@
 """The origins of rows: the source and position from which each row of a block comes.
 
-A block has the rows that one task returned.
+A block has the rows of one task.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ class RowOrigins:
     """The origin of each row of a block (the rows of one task), stored by columns.
 
     Attributes:
-        inputs: for each row, the index in the task of the position or row that it was made of; for
-            a batch, the index of one of the positions or rows in the batch.
-        positions: global position of that input, or its tag (a number that names a record) in a
-            pipeline with several sources; for joined streams, the index of the joined row.
-        rows: for each row, its index among all rows made of the same position.
-        packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its
-            window, and the row's index in the window; otherwise empty.
-        open: True if the inputs that made the last row failed after it, so that more rows of them
-            are missing.
+        inputs: for each row, the index in the task of the position or row that it was made of. For
+            a batch, one of the indices of the positions or rows in the batch.
+        positions: for each row, the position of that input, counted over all shards. In a pipeline
+            with several sources, a tag: a number that stands for source and position. For rows of
+            joined streams, the index of the joined row.
+        rows: for each row, its index among all rows that were made of the same position.
+        packed_rows: if rows of a `Pack` are traced to their documents: for each row, the documents
+            of its window, and the row's index in the window. Otherwise empty.
+        open: True if a failure came after the last row, so that further rows of the same inputs are
+            missing.
     """
 
     inputs: Ints = field(default_factory=_ints)
@@ -51,7 +52,7 @@ class RowOrigins:
         """Add one row for each index in `inputs`.
 
         Args:
-            inputs: index, in the task, of the input of each row.
+            inputs: for each row, the index in the task of the input that it was made of.
             positions: positions of all inputs of the task, counted over all shards.
         """
         self.inputs.frombytes(inputs.tobytes())
@@ -59,9 +60,11 @@ class RowOrigins:
         self.rows += [0] * len(inputs)
 
     def extend(self, other: RowOrigins, first: int) -> None:
-        """Append the origins of another block, whose first input gets the index `first`.
+        """Append the origins of another block (the rows of some positions), which follows this one.
 
-        A block has the rows of one task.
+        Args:
+            other: origins of the other block.
+            first: index, in the task, of the first input of the other block.
         """
         self.open = other.open
         self.inputs.frombytes((np.frombuffer(other.inputs, dtype=np.int64) + first).tobytes())
@@ -70,7 +73,10 @@ class RowOrigins:
         self.rows += other.rows
 
     def part(self, start: int, stop: int) -> RowOrigins:
-        """Return the origins of rows `[start, stop)`, without `open` and `packed_rows`."""
+        """Return the origins of rows `[start, stop)`, but not their `open` and `packed_rows`.
+
+        `open` is then False, and `packed_rows` is empty.
+        """
         return RowOrigins(
             self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop]
         )
@@ -95,9 +101,13 @@ class RowOrigins:
 
 
 def _from_bytes(inputs: bytes, positions: bytes, rows: list[int], is_open: bool) -> RowOrigins:
-    """Decode `RowOrigins` from `inputs` and `positions` as bytes.
+    """Restore a pickled `RowOrigins`.
 
-    If `rows` is empty, all row indices are 0.
+    Args:
+        inputs: the attribute `inputs`, as bytes of int64.
+        positions: the attribute `positions`, as bytes of int64.
+        rows: the attribute `rows`; empty if all indices are 0.
+        is_open: the attribute `open`.
     """
     numbers = array("q", inputs)
     return RowOrigins(numbers, array("q", positions), rows or [0] * len(numbers), is_open)

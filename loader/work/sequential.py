@@ -1,8 +1,8 @@
 """Read a source without random access: elements in order, from its beginning or from a saved state.
 
-In: tasks, each with an earlier position of the source and its state there. Out: their elements, and
-the source's state after them. Any worker can repeat a task: if its iterator is at another position,
-it restores the state in the task.
+In: tasks, each with a state of the source, and the position that belongs to it. Out: the elements
+of the tasks, and the source's state after them. Any worker can repeat a task: if its iterator is at
+another position, it restores the state in the task, and reads on to the task's first position.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .tasks import SourceState, SpanTask
 
 
 class SequentialReader:
-    """Iterator of a source without random access, which continues from task to task.
+    """Reads a source without random access with one iterator, which continues from task to task.
 
-    One thread at a time uses it.
+    Threads may share it, but only one at a time reads.
 
     Args:
         leaf: the source with its sampler.
@@ -43,8 +43,8 @@ class SequentialReader:
     def read(self, task: SpanTask) -> tuple[list[Any], Exception | None, SourceState]:
         """Read a task's elements; return them, the exception or None, and the source's state then.
 
-        There are fewer elements than positions if the source ends or fails. After an exception the
-        state is "" and counts as the end.
+        There are fewer elements than positions in the task if the source ends or fails. After an
+        exception, the state is "", and the source counts as ended.
         """
         with self._at_work, self._place():
             records, failure = self._records(task)
@@ -70,7 +70,7 @@ class SequentialReader:
     def close(self) -> None:
         """Drop the iterator.
 
-        If the source has workers of its own, which must be stopped, close the iterator first.
+        If the source has workers of its own, the iterator is closed first, so that these stop.
         """
         close = close_of(self._iterator)
         self._iterator, self._position = None, -1
@@ -80,7 +80,8 @@ class SequentialReader:
     def _place(self) -> AbstractContextManager[None]:
         """Return a context manager for reading.
 
-        If the source has no workers, loaders inside it run in this thread.
+        In it, loaders inside the source run in this thread, unless the source has workers of its
+        own.
         """
         return nullcontext() if self._leaf.source.has_workers else _here()
 
@@ -103,8 +104,8 @@ class SequentialReader:
     def _next(self, found: list[Any]) -> bool:
         """Append this shard's next element to `found`.
 
-        Return True if there was one, False at the end. The source gives the elements of all shards
-        in turn: of `shard_count` consecutive elements, this shard takes one.
+        Return True if there was an element, False at the end. The source gives the elements of all
+        shards in turn: of `shard_count` consecutive elements, this shard takes one.
         """
         shard = self._leaf.shard
         taken: list[Any] = []
@@ -121,7 +122,10 @@ class SequentialReader:
 
 
 def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
-    """Return a reader for each source without random access, by the index of the reading stage."""
+    """Return a reader for each source without random access, by index of the stage that reads it.
+
+    A stage is a group of operations that run in one task.
+    """
     leaves = {
         stage.number: pipeline.leaves[stage.leaf]
         for stage in pipeline.stages
@@ -132,9 +136,9 @@ def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
 
 @contextmanager
 def _here() -> Iterator[None]:
-    """Return a context in which a loader that the source iterates works in this thread.
+    """Return a context for reading a source that may contain a loader.
 
-    The loader has no own workers there.
+    Inside the context, such a loader works in this thread, and starts no workers of its own.
     """
     token = INSIDE_A_TASK.set(True)
     try:

@@ -40,9 +40,9 @@ It runs on rows of blocks, or with records that were read in advance.
 
 
 def may_skip(pipeline: Pipeline, failure: Failure) -> bool:
-    """Return True if a failed task is to run a second time without the failing record.
+    """Return True if a failed task should be run a second time without the failing record.
 
-    That is so if errors are skipped, unless the failure is that memory was short.
+    This is so if the pipeline skips errors, except after a failure because memory was short.
     """
     return bool(pipeline.skips_errors) and not isinstance(failure.error, BatchMemoryError)
 
@@ -99,7 +99,7 @@ def _run_part(
 
     Args:
         whole: the failed task.
-        blocks: blocks, by number, to whose rows the task may refer.
+        blocks: blocks (the rows of one task each), by number, to whose rows the task may refer.
         read: records of the failed task that were read in advance; None if there are none.
         run: function that runs a task.
         part: the task of the one position or row.
@@ -115,8 +115,8 @@ def _one_by_one(
 ) -> Iterator[tuple[Task, Block]]:
     """Run each position or row of a failed task alone; yield its task, and the block (rows).
 
-    If all rows of the task are the inputs of one output, the task cannot be divided: the task and
-    the block in which it failed are yielded.
+    If all rows of the task are the inputs of one output, such as a batch, the task cannot be
+    divided. Then the failed task itself is yielded, with the block in which it failed.
 
     Args:
         pipeline: pipeline of the task.

@@ -3,10 +3,10 @@
 In: shapes and dtypes. Out: uninitialised, 64-byte aligned arrays on a slab (one piece of memory).
 
 The first write to fresh memory is several times slower than a write to memory that is mapped and in
-the caches. So a slab is reused when no array of its batch exists any more, the most recently
-released slab first. The user does not release batches: the base of all arrays of a batch is a lease
-(the right to use a slab). The lease ends when the last array is deleted, and everything made from
-one without a copy, for example a `jax.Array` on CPU.
+the caches. So a slab is reused when no array of its batch exists any more, and the slab that was
+released last is reused first. The user does not release batches: the base of all arrays of a batch
+is a lease (the right to use a slab). The lease ends when nothing refers to the batch's memory any
+more: neither its arrays, nor anything made of them without a copy, such as a `jax.Array` on CPU.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ PAGE = 4096
 
 @dataclass(eq=False, slots=True)
 class Slab:
-    """A piece of memory for the arrays of a batch.
+    """A piece of memory for the arrays of a batch, to be used again for later batches.
 
     Attributes:
         memory: its bytes, 64-byte aligned.
-        number: number among those slabs of its pool that other processes can map; -1 if other
-            processes cannot map it.
+        number: identifies the slab among those slabs of its pool that other processes can map; -1
+            if other processes cannot map it.
         interface: the memory's `__array_interface__`.
     """
 
@@ -92,7 +92,7 @@ class Lease:
 
     Attributes:
         slab: the slab.
-        take_back: function that is then called with the slab.
+        take_back: function that is called with the slab when this object is deleted.
     """
 
     slab: Slab
@@ -104,9 +104,9 @@ class Lease:
 
 
 def lease_of(array: NDArray[Any]) -> Lease | None:
-    """Return the lease (right to use a slab, a piece of memory) of an array's memory.
+    """Return the lease (right to use a slab, a piece of memory) that keeps an array in use.
 
-    Return None if it is not on a slab.
+    Return None if the array is not on a slab.
     """
     base: Any = array
     while base is not None and not isinstance(base, Lease):
@@ -119,15 +119,15 @@ class SlabPool:
 
     One thread calls `allocate`. A lease (the right to use a slab) may end in any thread, also
     during `allocate`, because the garbage collector may run at any time. The end of a lease only
-    appends to the list of free slabs, so the indices of slabs in the list do not change.
+    appends to the list of free slabs, so that `allocate` can use indices into this list meanwhile.
 
     Args:
-        make: function that returns a slab of at least as many bytes as its argument says. The
+        make: function that takes a number of bytes and returns a slab of at least this size. The
             default makes memory of this process alone.
-        give_up: called with each free slab that is not kept for reuse.
+        give_up: function that is called with each free slab that is not kept for reuse.
         pooled_from: smallest number of bytes for a slab. The arrays of a batch form two groups,
-            large ones and small ones. A group is put on a slab if its arrays together have this
-            number of bytes or more. Otherwise they are plain arrays.
+            large arrays and small ones. If the arrays of a group have fewer bytes together, they
+            are plain arrays, on no slab.
     """
 
     def __init__(
@@ -148,10 +148,11 @@ class SlabPool:
     def allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
         """Return one uninitialised array for each spec (shape and dtype).
 
-        The large arrays share a slab (a reusable piece of memory), and the small ones, such as
-        labels, share another one. So a user who keeps the labels of a batch does not keep the
-        memory of its images. Arrays that together have less than a page share a slab with arrays of
-        other batches; if they have fewer bytes than `pooled_from`, they are plain arrays.
+        The large arrays of a batch share a slab (a reusable piece of memory), and the small ones,
+        such as labels, share another slab. So a user who keeps the labels of a batch does not keep
+        the memory of its images. If the arrays of one of these groups are smaller than a page
+        together, they share a slab with arrays of other batches. If they have fewer bytes than
+        `pooled_from`, they are plain arrays.
         """
         if specs is not self._specs:  # almost always they are: batches of a pipeline are alike
             self._specs, self._layout = specs, _layout(specs)
@@ -179,9 +180,10 @@ class SlabPool:
         return piece
 
     def _slab(self, size: int) -> Slab:
-        """Return a slab (a reusable piece of memory) of `size` to about twice as many bytes.
+        """Return a slab (a reusable piece of memory) of at least `size` bytes.
 
-        It is the most recently released slab that fits, or a new slab.
+        Of the free slabs that have up to about twice this size, it is the one that was released
+        last. If there is none, it is a new slab.
         """
         free = self._free
         while len(free) > MAX_FREE and len(free) * len(free[0].memory) > FREE_BYTES:
@@ -195,16 +197,16 @@ class SlabPool:
 
 
 def _roomy(size: int) -> int:
-    """Return a size of 1 MiB or more rounded up to one of 16 sizes between two powers of two.
+    """Round a number of bytes up, so that batches of almost equal size can use the same slabs.
 
-    Return a smaller size unchanged.
+    From 1 MiB on, there are 16 sizes between two powers of two. Smaller numbers are not rounded.
     """
     step = (1 << size.bit_length() - 1) // STEPS
     return size if size < 1 << 20 else -(-size // step) * step
 
 
 def rounded(size: int) -> int:
-    """Round a number of bytes up to whole pages, at least one."""
+    """Round a number of bytes up to whole memory pages, at least one page."""
     return max(-(-size // PAGE), 1) * PAGE
 
 
@@ -249,7 +251,7 @@ def _group(specs: Sequence[ArraySpec]) -> _Group:
 
 
 def create_shared(size: int) -> int:
-    """Return a descriptor of `size` bytes of fresh shared memory.
+    """Create shared memory of `size` bytes, and return its file descriptor.
 
     Raises:
         OSError: there is no memory or no descriptor left.
@@ -261,11 +263,11 @@ def create_shared(size: int) -> int:
 
 
 def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]:
-    """Map `size` bytes of shared memory, given by a descriptor; return them as a writable array.
+    """Map `size` bytes of shared memory, given by a file descriptor; return a writable array.
 
     The memory stays mapped as long as the array exists; the descriptor may be closed. `fresh` is
-    True if nothing was written yet. If the memory is large, its pages are then made now, as large
-    pages if the system has them. Raises OSError if no memory is left.
+    True if nothing was written to the memory yet. If it is large, its pages are then made now, as
+    large pages if the system has them. Raises OSError if no memory is left.
     """
     try:
         return _attach(descriptor, size, fresh)

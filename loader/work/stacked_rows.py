@@ -1,7 +1,7 @@
 """Rows stored as columns, one array per field, so that sending or batching needs no work per row.
 
-In: rows that have the same structure. Out: one array for each leaf of their tree, with the rows
-along its first axis; and the same rows again, or a batch of some of them.
+In: rows of equal structure. Out: for each leaf of their tree, one array with the values of all rows
+along its first axis. From these arrays, the rows can be made again, or a batch of some of them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class StackedRows:
     def elements(self, start: int, stop: int) -> Iterator[Element]:
         """Yield the rows `[start, stop)` in their original form.
 
-        Their arrays are views of the columns.
+        Arrays of the rows are views of the columns.
         """
         _, structure = flatten(self.example, nodes=ROWS)
         leaves = [
@@ -79,9 +79,9 @@ class StackedRows:
 class RowStack:
     """Stacks rows into columns, a few at a time, while the rows are in the processor's caches.
 
-    All rows must have the structure, shapes, dtypes and types of the first one, and consist of
-    arrays and numbers. If a row differs, if there are too many rows, or if there is no memory for
-    the columns, all rows are kept in a list.
+    All rows must consist of arrays and numbers, and have the structure, shapes, dtypes and types of
+    the first row. If a row differs, if there are more than `size` rows, or if there is no memory
+    for the columns, all rows are kept in a list instead.
 
     Args:
         size: largest number of rows.
@@ -98,7 +98,7 @@ class RowStack:
         self._list: list[Element] | None = None
 
     def extend(self, rows: Sequence[Element]) -> None:
-        """Append rows, as columns or in a list."""
+        """Append rows to those that were appended before."""
         if self._list is None and rows:
             if self._put(rows):
                 self._count += len(rows)
@@ -135,7 +135,8 @@ class RowStack:
     def finish(self) -> StackedRows | list[Element]:
         """Return all rows, as columns if possible, else as a list.
 
-        Afterwards, their memory belongs to the caller.
+        The memory of the rows then belongs to the caller, and this object must not be used any
+        more.
         """
         if self._list is not None or self._layout is None:
             return self._list or []
@@ -151,11 +152,10 @@ def _kind(leaf: Any) -> str | None:
 
 
 def side_by_side(rows: Sequence[Element]) -> StackedRows | None:
-    """Return rows as columns without a copy.
+    """Return rows as columns without a copy, if they are evenly spaced in a piece of memory.
 
-    Return None if their arrays are not evenly spaced in one piece of memory.
-
-    There must be at least two rows. The rows of one window of a `Pack` are evenly spaced.
+    Return None if they are not. The rows of one window of a `Pack` are evenly spaced, for example.
+    There must be at least two rows.
     """
     leaves, structure = flatten(rows[0], nodes=ROWS)
     if not leaves or not all(map(_is_part_of_an_array, leaves)):
@@ -182,9 +182,8 @@ def _is_part_of_an_array(leaf: Any) -> bool:
 def _column(arrays: Sequence[Any]) -> NDArray[Any] | None:
     """Combine several views of one array into a single array without a copy.
 
-    Return None if they are not evenly spaced in it.
-
-    The views must have the same dtype, shape and strides; else None.
+    Return None if the views are not evenly spaced in that array, or differ in dtype, shape or
+    strides.
     """
     first = arrays[0]
     like = (np.ndarray, first.dtype, first.shape, first.strides, True)
@@ -214,10 +213,11 @@ def batch_of(
     allocate: Allocate,
     order: NDArray[np.int32] | None = None,
 ) -> Element:
-    """Make one batch of stacked rows, which are in several blocks (the rows of one task each).
+    """Make one batch of rows that are stored as columns in several blocks (rows of one task each).
 
     Args:
-        parts: blocks with equal columns, each with the range `[start, stop)` of its rows.
+        parts: the blocks' rows, all with equal columns, and for each block the range `[start,
+            stop)` of the rows to use.
         allocate: function that returns uninitialised arrays for shapes and dtypes (`ArraySpec`).
         order: for each row of the batch, its index among all rows of `parts`. None: the order of
             `parts`.

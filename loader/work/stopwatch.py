@@ -1,9 +1,9 @@
 """Measure the times of a worker's tasks and, for some tasks, the time of each operation.
 
-In: begin and end of tasks. Out: `TaskTimes`. If tasks are too short to time each one, only every
-n-th is timed, and its times are used for the others. Timing each operation needs two clock readings
-for each call. So it is done for a small share of the tasks, or for more if calls are long compared
-with a clock reading.
+In: begin and end of tasks. Out: `TaskTimes`. If tasks are too short to time each of them, only
+every n-th task is timed, and its times are used for the others. To time each operation, the clock
+must be read twice for each call. So operations are timed in a small share of the tasks only. The
+share is larger if calls are long compared with a reading of the clock.
 """
 
 from __future__ import annotations
@@ -61,11 +61,12 @@ TIMED_SECONDS, MOST_UNTIMED = 8e-3, 100
 
 
 class ReadSeconds(NamedTuple):
-    """Seconds of reading in a task.
+    """Seconds that reading took in a task.
 
     Attributes:
-        waited: seconds in which the worker read records or waited for them.
-        under_way: seconds of all reads together, including those made in advance on other threads.
+        waited: seconds in which the worker read records itself, or waited for them.
+        under_way: seconds of all reads of the task's records added up, including reads made in
+            advance on other threads.
     """
 
     waited: float
@@ -79,8 +80,8 @@ class Stopwatch:
         worker: number of the worker.
 
     Attributes:
-        share: largest share of the time that the timing of operations may take.
-        every: one of this number of tasks is timed, and its times are used for the others.
+        share: largest share of the worker's time that the timing of operations may take.
+        every: number of tasks of which one is timed. Its times are used for the others.
     """
 
     share = LOOKS_SHARE
@@ -97,17 +98,15 @@ class Stopwatch:
         self._began, self._read_bytes = perf_counter(), 0.0
 
     def add_records(self, records: Sequence[Any]) -> None:
-        """Count the bytes of the records that the task has read.
-
-        The bytes are estimated from a few of the records.
-        """
+        """Count the bytes of records that the task has read, estimated from a few of them."""
         some = records[:: -(-len(records) // SAMPLES)]
         self._read_bytes += sum(map(bytes_of, some)) / len(some) * len(records)
 
     def may_look(self, calls: int) -> bool:
-        """Return True if the time allowed for timing suffices for timing `calls` calls one by one.
+        """Return True if there is enough time left to time `calls` calls of operations one by one.
 
-        Deduct their cost then.
+        Timing may take only `share` of the worker's time. If the result is True, the time for these
+        calls is deducted from what is left.
         """
         cost = 2 * calls * CALL_SECONDS + LOOK_SECONDS
         if cost > self._allowed:
@@ -127,10 +126,10 @@ class Stopwatch:
 
         Args:
             block: block (the rows of one task) that the task returned.
-            inputs: number of its positions or rows.
+            inputs: number of the task's inputs (positions, or rows of earlier tasks).
             batches: True if the rows of the block are batches.
-            reading: seconds of reading.
-            look: times of its operations; None if they were not timed.
+            reading: seconds that reading took.
+            look: times of the task's operations; None if they were not timed.
         """
         elements = block.elements
         nbytes = bytes_of_rows(elements, batches) if len(elements) else 0
@@ -164,10 +163,9 @@ class Stopwatch:
 
 
 class EachTask(Stopwatch):
-    """Stopwatch that times every task.
+    """Stopwatch that times every task, for tools that examine short runs.
 
-    Unlike `Stopwatch`, it may spend 5 % of the time on timing operations, not 0.1 %. For tools that
-    examine short runs.
+    Unlike `Stopwatch`, it may spend 5 % of the worker's time on timing operations, not only 0.1 %.
     """
 
     share = LOOKS_SHARE_CLOSELY
@@ -196,15 +194,16 @@ def stopwatches(worker: int, observe: bool | str) -> Callable[[], Stopwatch] | N
 
 
 class OperationClock:
-    """Measures the seconds of each operation of a stage, and the seconds between operations.
+    """Measures the seconds that each operation of a stage takes, and those between operations.
 
-    A stage is a group of operations that run together in one task.
+    A stage is a group of operations that run in one task.
 
     Args:
         count: number of operations.
         single: number of operations at the start that get elements one by one. The slowest of their
             calls is recorded.
-        each: positions of one input; more than one if inputs are batches made from columns.
+        each: number of positions that one input was made of; more than one if inputs are batches
+            made from columns (arrays with all records).
     """
 
     def __init__(self, count: int, single: int, each: int = 1) -> None:
@@ -221,8 +220,8 @@ class OperationClock:
     def around(self, step: Step, place: int) -> Step:
         """Return a function that calls `step`, and counts the time of the call for one operation.
 
-        The time between the last call and this one is counted for the operation before it; for the
-        first operation of a stage, as time between inputs.
+        The time since the last call of any operation is counted for the operation before this one.
+        For the first operation of a stage, it is counted as time between inputs.
 
         Args:
             step: function that processes an element with the operation.
@@ -258,10 +257,10 @@ class OperationClock:
         """End the measurement of a task.
 
         Args:
-            inputs: number of its positions, which have passed all operations.
-            tag_of: function that takes the number of inputs of the task that come after an input,
-                and returns the tag (number that names the record) of that input. It is used to name
-                the record of the slowest call.
+            inputs: number of the task's positions. All have passed the operations.
+            tag_of: function that names the record of the slowest call. It takes the number of
+                inputs of the task that come after an input, and returns the tag (a number that
+                stands for a record) of that input.
         """
         now = perf_counter()
         self._seconds[-1] += now - self._since
@@ -274,9 +273,9 @@ class OperationClock:
         self._left = iter(())
 
     def take(self) -> OperationTimes | None:
-        """Return the times since the last call, without the cost of the timing.
+        """Return the times since the last call of this method, without the cost of the timing.
 
-        Return None if there were no inputs.
+        Return None if there were no inputs since then.
         """
         if not self._inputs:
             return None
@@ -297,10 +296,10 @@ class OperationClock:
     def calls(self, inputs: int) -> int:
         """Estimate how many calls are timed while `inputs` positions pass the operations.
 
-        For each input (a position, or a batch made from columns), one call of each operation on
-        single elements counts, and one call of what comes after them: a `Batch`, or the function
-        that keeps the results. The calls of later operations do not count, and after a `Filter`
-        there are fewer calls than that.
+        For each input (a position, or a batch made from columns), these calls count: one call of
+        each operation that gets elements one by one; and one call of what follows these operations,
+        which is a `Batch` or the function that keeps the results. Calls of operations after a
+        `Batch` are left out, and a `Filter` makes the true number smaller.
         """
         return -(-inputs // self._each) * (self._single + 1)
 
@@ -309,9 +308,9 @@ def bytes_of_rows(rows: Any, batches: bool) -> int:
     """Return the size of rows in bytes. There must be at least one row.
 
     Args:
-        rows: the rows, as a list or as columns. All bytes of columns are counted.
-        batches: for a list. True: each row is a batch, and all are counted. False: the size of the
-            first row is multiplied by their number.
+        rows: the rows, as columns (all bytes are counted) or as a list.
+        batches: how to count the bytes of a list. True: each row is a batch, and the bytes of all
+            are counted. False: the bytes of the first row are multiplied by the number of rows.
     """
     if isinstance(rows, StackedRows):
         return sum(column.nbytes for column in rows.columns)
@@ -351,12 +350,15 @@ def bytes_of(element: Element) -> int:
 
 
 def needed_seconds() -> float:
-    """Return the seconds, so far, in which this thread ran, or was ready but had no processor."""
+    """Return the seconds, so far, in which this thread ran, or could run but had no processor."""
     return thread_time() + kept_seconds()
 
 
 def most_memory() -> int:
-    """Return the largest memory of this process so far, in bytes; 0 where it is not reported."""
+    """Return the largest number of bytes of memory that this process has used so far.
+
+    Return 0 if the system does not report it.
+    """
     if resource is None:
         return 0
     unit = 1 if sys.platform == "darwin" else 1024
@@ -366,7 +368,7 @@ def most_memory() -> int:
 def kept_seconds() -> float:
     """Return the seconds, so far, in which this thread was ready to run but had no processor.
 
-    Returns 0 where the system does not report this, as on systems other than Linux.
+    Return 0 if the system does not report this; only Linux does.
     """
     try:
         # in C: no interrupt leaves the file open

@@ -1,7 +1,7 @@
-"""Messages between the user's process and the executors: tasks, and the resulting blocks.
+"""Tasks and their results (blocks), which the user's process and the workers send to each other.
 
-Tasks are plain numbers, so they can be sent to any worker and repeated. A block has the rows that
-one task returned, and the origin of each row.
+Tasks are plain numbers, so that they can be sent to any worker, and be repeated. A block has the
+rows that one task returned, and the origin of each row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Located(Protocol):
-    """Something that knows which record it works on."""
+    """Something that works on records, and can say on which one it works now."""
 
     def place_now(self) -> str:
         """Return a text that names this record; "" if it is unknown.
@@ -36,7 +36,7 @@ class Units(ABC):
     """The elements of a task, each of which is made only when the caller asks for it.
 
     Attributes:
-        made: list with the element made last, until the caller takes it out.
+        made: list to which each element is appended when it is made. The caller takes it out.
     """
 
     def __init__(self) -> None:
@@ -46,11 +46,11 @@ class Units(ABC):
         """Set the objects that count the elements. Called before the first element is made.
 
         Args:
-            sums: sums over all tasks of these operations. Each element without a report is added to
-                them.
-            note: function that is called instead for an element with a report: a block (the rows of
-                one task) with a failure, times or warnings. Its arguments are the task of this
-                element alone, and the block.
+            sums: sums over all tasks of these operations. Elements are added to them, except those
+                for which `note` is called.
+            note: function that is called for an element with a failure, times or warnings. Its
+                arguments are the task of this element alone, and a block (the rows of one task)
+                with the failure, times or warnings.
         """
         self._sums, self._note = sums, note
 
@@ -65,7 +65,7 @@ class Units(ABC):
 class Failure:
     """The exception that ended a task.
 
-    If it comes from another process, it is kept as bytes until it is needed.
+    If it comes from another process, it is kept pickled, and is unpickled when it is needed.
     """
 
     __slots__ = ("_encoded", "_error")
@@ -78,7 +78,7 @@ class Failure:
 
     @property
     def error(self) -> Exception:
-        """The exception. One from another process is decoded at each access."""
+        """The exception. If it came from another process, it is unpickled at each access."""
         if self._error is not None:
             return self._error
         from ...common.remote_errors import decode  # cloudpickle takes 10 ms of an import
@@ -88,8 +88,8 @@ class Failure:
     def take(self) -> Exception:
         """Return the exception, and drop the reference to it. May be called only once.
 
-        Its traceback refers to frames that refer to this object. Without this, neither would be
-        freed.
+        The exception's traceback refers to frames that refer to this object. If this object still
+        referred to the exception, both would be in a reference cycle, and not be freed at once.
         """
         error = self.error
         self._error = None
@@ -102,7 +102,7 @@ class Failure:
 
 
 class SourceState(NamedTuple):
-    """State of a source without random access after a task.
+    """State of a source without random access after a task has read from it.
 
     Attributes:
         state: state of the source as text.
@@ -119,8 +119,9 @@ class SourceState(NamedTuple):
 class Block:
     """The rows that one task returned, in order, with their origins, times and failure.
 
-    The rows are in this object, or a transport keeps them elsewhere until `elements` is read. The
-    fields before `rows` are the header, which a worker sends together with the rows.
+    The rows are in this object (`here`), or a transport keeps them elsewhere (`rows`) until
+    `elements` is read. The fields before `rows` are the header, which a worker sends together with
+    the rows.
 
     Attributes:
         count: number of rows.
@@ -132,13 +133,14 @@ class Block:
         waited: seconds in which the task waited for records that were read in advance.
         times: times of the task; None if it was not timed.
         seconds: seconds that the task took in another process; else 0.
-        nbytes: bytes of its rows (or of the records read for it, if more), if it was run in another
-            process; else 0.
+        nbytes: bytes of its rows (or of the records that it read, if these are more), if it was run
+            in another process; else 0.
         rows: the transport's object that has the rows; None if they are in this object.
         here: the rows, if they are in this object; else empty.
-        parts: tasks to be run in place of this block's task, if it was divided instead of run; else
-            empty.
-        kept: True if the rows will be returned a second time, so that the user gets copies.
+        parts: smaller tasks to be run in place of this block's task, if it was divided instead of
+            run; else empty.
+        kept: True if the rows will be delivered a second time, so that the user gets copies of
+            them.
         units: object that makes the rows one by one, if they are not made yet; else None.
         moments: the times at which the task was submitted, its rows were asked for, and its rows
             were received. A time is 0 until it is known.
@@ -169,7 +171,7 @@ class Block:
         failure: Failure | None = None,
         skipped: Sequence[str] = (),
     ) -> Block:
-        """Return a block (the rows of one task) whose rows are `elements`.
+        """Return a block (the rows of one task) with the rows `elements`.
 
         The other arguments are attributes of the block.
         """
@@ -182,7 +184,7 @@ class Block:
 
     @property
     def elements(self) -> Any:
-        """The rows, after loading them into this object if a transport has them.
+        """The rows. If a transport has them, they are loaded into this object first.
 
         A list; or `StackedRows` (columns), if the rows are sent, or were sent, from another
         process. Loading may raise WorkerCrashedError.
@@ -199,15 +201,15 @@ class Block:
     def columns(self) -> Any:
         """Return the rows as `StackedRows` (columns) whose memory may become a batch.
 
-        The result is None if the rows are in this object, if they are kept, or if they are not
-        columns.
+        Return None if the rows are not columns, if they are already in this object, or if they will
+        be delivered a second time.
         """
         return None if self.rows is None or self.kept else self.rows.columns()
 
     def look(self) -> Any:
-        """Return the rows without moving them into this object.
+        """Return the rows, and leave them with the transport if it has them.
 
-        Later tasks can then still refer to them.
+        So later tasks can still refer to the transport's rows.
         """
         return self.here if self.rows is None else self.rows.load()
 
@@ -218,18 +220,19 @@ _IN_HEADER = attrgetter(*(one.name for one in fields(Block)[:10]))
 class SpanTask(NamedTuple):
     """Task: read a source's records at local positions `[start, stop)`, apply a stage's operations.
 
-    A stage is a group of operations that run together in one task.
+    A stage is a group of operations that run together in one task. Local positions are counted
+    within one shard.
 
     Attributes:
         stage: index of the stage.
         start: first local position.
         stop: end of the local positions, exclusive.
-        leaf: index in `Pipeline.every_leaf` of the source with its sampler: of this shard, or of a
-            shard of an earlier run, whose local positions these then are.
-        since: for a source without random access, an earlier position and the source's state there;
-            else None.
-        only: for a task of one window, the index of the only element of the window to keep; None:
-            all.
+        leaf: index in `Pipeline.every_leaf` of the source with its sampler and shard. If it is a
+            shard of an earlier run, the local positions are counted within that shard.
+        since: for a source without random access: a position at or before `start`, and the source's
+            state there. None at the beginning of the source, and for other sources.
+        only: for a task of one window: the index of the one element of the window to keep. None:
+            keep all elements.
     """
 
     stage: int
@@ -260,14 +263,14 @@ class GroupTask(NamedTuple):
     Attributes:
         stage: index of the stage.
         rows: ranges of rows of blocks (the rows of one task each).
-        order: `int32[n]` as bytes: indices of the rows, among all rows of `rows`, in the order to
-            use; None: in order.
-        first: index of the first row among the rows that this shard (or `former`) gets from a join;
-            0 if they come from no join.
-        former: number of the shard of an earlier run, from 1, whose rows these are; 0 for this
-            shard.
-        only: for a task of one window, the index of the only element of the window to keep; None:
-            all.
+        order: the order in which to use the rows: for each, its index among all rows of `rows`, as
+            the bytes of `int32[n]`. None: the order of `rows`.
+        first: index of the first row among all rows that the shard gets from a join (a mix or zip
+            of streams, for example); 0 if the rows come from no join.
+        former: 0 for rows of this shard. For rows of a shard of an earlier run, the number of that
+            shard, from 1.
+        only: for a task of one window: the index of the one element of the window to keep. None:
+            keep all elements.
     """
 
     stage: int
@@ -299,7 +302,7 @@ Parts: TypeAlias = Sequence[tuple[Block, int, int]]
 
 
 def input_count(task: Task) -> int:
-    """Return the number of positions or rows that a task works on."""
+    """Return the number of inputs of a task: positions, or rows of earlier tasks."""
     if isinstance(task, SpanTask):
         return task.stop - task.start
     return sum(stop - start for _, start, stop in task.rows)
@@ -313,7 +316,7 @@ Returns None if the worker has to read them itself. The worker's thread calls it
 
 
 class Unread(NamedTuple):
-    """Range `[start, stop)` of those records of a task that could not be read in one call."""
+    """Range `[start, stop)` of a task's records that could not be read in advance."""
 
     start: int
     stop: int
@@ -322,14 +325,12 @@ class Unread(NamedTuple):
 class ReadRecords(NamedTuple):
     """The records of a task on consecutive positions, which were read in advance.
 
-    In the ranges listed in `unread`, which are sorted, the values of `records` have no meaning.
-
     Attributes:
-        records: the records.
-        unread: the ranges that could not be read.
+        records: the records. At indices within `unread`, the values have no meaning.
+        unread: the ranges of indices at which records could not be read, in order.
         seconds: seconds of all reads of these records together.
-        failure: for a source without random access, the exception after which there are no more
-            records.
+        failure: for a source without random access: the exception after which there are no more
+            records. None if there is none.
     """
 
     records: Sequence[Any]
@@ -338,9 +339,9 @@ class ReadRecords(NamedTuple):
     failure: Exception | None = None
 
     def at(self, place: int) -> ReadRecords | None:
-        """Return the record at index `place` alone, or no record if there are fewer.
+        """Return the record at index `place` alone; no record if there are fewer records.
 
-        Return None if it could not be read.
+        Return None if this record could not be read.
         """
         if any(some.start <= place < some.stop for some in self.unread):
             return None

@@ -2,13 +2,14 @@
 
 Used in the calling thread.
 
-In: a task of several batches. Out: its batches, one by one. So the cost of a task is shared by its
-batches. Each batch is made in the memory that the batch before it released, from records that are
-still in the caches.
+In: a task of several batches. Out: its batches, one by one. A task has a cost of its own, so it is
+cheaper to run one task for several batches. Each batch is made in the memory that the batch before
+it released, from records that are still in the processor's caches.
 
-If batches are copied straight from columns, and then go only through functions, a batch takes
-microseconds. So hardly anything is done beside copying it and calling the functions. A batch that
-is timed or watched is made by the worker, as a task of its own.
+If batches are copied straight from columns (arrays with all records), and then go only through
+functions, a batch takes microseconds. So hardly anything is done besides copying it and calling the
+functions. The exception are batches that are timed, or watched for draws from global random
+generators: the worker makes each of these as a task of its own.
 """
 
 from __future__ import annotations
@@ -36,17 +37,20 @@ class MakesUnits(Protocol):
     def begin(self, task: SpanTask) -> RecordsAhead | None:
         """Begin to read a task's records.
 
-        Return a function that waits for them; None if they are not read in advance.
+        Return a function that waits for the records; None if they are not read in advance.
         """
 
     def reads_in_place(self, task: SpanTask) -> bool:
         """Return True if the calling thread should read a task's records itself.
 
-        This is so if reads are very quick, or never ahead.
+        This is so if reads take very little time, or if the source is never read in advance.
         """
 
     def column_units(self, task: SpanTask) -> Units | None:
-        """Return the elements of a task if they are made from columns; else None."""
+        """Return an object that makes a task's elements from columns (arrays with all records).
+
+        Return None if they cannot be made in this way.
+        """
 
     def run_unit(self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any]) -> Block | None:
         """Make the next element of a task, and append it to `made`.
@@ -57,14 +61,14 @@ class MakesUnits(Protocol):
             made: list to which the element is appended.
 
         Returns:
-            None; or a block (the rows of one task) without rows that may have a failure, times or
+            None; or a block (the rows of one task) that has no rows, but a failure, times or
             warnings.
         """
 
     def note_units(self, units: int, seconds: float) -> None:
         """Record that a task of `units` elements took `seconds` seconds.
 
-        This decides the length of the next tasks.
+        The number of elements of the next tasks is chosen from this.
         """
 
 
@@ -114,8 +118,8 @@ class InlineUnits(Units):
     def _reading_of(self, task: SpanTask) -> RecordsAhead | None:
         """Begin to read the records of one element.
 
-        Return a function that waits for them; None if not read in advance. If reader threads are
-        used, the first call begins to read the records of all elements of the task.
+        Return a function that waits for the records; None if they are not read in advance. If other
+        threads read them, the first call begins to read the records of all elements of the task.
         """
         if not self._begun:
             if self._executor.reads_in_place(task):
@@ -128,9 +132,9 @@ class InlineUnits(Units):
 def has_units(pipeline: Pipeline) -> bool:
     """Return True if a task of this pipeline may make several batches one by one, when asked for.
 
-    The batches must be made of consecutive positions whose order is known from the beginning. False
-    for batches of columns without further operations, because making several of these at once is
-    faster than one by one.
+    The batches must be made of consecutive positions, and the order of these must be known when the
+    run begins. False for batches of columns (arrays with all records) without further operations,
+    because making several of these at once is faster than one by one.
     """
     only_columns = pipeline.columns is not None and len(pipeline.operations) == 1
     if not pipeline.aligned or not pipeline.stages[0].groups or only_columns:
@@ -139,19 +143,22 @@ def has_units(pipeline: Pipeline) -> bool:
 
 
 class ColumnUnits(Units):
-    """The elements of a task, each made from a batch of columns.
+    """The elements of a task, each made from a batch of columns (arrays with all records).
+
+    Most elements are made here. Those that are timed, or watched for draws from global random
+    generators, are made by the worker.
 
     Args:
-        worker: worker that makes those batches that are timed or watched.
+        worker: makes the elements that are timed or watched.
         chain: the operations of the task's stage, connected.
         task: the task.
-        gathering: makes each batch that is neither timed nor watched, and knows where each batch
-            begins.
-        note_units: function that is called after the last element, with the number of batches and
-            an estimate of the seconds that they took: as if each took as long as the last one.
+        gathering: makes the batch of each other element, and knows where each batch begins.
+        note_units: function that is called after the last element, with the number of elements and
+            an estimate of the seconds that all took: the seconds of the last element, times their
+            number.
 
     Attributes:
-        starts: index of the first row of each batch, counted from the beginning of the task.
+        starts: for each batch, the index of its first row, counted from the beginning of the task.
     """
 
     def __init__(

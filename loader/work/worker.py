@@ -1,7 +1,7 @@
 """Run tasks: read records, pass them through the operations, and collect the resulting rows.
 
-In: a task. Out: a block (the rows of one task). Each thread that works has its own `Worker`. This
-module starts no threads or processes.
+In: a task. Out: a block (the rows of one task). Each thread that runs tasks has its own `Worker`.
+This module starts no threads or processes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Worker:
 
     Args:
         pipeline: pipeline to run.
-        allocate: function that returns the memory of batches. The default is a new `SlabPool`.
+        allocate: function that returns the memory of batches. The default is that of a new
+            `SlabPool`.
         stacks_rows: True if rows may be stacked into columns, because they are sent to another
             process.
         owns_globals: True if nothing else in this process uses the global random generators, so
@@ -59,10 +60,10 @@ class Worker:
         stopwatch: function that makes the stopwatch of a stage. None: nothing is timed.
         run_throughs: shared readers of sources without random access, by the index of the stage.
             None: readers of its own.
-        seeds_globals: True to seed the random generators, also generators that are attributes of
-            operations, for each element. They are restored after a task.
+        seeds_globals: True to seed the global random generators, and generators that are attributes
+            of operations, for each element. Their states are restored after a task.
         watches_globals: True to warn of operations that draw from global generators. False if other
-            threads may draw, too.
+            threads may draw from them, too.
     """
 
     def __init__(
@@ -114,10 +115,11 @@ class Worker:
     def run(
         self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: RecordsAhead | None = None
     ) -> Block:
-        """Run a task and return a block with its rows.
+        """Run a task, and return a block with its rows.
 
-        A failure is stored in the block, after the rows made before it. `blocks` has the rows to
-        which the task refers; `read_ahead` waits for records that were read in advance.
+        After a failure, the block has the rows made before it, and the failure; nothing is raised.
+        `blocks` are the results of earlier tasks to whose rows the task refers; `read_ahead` waits
+        for records that are being read in advance.
         """
         self.busy = perf_counter(), task, get_ident()
         try:
@@ -126,9 +128,9 @@ class Worker:
             self.busy = None
 
     def gathering(self, task: SpanTask) -> tuple[StepChain, Gathering] | None:
-        """Return the operations of a task, and the object that makes its batches from columns.
+        """Return a task's connected operations, and the object that makes its batches from columns.
 
-        Return None if that is impossible.
+        Columns are arrays with all records. Return None if the task cannot be run in this way.
         """
         chain = self._chains.plain[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
@@ -140,11 +142,11 @@ class Worker:
             return None  # units that are read on their own find out which of them fails
 
     def count_untimed(self, stage: int, most: int) -> int:
-        """Return how many of the next tasks of a stage (operations) the caller may make itself.
+        """Return how many of the next tasks of a stage (operations that run in one task) are plain.
 
-        These tasks are neither timed nor watched for draws from global random generators. They
-        count as made: a second call returns only later tasks. The result is 0 if the next task is
-        timed or watched, or if random generators are seeded for each element.
+        Plain tasks are neither timed nor watched for draws from global random generators, so the
+        caller may make their elements itself. They count as made: a second call returns only later
+        tasks. If random generators are seeded for each element, no task is plain.
 
         Args:
             stage: index of the stage.
@@ -158,9 +160,10 @@ class Worker:
         return untimed
 
     def failed_unit(self, stage: int, failed: Block) -> Block:
-        """Return a block (rows) with the failure of an element that the caller tried to make.
+        """Return the final block (rows of a task) for an element that the caller could not make.
 
-        `failed` is a block with the failure.
+        `failed` is a block with the failure. The result also has the warnings so far. The stage's
+        operations are connected anew, because the failure has interrupted them.
         """
         assert failed.failure is not None, "it failed"
         self._chains.end(stage, True)
@@ -169,9 +172,10 @@ class Worker:
     def run_unit(
         self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element]
     ) -> Block | None:
-        """Make one element, and append it to `made`.
+        """Make the element of a task of one element, and append it to `made`.
 
-        Returns None; or a block that has no rows, but a failure, times or warnings.
+        Return None; or a block (the rows of one task) that has no rows, but a failure, times or
+        warnings.
         """
         if not self.count_untimed(task.stage, 1):
             block = self.run(task, NO_BLOCKS, read_ahead)
@@ -202,7 +206,7 @@ class Worker:
         return block
 
     def place_now(self) -> str:
-        """Return a text that says on which record operations work; "" if it is unknown.
+        """Return a text that says which record is being processed; "" if it is unknown.
 
         Other threads may call this.
         """
@@ -217,9 +221,9 @@ class Worker:
         return block if block.failure is None else apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
-        """Repeat a task that has imported torch, now with torch seeded.
+        """Repeat a task that has imported torch, now with torch seeded; return the second result.
 
-        Return its result `block` if seeding is not allowed.
+        Return the first result, `block`, if seeding is not allowed.
         """
         self._chains.watch_again()
         if not (self._owns_globals or self._seeds_globals):
@@ -271,14 +275,17 @@ class Worker:
         return self._with_notices(block)
 
     def _with_notices(self, block: Block) -> Block:
-        """Add the warnings collected so far to a block (the rows of one task) and return it."""
+        """Add the warnings collected so far to a block (the rows of one task), and return it."""
         self._chains.tell_of_draws()
         if self._notices.new or FROM_READERS.texts:
             block.notices = self._notices.take()
         return block
 
     def close(self) -> None:
-        """Close sources that have workers of their own, and release elements that chains hold."""
+        """Close iterators of sources without random access, and release what operations hold.
+
+        If such a source has workers of its own, they are stopped.
+        """
         for source in self._run_throughs.values():
             source.close()
         self._chains.close()
@@ -298,7 +305,11 @@ class Worker:
         return self._with_notices(block)
 
     def _run_whole(self, task: Task, blocks: Blocks, read: ReadRecords | None) -> Block:
-        """Run a task up to its first failure, on rows of `blocks` or with records `read` before."""
+        """Run a task up to its first failure, which is stored in the returned block with its rows.
+
+        `blocks` are the results of earlier tasks to whose rows the task refers. `read` are records
+        of the task that were read in advance; None: they are read here.
+        """
         failed = True
         try:
             if isinstance(task, GroupTask):
@@ -316,9 +327,9 @@ class Worker:
         return block
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
-        """Run a long task in steps of consecutive positions.
+        """Run a long task in parts of consecutive positions, one after the other; return one block.
 
-        Records are then still in the caches when they are used.
+        The records of a part are then still in the processor's caches when they are used.
         """
         whole = Block.of([], None if self._pipeline.aligned else RowOrigins())
         self._readers[task.leaf].expect(task)
@@ -358,11 +369,10 @@ class Worker:
     def _records(
         self, task: SpanTask, read: ReadRecords | None
     ) -> tuple[Sequence[Any], Exception | None]:
-        """Return the records (or column batches) of a task, and None.
+        """Return the records of a task, or its batches if they are made from columns; and None.
 
-        If reading fails, return the records before, and the error.
-
-        `read` has records that were read in advance; None if none were.
+        If reading fails, return the records or batches before the failure, and the exception.
+        `read` are records that were read in advance; None: they are read here.
         """
         if read is not None and self._columns is None:
             return (

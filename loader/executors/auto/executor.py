@@ -1,18 +1,20 @@
-"""The executor that finds the best number of workers by measuring the stream's speed with several.
+"""The executor that tries several numbers of workers, measures their speeds, and keeps the best.
 
-In: tasks. Out: handles (results to come) of the executor that currently runs tasks. The search
-begins in the calling thread; or with one worker if only workers can run the tasks (see
-`may_work_here`), for example because tasks refer to blocks (results) of earlier tasks: workers do
-not know blocks made in the calling thread. `Tuner` decides without side effects:
+In: tasks. Out: handles (results to come) of the executor that currently runs tasks. The first tasks
+run in the calling thread. If that is not possible (see `may_work_here`), the search begins with one
+worker. An example are tasks that refer to blocks (results) of earlier tasks: workers do not know
+blocks that were made in the calling thread.
+
+`Tuner` makes the decisions, without side effects:
 
 * If the user's loop hardly waits for batches with the fastest setting so far, the search ends.
-* Otherwise the number of workers is doubled as long as the stream gets faster. A number that did
-  not help in two trials is not kept. Then numbers between the best and the failed one are tried,
-  and longer buffers, which help if tasks take unequal times.
+* Otherwise the number of workers is doubled as long as the stream gets faster. A number that made
+  the stream no faster in two trials is not kept. Then numbers between the best and the failed one
+  are tried, and also more finished batches per worker, which help if tasks take unequal times.
 * The best setting is kept, and nothing changes any more.
 
-`HereOrWorkers` decides in the same way between the number of workers that the user asked for and
-the calling thread.
+If the options have a fixed number of workers, `HereOrWorkers` makes the decisions. It compares
+this number of workers with the calling thread.
 """
 
 from __future__ import annotations
@@ -71,9 +73,9 @@ class SettingSearch:
     Attributes:
         tuner: decides which setting (numbers of workers and of buffered batches) to use or to try
             next.
-        seconds_left: seconds in which further settings may be tried.
-        measured: counts of a measurement that the end of an epoch cut short. It continues in the
-            next epoch.
+        seconds_left: seconds for which the search may try further settings.
+        measured: counts of a measurement that the end of an epoch interrupted. The measurement
+            continues in the next epoch.
     """
 
     tuner: Tuner
@@ -91,14 +93,14 @@ class Team(Executor, Protocol):
         """Return True if a worker is ready to work."""
 
     def is_idle(self) -> bool:
-        """Return True if every submitted task is done.
+        """Return True if every submitted task is done, so that `close` would lose no task.
 
-        A task also counts as done if it was begun by a thread that `close` waits for.
+        On threads, a task that has begun counts as done, because `close` waits for it.
         """
 
 
 class AutoExecutor(Executor):
-    """Runs tasks in the calling thread or with workers, whichever measurements show to be faster.
+    """Runs tasks in the calling thread or with workers: measurements decide which is faster.
 
     Args:
         pipeline: pipeline of the run.
@@ -145,8 +147,8 @@ class AutoExecutor(Executor):
     def window(self, stage: int) -> int:
         """Return how many tasks of a stage (operations that run in one task) to submit at a time.
 
-        It is at least 2 if `worker_count="auto"`, where workers may take over from the calling
-        thread.
+        If `worker_count="auto"`, the result is at least 2, because workers may replace the calling
+        thread during the run.
         """
         return max(2 if self.found.tuner.begins_here else 1, self._working.window(stage))
 
@@ -156,9 +158,14 @@ class AutoExecutor(Executor):
         return self._at_work
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Submit a task on rows of `blocks` to the current executor.
+        """Submit a task to the current executor, and return its handle (a result to come).
 
-        First, if it is time for that, continue the search for the best number of workers.
+        If the next step of the search for the best number of workers is due, that step is done
+        first, and may change the current executor.
+
+        Args:
+            task: the task.
+            blocks: the results of earlier tasks to whose rows the task refers.
         """
         now = perf_counter()
         if now >= self._at:
@@ -168,8 +175,8 @@ class AutoExecutor(Executor):
     def _steps(self) -> Generator[float, float, NoReturn]:
         """Search for the best setting, step by step, between tasks.
 
-        A generator: it yields the time at which the next step is due, and is sent the current time,
-        both in seconds of `perf_counter`.
+        A generator. It yields the time at which its next step is due. The caller then sends it the
+        current time. Both times are in seconds of `perf_counter`.
         """
         tuner, waits = self.found.tuner, self._observer.waits
         now = yield 0.0
@@ -214,10 +221,11 @@ class AutoExecutor(Executor):
         return now if tuner.settled else (yield now + WARM_SECONDS * tuner.share)
 
     def _team_begins(self, now: float) -> Generator[float, float, float]:
-        """Wait until a worker is ready, and return the time then.
+        """Wait until a worker is ready, and return the time at which it was.
 
-        Yield the time of the next look; get the time of the look. Until then, the executor that is
-        in use runs the tasks.
+        A generator that is part of `_steps`. It yields the time at which to check again, and is
+        sent the time of that check. Until a worker is ready, the executor used so far runs the
+        tasks.
         """
         while self._team is None or not self._team.has_begun():
             now = yield now + POLL_SECONDS
@@ -235,8 +243,9 @@ class AutoExecutor(Executor):
     def _measured(self, now: float) -> Counts:
         """Return the counts of the current measurement, without pauses of the user's program.
 
-        A pause is, for example, the compilation by JAX in the first two steps, an evaluation, or a
-        checkpoint.
+        The two longest times in which the user's program requested no batch count as pauses.
+        Examples are the compilation by JAX in the first two steps, an evaluation, or the saving of
+        a checkpoint.
         """
         seconds, inputs, tasks, waited = _less(self._counts(now), self._before or NOTHING)
         return seconds - self._observer.waits.paused, inputs, tasks, waited
@@ -251,9 +260,13 @@ class AutoExecutor(Executor):
     def drop_tasks(self, observer: Observer) -> bool:
         """Drop all tasks, and return True if the workers can be used for new tasks.
 
-        Return False, without dropping tasks, if `worker_count="auto"`, if the search has not ended,
-        or if the calling thread makes the batches. Otherwise, return the result of `drop_tasks` of
-        the workers' executor.
+        Return False, without dropping tasks, in each of these cases:
+
+        * `worker_count="auto"`, also after the search for the best number of workers has ended;
+        * the choice between the workers and the calling thread has not been made yet;
+        * the calling thread makes the batches.
+
+        Otherwise, return the result of `drop_tasks` of the workers' executor.
         """
         tuner, team = self.found.tuner, self._team
         if tuner.begins_here or not tuner.settled or team is None or self._at_work is not team:
@@ -262,9 +275,10 @@ class AutoExecutor(Executor):
         return team.drop_tasks(observer)
 
     def close(self) -> None:
-        """Close all executors.
+        """Close the executors of the calling thread and of the workers.
 
-        Keep the progress of the search, if there is any, for the next epoch.
+        The progress of the search is kept for the next epoch, if this executor has used the search
+        or got it from an earlier epoch.
         """
         if self._unused:
             self._unused = False
@@ -301,8 +315,11 @@ def _tuner(pipeline: Pipeline, options: ExecutionOptions, here: bool) -> Tuner:
 def may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
     """Return True if tasks of a pipeline can run in the calling thread as well as in workers.
 
-    False if an option (`worker_init_fn`, `timeout`) needs workers; if the source has no random
-    access; or if elements are not made of a fixed number of positions (`Pipeline.aligned`).
+    Return False in these cases:
+
+    * an option (`worker_init_fn`, `timeout`) needs workers;
+    * the source has no random access;
+    * elements are not made of a fixed number of positions each (see `Pipeline.aligned`).
     """
     wants_workers = options.worker_init_fn is not None or options.timeout is not None
     return pipeline.aligned and not pipeline.leaf.in_order and not wants_workers

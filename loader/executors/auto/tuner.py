@@ -1,8 +1,7 @@
 """Decide, from measured speeds, which number of workers to try next, and which to keep.
 
-No side effects.
-
-In: the measured speed of a setting. Out: the next setting.
+In: the measured speed of a setting (a number of workers, and of batches that each keeps ready).
+Out: the next setting. There are no side effects.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ class Setting(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """Speed of the stream during some seconds with one number of workers.
+    """Speed of the stream, measured for some seconds with one setting.
 
     Attributes:
         seconds: length of the measurement.
         inputs: number of records or rows that were processed.
-        waited: seconds for which the user waited.
+        waited: how many of these seconds the user's loop waited for batches.
         nbytes: largest number of bytes that workers shared with the user's process.
     """
 
@@ -83,10 +82,11 @@ class Tuner:
     Attributes:
         setting: current setting.
         settled: True if the search has ended.
-        share: factor for the usual lengths of measurements.
+        share: factor for the lengths of measurements: with 1/4, each takes a quarter of the usual
+            time.
         begins_here: True if the calling thread works until the first workers are ready.
-        reason: sentence that says why the calling thread works although workers were asked for; ""
-            if it does not.
+        reason: sentence for the user that says why the calling thread makes the batches, although
+            the options have workers; "" in all other cases.
     """
 
     share: ClassVar[float] = 1.0
@@ -134,7 +134,8 @@ class Tuner:
     def _settings(self) -> Iterator[Setting]:
         """Yield the settings to try, beginning with the current one.
 
-        The caller updates `_best` between two of them.
+        After each setting is measured, the caller stores the best setting so far in `_best`. The
+        next setting depends on it.
         """
         yield self._best
         workers, failed = max(2 * self._best.workers, 2), self._most + 1
@@ -163,9 +164,10 @@ class HereOrWorkers(Tuner):
     """Choose between the workers that the user asked for and the calling thread.
 
     The calling thread is faster if making a batch takes less time than getting it from a worker.
-    Both are measured alternately, at most twice. The calling thread is chosen only if it was more
-    than 5 % faster each time. The search ends earlier if the user hardly waits, if batches take
-    workers long, or if the thread was not faster.
+    Workers and calling thread are measured in turn, at most twice each. The calling thread is
+    chosen if it was more than 5 % faster than the workers both times. The workers are kept without
+    further measurements if the user hardly waits for batches, if workers need long for a batch, or
+    if the calling thread was not faster.
 
     Args:
         workers: number of workers that the user asked for.
@@ -204,9 +206,10 @@ class HereOrWorkers(Tuner):
         return self.setting
 
     def _is_cheap(self, measurement: Measurement) -> bool:
-        """Return True if the user waits for batches although workers make a batch quickly.
+        """Return True if the calling thread may be faster than the workers.
 
-        The calling thread may then be faster.
+        That may be so if the user waits for batches although a worker needs only a short time for a
+        batch.
         """
         batches = max(measurement.inputs / self._batch, 1)
         each = self._asked.workers * measurement.waited / batches
@@ -214,5 +217,8 @@ class HereOrWorkers(Tuner):
 
 
 def _ahead(setting: Setting) -> int:
-    """Return how many batches may be in memory at a time with a setting of workers and buffers."""
+    """Return how many batches a setting allows in memory at a time.
+
+    For each worker, these are the batch that it makes and the finished ones that it keeps ready.
+    """
     return setting.workers * (1 + setting.buffer)

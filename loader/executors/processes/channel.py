@@ -1,10 +1,11 @@
-"""The messages, and their channel, between the user's process, the zygote and workers.
+"""The messages between the user's process, the zygote and workers, and the channel for them.
 
 The zygote is the process that makes workers.
 
 In: messages, with file descriptors. Out: the same messages in the other process. A message is one
-packet; if it is too large, it travels in anonymous memory whose descriptor is sent. On systems
-without sockets of packets, a packet is sent over a stream, after the number of its bytes.
+packet. If it is too large for a packet, it is written to anonymous memory, and the packet has the
+descriptor of this memory. On systems whose sockets do not support packets, each packet is sent over
+a stream, after its length in bytes.
 """
 
 from __future__ import annotations
@@ -70,16 +71,15 @@ The pickle also has the dtypes that cannot be written as a string.
 
 
 class Start(NamedTuple):
-    """First message to the zygote (the process that makes workers): settings to copy.
+    """First message to the zygote (the process that makes workers): settings of the user's process.
 
-    The payload's descriptor comes with it. The payload is memory with the pickled options and
-    pipeline.
+    The descriptor of the payload is sent with it: memory with the pickled options and pipeline.
 
     Attributes:
         search_path: the module search path, `sys.path`.
         environment: the environment variables.
-        each_unpacks: True if each worker unpickles the payload itself, after it
-            has called `worker_init_fn`.
+        each_unpacks: True if each worker unpickles the payload itself, after it has called
+            `worker_init_fn`. False if the zygote unpickles it once.
     """
 
     search_path: list[str]
@@ -100,7 +100,7 @@ class Exited(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """Message: the pipeline could not be unpickled in another process.
+    """Message to the user's process: the pipeline could not be unpickled in the sending process.
 
     Attributes:
         error: the pickled exception.
@@ -112,14 +112,16 @@ class Broken(NamedTuple):
 class RunTasks(NamedTuple):
     """Message to a worker: run tasks, one after another.
 
-    A slab is a piece of shared memory that is used several times.
+    A slab is a piece of shared memory that is used several times. Each process has its own slabs,
+    and maps those of other processes.
 
     Attributes:
         tasks: the tasks.
-        released: numbers of slabs of this worker that it may use again.
+        released: numbers of slabs of this worker that it may use again; a slab with several loans
+            may occur several times.
         named: earlier rows that the tasks refer to, in encoded form.
-        introduced: names and sizes of slabs with these rows that the worker does not know yet.
-            Their descriptors are sent with this message.
+        introduced: names and sizes of slabs with these rows that the worker does not know yet. The
+            descriptors of these slabs are sent with this message.
         forgotten: names of slabs of other workers that no longer exist.
     """
 
@@ -131,9 +133,12 @@ class RunTasks(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """Message to a worker: it may use slabs (pieces of its shared memory) again, by their numbers.
+    """Message to a worker: it may use slabs (pieces of its shared memory) again.
 
-    It may arrive while the worker runs a task.
+    The worker may receive it while it runs a task.
+
+    Attributes:
+        slabs: numbers of the slabs.
     """
 
     slabs: list[int]
@@ -145,8 +150,8 @@ class Done(NamedTuple):
     A slab is a piece of shared memory.
 
     Attributes:
-        answers: for each task, the header of its block (rows), its encoded rows, and the numbers
-            and sizes of the slabs that have them.
+        answers: for each task, the header of its block (all but the rows), its encoded rows, and
+            the number and size of each slab that has them.
         introduced: numbers of the slabs that are lent for the first time. Their descriptors are
             sent with this message, in this order.
         dropped: numbers of slabs that will not be used again.
@@ -180,7 +185,7 @@ class Hangs(NamedTuple):
 
 
 class LastWords(NamedTuple):
-    """Message from a worker that will end because an operation called `sys.exit` with this text."""
+    """Message from a worker before it ends: an operation called `sys.exit` with this text."""
 
     text: str
 
@@ -229,7 +234,7 @@ class Channel:
 
     @staticmethod
     def pair() -> tuple[Channel, socket.socket]:
-        """Return a channel for this process, and the other end's socket, for another process."""
+        """Return a channel for this process, and a socket for another process: its other end."""
         if not is_portable():
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             return Channel(ours), theirs
@@ -280,10 +285,10 @@ class Channel:
             self.socket.sendall(data[sent:])
 
     def send_if_room(self, message: Any, descriptors: Sequence[int] = ()) -> bool:
-        """Send a message and file descriptors (which stay open here), if there is room for it.
+        """Send a message and file descriptors (which stay open here), unless that would wait.
 
         Returns:
-            True if it was sent, False if there is no room.
+            True if it was sent; False if the connection has no room for it at the moment.
 
         Raises:
             OSError: the other end is gone.
@@ -328,8 +333,8 @@ class Channel:
         """Receive a packet into the buffer.
 
         Returns:
-            Its number of bytes (0 at the end of the connection), ancillary data and flags, as of
-            `recvmsg_into`.
+            The number of bytes (0 at the end of the connection), and the ancillary data and flags
+            that `socket.recvmsg_into` returned.
         """
         if not self._is_stream:
             return self._from_socket(self._buffer)
@@ -354,9 +359,9 @@ class Channel:
             return self.socket.recvmsg_into([place], room)[:3]
 
     def _fill(self, place: memoryview) -> int:
-        """Receive bytes until `place` is full.
+        """Receive bytes from the stream until `place` is full.
 
-        Return their number; 0 if the connection ended earlier.
+        Return the number of bytes; 0 if the connection ended before that.
         """
         size = 0
         while size < len(place):

@@ -1,14 +1,14 @@
 """Send rows between processes in shared memory: arrays on slabs (pieces of it), the rest as bytes.
 
 In a worker, `ExportedSlabs` makes slabs and lends them, and `Encoder` puts rows on them. In the
-user's process, `WorkerSlabs` maps each slab once, and `SlabRows` are rows on slabs. A slab is a
-file descriptor that is sent with a message, so that no file is left behind. It is used again when
-the batch on it is no longer used.
+user's process, `WorkerSlabs` maps each slab once, and `SlabRows` are rows on slabs. A slab is known
+by a file descriptor, which is sent with a message, so that no file is left behind. A slab is used
+again when the batch on it is no longer used.
 
 For an array that is already on one of the encoder's slabs, only its place is sent. Other plain
-arrays are copied, all of a block (the rows of one task) to one slab. Everything else (objects,
-strings, tiny arrays) is pickled into the bytes. The worker sends the descriptor of each slab to the
-user's process once, and does not write to a slab until the user's process has released it.
+arrays are copied: all arrays of a block (the rows of one task) to one slab. Everything else
+(objects, strings, tiny arrays) is pickled into the bytes. The worker sends the descriptor of each
+slab to the user's process once, and writes to a slab only after the user's process has released it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,7 @@ TINY = 512
 
 
 class ExportedSlabs:
-    """The slabs (pieces of shared memory) that this worker has made.
-
-    It knows which are lent to the user's process.
-    """
+    """The slabs (pieces of shared memory) that this worker has made, to lend to other processes."""
 
     def __init__(self) -> None:
         self.pool = SlabPool(self._make, self._give_up, pooled_from=TINY)
@@ -65,7 +62,7 @@ class ExportedSlabs:
     def lend(self, leases: list[Lease]) -> None:
         """Lend slabs (pieces of memory) to the user's process.
 
-        They are not written to until `release` has ended each loan.
+        They are not written to until `release` has ended all their loans.
         """
         for lease in leases:
             self._lent.setdefault(lease.slab.number, []).append(lease)
@@ -74,7 +71,7 @@ class ExportedSlabs:
                 self._introduced.append(lease.slab.number)
 
     def release(self, numbers: list[int]) -> None:
-        """End one loan of each slab (piece of shared memory) in this list of numbers.
+        """End one loan of each slab (piece of shared memory) whose number is in the list.
 
         A number may occur several times.
         """
@@ -85,25 +82,25 @@ class ExportedSlabs:
                 del self._lent[number]
 
     def take_introduced(self) -> list[int]:
-        """Return the numbers of lent slabs whose descriptors the other process does not have yet.
+        """Return the numbers of lent slabs whose descriptors the user's process does not have yet.
 
-        Each number is returned once. A slab is a piece of memory.
+        A slab is a piece of memory. The next call returns only numbers that are new then.
         """
         introduced, self._introduced = self._introduced, []
         return introduced
 
     def take_dropped(self) -> list[int]:
-        """Return the numbers of slabs (pieces of memory) never used again, for others to unmap.
+        """Return the numbers of slabs (pieces of memory) that are not used any more.
 
-        Each number is returned once.
+        Other processes can unmap them. The next call returns only numbers that are new then.
         """
         dropped, self._dropped = self._dropped, []
         return dropped
 
     def descriptor(self, number: int) -> int:
-        """Return the file descriptor of a slab (piece of shared memory) by its number.
+        """Return the file descriptor of a slab (piece of shared memory), given its number.
 
-        It must not have been closed.
+        The descriptor must still be open.
         """
         return self._descriptors[number]
 
@@ -121,7 +118,7 @@ class ExportedSlabs:
 class MappedSlab(Slab):
     """A worker's slab (piece of shared memory), mapped in this process.
 
-    If its descriptor is kept (not -1), it is closed when this object is deleted.
+    If `descriptor` is not -1, this file descriptor is closed when this object is deleted.
     """
 
     def __init__(self, memory: NDArray[np.uint8], number: int, descriptor: int) -> None:
@@ -143,9 +140,9 @@ A slab is not reused while the array exists.
 
 
 class SlabRows:
-    """Encoded rows of one task.
+    """Encoded rows of one task. As long as this object exists, their slabs are not reused.
 
-    As long as this object exists, the slabs (pieces of memory) with them are not reused.
+    A slab is a piece of shared memory.
     """
 
     __slots__ = ("_decoded", "encoded", "leases")
@@ -158,7 +155,7 @@ class SlabRows:
         self._decoded: list[Any] | StackedRows | None = None
 
     def load(self) -> list[Any]:
-        """Return the decoded rows. Their memory is not reused as long as their arrays exist."""
+        """Return the decoded rows. Their memory is reused only when their arrays are deleted."""
         rows = self._decode()
         return rows if isinstance(rows, list) else list(rows.elements(0, len(rows)))
 
@@ -174,9 +171,9 @@ class SlabRows:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the rows in encoded form, for another worker.
+        """Pickle the rows in encoded form, for another worker, without the memory of their arrays.
 
-        The memory of their arrays is sent with the message.
+        That worker gets descriptors of the memory, which are sent with the message.
         """
         return tuple, (self.encoded,)
 
@@ -184,9 +181,9 @@ class SlabRows:
 class WorkerSlabs:
     """Slabs (pieces of shared memory) of one worker that the user's process has mapped.
 
-    It also has the names of the slabs of other workers that were sent to this worker. A lease (the
-    right to use a slab) may end in any thread at any moment; the slab is then added to the list
-    `released`, which is sent to the worker later.
+    This object also has the names of the slabs of other workers that this worker knows. A lease
+    (the right to use a slab) may end in any thread at any moment. The slab is then added to the
+    list `released`, and its number is sent to the worker later.
     """
 
     def __init__(
@@ -201,10 +198,10 @@ class WorkerSlabs:
         self._forgotten: list[SlabName] = []
 
     def take(self, done: Done, descriptors: Sequence[int]) -> list[SlabRows]:
-        """Return the rows of each answer in the message `done`, with leases of their slabs.
+        """Return the rows of each answer in a message; they keep their slabs from being reused.
 
-        Slabs are pieces of memory; leases are rights to use them. Slabs that this process does not
-        know yet are mapped from `descriptors`.
+        Slabs are pieces of shared memory. Slabs that are new to this process are mapped;
+        `descriptors` are the file descriptors of these slabs.
         """
         sizes = (
             {number: size for _, _, lent in done.answers for number, size in lent}
@@ -230,7 +227,7 @@ class WorkerSlabs:
         }
 
     def drop(self, numbers: Iterable[int] | None = None) -> list[SlabName]:
-        """Remove slabs (pieces of memory) by number; None: all. Return their names.
+        """Forget slabs (pieces of memory) with these numbers (None: all), and return their names.
 
         Memory in use stays mapped.
         """
@@ -252,9 +249,9 @@ class WorkerSlabs:
         return taken
 
     def show(self, rows: Iterable[Any]) -> dict[SlabName, MappedSlab]:
-        """Return, by name, the slabs of rows that the worker will read and has not been sent yet.
+        """Return, by name, those slabs of `rows` that this worker does not know yet.
 
-        A slab is a piece of memory.
+        Slabs are pieces of memory. The caller sends these to the worker.
         """
         slabs = {
             name: slab
@@ -266,24 +263,24 @@ class WorkerSlabs:
         return slabs
 
     def take_forgotten(self) -> list[SlabName]:
-        """Return the names of other workers' slabs known to this worker that were freed since.
+        """Return the names of slabs that this worker knows and that no longer exist.
 
-        Each name is returned once. A slab is a piece of memory.
+        They are slabs (pieces of memory) of other workers. Each name is returned once.
         """
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
 
     def forget(self, names: Iterable[SlabName]) -> None:
-        """Record, by name, that slabs (pieces of memory) of another worker no longer exist."""
+        """Record the names of slabs (pieces of memory) of any worker that no longer exist."""
         for name in self._shown.intersection(names):
             self._shown.discard(name)
             self._forgotten.append(name)
 
 
 class Encoder:
-    """Encodes elements of worker `worker` for sending.
+    """Encodes elements of worker `worker` for sending to other processes.
 
-    Their arrays are put on slabs (pieces of memory) of `pool`.
+    Arrays are put on slabs (pieces of shared memory), which are taken from `pool`.
     """
 
     def __init__(self, worker: int, pool: SlabPool) -> None:
@@ -293,8 +290,8 @@ class Encoder:
     def encode(self, elements: list[Any] | StackedRows) -> tuple[Encoded, list[Lease]]:
         """Encode elements; return them with the leases of the slabs that have their arrays.
 
-        A slab is a piece of memory, and a lease is the right to use it. The slabs must not be
-        written to until the user's process has released them.
+        A slab is a piece of shared memory, and a lease is the right to use it. As long as the
+        leases exist, the slabs are not reused.
         """
         file = io.BytesIO()
         pickler = _Pickler(file, protocol=5)
@@ -347,7 +344,10 @@ def _worth_a_place(leaf: Any) -> bool:
 
 
 class _Pickler(Pickler):
-    """Pickler that writes a number in place of each array on a slab (a piece of shared memory)."""
+    """Pickler that writes a number in place of each array on a slab (piece of shared memory).
+
+    The number is the array's index in `places`.
+    """
 
     worker: int
     places: list[ArrayPlace]
@@ -374,10 +374,10 @@ class _Pickler(Pickler):
 def decode(
     rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]]
 ) -> list[Any] | StackedRows:
-    """Decode a result of `Encoder.encode` to a list of elements, or columns if they were stacked.
+    """Decode a result of `Encoder.encode`: a list of elements, or columns if they were stacked.
 
-    The arrays are views of shared memory. `memory_of` returns the memory of a slab (a piece of
-    memory), by its name.
+    The arrays are views of shared memory. `memory_of` returns the bytes of a slab (a piece of
+    shared memory), given its name.
     """
     places, data = rows
     unpickler = _Unpickler(io.BytesIO(data))

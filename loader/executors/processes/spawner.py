@@ -1,12 +1,12 @@
-"""The user's side of the zygote: start it, send it the pipeline and requests, end it.
+"""Control the zygote (the process that makes workers) from the user's process.
 
-The zygote is the process that makes workers.
+In: requests. Out: the channels to the zygote and to its workers, and texts that say how a process
+ended.
 
-In: requests. Out: the channels of the zygote and its workers, and a description of how they ended.
-
-The pipeline is pickled into anonymous memory, and unpickled from it in any number of processes.
-Large arrays are not copied into the pickle but stored after it. A process that unpickles maps the
-memory privately and uses the arrays in place: pages are shared until a process writes to one.
+The pipeline is pickled into anonymous memory, from which any number of processes can unpickle it.
+Large arrays are not copied into the pickle but stored after it. A process that unpickles the
+pipeline maps the memory privately and uses the arrays in place, so processes share the memory pages
+until one of them writes to a page.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _HEADER, _ALIGNMENT = 16, 64  # bytes
 
 
 class Payload:
-    """Anonymous memory with one pickled value.
+    """Anonymous memory with one pickled value. It has no file, only a file descriptor.
 
-    It exists as long as some process has its descriptor.
+    The memory exists as long as some process has its descriptor open, or has mapped it.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Payload:
 
         Args:
             value: the value.
-            name: name of the value for messages.
+            name: words for the value in error messages, such as "the pipeline".
 
         Raises:
             PicklingError: a part of the value cannot be pickled. The message names it.
@@ -125,9 +125,10 @@ def _aligned(offset: int) -> int:
 
 
 class Spawner:
-    """A zygote (process that makes workers), and the channels to it (`channel`) and to its workers.
+    """Starts and ends the zygote (the process that makes workers), and has the channels to it.
 
-    After `close`, `begin` may be called to start a new one.
+    `channel` is the channel to the zygote; each worker has another channel. After `close`, `begin`
+    may be called to start a new zygote.
     """
 
     channel: Channel
@@ -169,10 +170,11 @@ class Spawner:
     def send_start(self, payload: int, each_unpacks: bool) -> None:
         """Send the zygote (the process that makes workers) the payload's descriptor, and settings.
 
-        Does nothing if it is gone.
+        The payload is memory with the pickled options and pipeline. If the zygote has ended,
+        nothing is sent.
 
         Args:
-            payload: descriptor of the memory with the pickled options and pipeline.
+            payload: descriptor of the payload.
             each_unpacks: True if each worker unpickles the payload; False if the zygote does.
         """
         environment = {**os.environ, **_NO_THREADS}
@@ -180,11 +182,13 @@ class Spawner:
             self.channel.send(Start(list(sys.path), environment, each_unpacks), [payload])
 
     def spawn(self, worker: int) -> Channel:
-        """Ask the zygote for a worker with this number, and return the channel to it.
+        """Ask the zygote (the process that makes workers) for a worker; return the channel to it.
 
-        The zygote is the process that makes workers.
+        If the zygote has ended, this call does not fail: `self.channel` then shows that its other
+        end is gone.
 
-        If the zygote has ended, this call does not fail; reading `self.channel` shows it.
+        Args:
+            worker: number of the worker.
         """
         with Uninterrupted():
             self._channels[worker], self._in_transit[worker] = Channel.pair()
@@ -196,7 +200,10 @@ class Spawner:
         return self._channels[worker]
 
     def arrived(self, worker: int) -> None:
-        """Close this process's copy of the end of a channel that its worker has received."""
+        """Close this process's copy of a socket that was sent to a new worker.
+
+        It is the worker's end of the channel to it. Called when the worker has received this end.
+        """
         with Uninterrupted():
             if worker in self._in_transit:
                 self._in_transit.pop(worker).close()
@@ -211,9 +218,10 @@ class Spawner:
         self._channels.pop(worker).close()
 
     def kill_if_stopped(self) -> None:
-        """Kill the zygote if a signal has stopped it, because it can then make no workers.
+        """Kill the zygote (the process that makes workers) if a signal has stopped it.
 
-        Does nothing on systems without `os.waitid`, where a stopped process is not noticed.
+        A stopped zygote cannot make workers. Does nothing on systems without `os.waitid`, where a
+        stopped process cannot be noticed.
         """
         if not hasattr(os, "waitid"):
             return
@@ -223,12 +231,10 @@ class Spawner:
             os.kill(self._process, signal.SIGKILL)
 
     def end(self) -> None:
-        """End the zygote, which ends all workers, and wait until the zygote has ended.
+        """End the zygote (the process that makes workers), and wait until it has ended.
 
-        The zygote is the process that makes workers.
-
-        In a forked copy of the process that began it, only close the copy of the channel. May be
-        called twice.
+        The zygote ends all workers. If this process is a forked copy of the process that called
+        `begin`, only this copy's end of the channel is closed. May be called twice.
         """
         with Uninterrupted():
             if self._process is None:
@@ -243,9 +249,9 @@ class Spawner:
 
     @property
     def last_end(self) -> str:
-        """Text that says how the last process that makes workers ended.
+        """Text that says how the last zygote (process that makes workers) ended.
 
-        It is the rest of a sentence that begins with the name of the process.
+        It continues a sentence that begins with "the process that makes the workers".
         """
         if self._was_stopped:
             return "was stopped by a signal, and killed as it could make none"
@@ -257,10 +263,10 @@ class Spawner:
     def _reaped(self, flags: int) -> bool:
         """Return True if the zygote (the process that makes workers) has ended.
 
-        Its exit status is kept for `last_end`.
+        The exit status is stored, so that `last_end` can describe it.
 
         Args:
-            flags: flags for `os.waitpid`.
+            flags: flags for `os.waitpid`; with `os.WNOHANG`, this call does not wait.
         """
         try:
             number, status = os.waitpid(self._process or 0, flags)
@@ -296,9 +302,9 @@ def start_interpreter(
 
     A zygote is a process that makes workers.
 
-    The caller has to wait for its end. The working directory is on its module path only if
-    `environment` names it in PYTHONPATH. SIGINT is blocked until `main` ignores it, because Ctrl-C
-    is meant for the user's process.
+    The caller has to wait for the end of this process (`os.waitpid`). The working directory is on
+    its module path only if `environment` names it in PYTHONPATH. SIGINT stays blocked until
+    `zygote.main` ignores it, because Ctrl-C is meant for the user's process.
 
     Args:
         arguments: "zygote" or "worker", and the numbers that `zygote.main` expects.

@@ -2,8 +2,8 @@
 
 A further process, the zygote, makes the workers.
 
-In: messages of tasks. Out: events. Rows stay encoded on the worker's slabs (pieces of shared
-memory) until they are needed in this process.
+In: messages with tasks. Out: events, such as finished tasks. Rows stay encoded on the worker's
+slabs (pieces of shared memory) until they are needed in this process.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Used if there is a timeout.
 
 
 class _Remote:
-    """A worker process, for the user's process: channel, shared memory, messages not sent yet."""
+    """What the user's process has of a worker process: channel, shared memory, unsent messages."""
 
     def __init__(self, number: int, channel: Channel, slabs: WorkerSlabs) -> None:
         self.number = number
@@ -74,8 +74,8 @@ class ProcessTransport(Transport):
     Args:
         pipeline: pipeline of the run.
         options: options of the workers.
-        note_bytes: function that is called with each change of the bytes of memory shared with
-            workers.
+        note_bytes: function that is called each time when memory that workers share with this
+            process is mapped or dropped; its argument is the change in bytes.
         worker_count: number of workers; None: the number in the options.
         spawner: object that makes the processes; tests pass an object that imitates processes.
             None: a `Spawner`.
@@ -155,10 +155,10 @@ class ProcessTransport(Transport):
         self._post(remote, run, [slab.descriptor for slab in shown.values()])
 
     def _post(self, worker: _Remote, message: Any, descriptors: Sequence[int] = ()) -> None:
-        """Send a message with descriptors, or keep it until there is room.
+        """Send a message and file descriptors to a worker, or keep them until the channel has room.
 
-        Does nothing if the worker has ended. It never waits, because the worker may be waiting for
-        this process.
+        Does nothing if the worker has ended. This call never waits for the worker, because the
+        worker may be waiting for this process.
         """
         if worker.ended:
             return  # its tasks are given again when it is buried
@@ -203,7 +203,7 @@ class ProcessTransport(Transport):
         return events
 
     def _return_slabs(self) -> None:
-        """Send each worker the numbers of its slabs (pieces of memory) that are free again.
+        """Send each worker the numbers of its slabs (pieces of memory) that were released here.
 
         The worker can then reuse them while they are in the processor's caches.
         """
@@ -253,9 +253,10 @@ class ProcessTransport(Transport):
             raise errors.decode(received[0].error)
 
     def _bury(self, worker: _Remote) -> None:
-        """Handle what a worker sent before it ended, and remove the worker.
+        """Handle the messages that a worker sent before it ended, and remove the worker.
 
-        Raises an exception that the worker sent.
+        If one of them reports that the worker could not unpickle the pipeline, that exception is
+        raised.
         """
         del self._workers[worker.number]
         while not worker.ended and worker.channel.readable():
@@ -266,7 +267,10 @@ class ProcessTransport(Transport):
         self._forget(worker.slabs.drop())
 
     def _forget(self, slabs: Sequence[SlabName]) -> None:
-        """Record, for workers that know these slabs (shared memory), that they no longer exist."""
+        """Record for all workers that slabs (pieces of shared memory) no longer exist.
+
+        Workers that know these slabs are told with the next message.
+        """
         for worker in self._workers.values():
             worker.slabs.forget(slabs)
 

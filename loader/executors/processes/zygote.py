@@ -1,14 +1,14 @@
 """The zygote, a fresh interpreter that unpickles the pipeline once and forks workers; and a worker.
 
-In: `Start`, `Spawn`, `Kill` from the user's process. Out: `Exited` for each worker that ended for
-whatever reason. A worker receives `RunTasks` and `Returned` on its own channel and sends `Done`,
-until the channel ends.
+In: `Start`, `Spawn`, `Kill` from the user's process. Out: `Exited` for each worker that has ended,
+for whatever reason. A worker receives `RunTasks` and `Returned` on its own channel and sends
+`Done`, until the user's process closes the channel.
 
-The zygote has one thread, so that forking is safe. If unpickling the pipeline started other
-threads, or the system does not report threads, each worker is a fresh interpreter instead. When the
-user's process ends, the channel ends or the zygote's parent changes; the zygote then ends all
-workers and itself. If the zygote itself is killed, the kernel kills its workers, or a thread in
-each worker does (`common.system.die_with`).
+The zygote has one thread, so that forking is safe. Each worker is a fresh interpreter instead of a
+fork if unpickling the pipeline has started threads, or if the system does not report threads. If
+the user's process ends, the zygote notices that its channel ends or that it gets another parent
+process. It then ends all workers and itself. If the zygote itself is killed, the kernel kills its
+workers, or a thread in each worker does (`common.system.die_with`).
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ class Zygote:
         self._selector = selectors.DefaultSelector()
 
     def start(self) -> bool:
-        """Receive the settings, and unpickle the pipeline unless each worker unpickles it.
+        """Receive the settings; unpickle the pipeline, unless each worker unpickles it itself.
 
         Return True if workers can be made. Return False if the user's process has ended, or if
-        unpickling failed; then the error is sent to the user's process.
+        unpickling failed. In the second case, the error is sent to the user's process.
         """
         received = self._channel.receive()
         if received is None or not isinstance(received[0], Start):
@@ -116,7 +116,10 @@ class Zygote:
                 signal.set_wakeup_fd(-1)  # before its socket is closed
 
     def _handle_events(self, wakeup: socket.socket) -> bool:
-        """Wait for an event and handle it. Return True if the user's process is still there."""
+        """Wait up to 0.5 s for events (messages, or the end of a worker), and handle them.
+
+        Return True if the user's process still exists.
+        """
         for key, _ in self._selector.select(CHECK_PARENT_SECONDS):
             if key.fileobj is wakeup:
                 wakeup.recv(4096)
@@ -206,9 +209,9 @@ def run_worker(worker: int, descriptor: int, payload: int, work: Any = None) -> 
 
 
 def _unpacked(payload: int, channel: Channel) -> Any:
-    """Unpickle the options and the pipeline from memory.
+    """Unpickle the options and the pipeline from the memory with the descriptor `payload`.
 
-    If that fails, send the error on `channel`, and return None.
+    If that fails, send the error to the user's process on `channel`, and return None.
     """
     try:
         return unpack(payload)
@@ -251,8 +254,8 @@ class WorkerProcess:
     def run(self) -> None:
         """Run tasks until the channel ends.
 
-        An error in receiving messages is raised after the current task. Loaders inside the
-        pipeline's source get no workers of their own.
+        If a message cannot be received during a task, the error is raised after this task. Loaders
+        inside the pipeline's source get no workers of their own.
         """
         INSIDE_A_TASK.set(True)
         self._channel.send(Ready(self._number))
@@ -266,9 +269,9 @@ class WorkerProcess:
                 raise self._trouble
 
     def _allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-        """Allocate the memory of a batch, after receiving messages.
+        """Return uninitialised arrays for a batch, after handling the messages that have arrived.
 
-        Messages may release slabs (pieces of memory) for it.
+        The messages may release slabs (pieces of memory), which can then be used for the batch.
         """
         if self._trouble is None:
             try:
@@ -284,8 +287,8 @@ class WorkerProcess:
     def _take_message(self) -> bool:
         """Receive and handle a message. Return True if there was one, False at the channel's end.
 
-        Each message names slabs (pieces of shared memory) that are free again. If it also has
-        tasks, reading of their records begins.
+        Each message has the numbers of slabs (pieces of shared memory) that are free again. If it
+        also has tasks, the reading of records for its first task begins.
         """
         received = self._channel.receive()
         if received is None:
@@ -330,12 +333,12 @@ class WorkerProcess:
 
 
 def run_and_exit(work: Callable[[], None]) -> None:
-    """Run `work`, then end this process without Python's clean-up.
+    """Run `work`, then end this process without Python's clean-up at exit.
 
-    Only the process that forked it may do the clean-up.
+    This process may be a fork, and only the process from which it was forked may do that clean-up.
 
-    The exit status is 0 if `work` returned or the user's process is gone, the status of a
-    `SystemExit`, or 1 after another exception, whose traceback is printed.
+    The exit status is 0 if `work` returned or the user's process is gone; the status of a
+    `SystemExit`; or 1 after another exception, whose traceback is printed.
     """
     status = 1
     try:
@@ -358,9 +361,9 @@ def run_and_exit(work: Callable[[], None]) -> None:
 
 
 def main() -> None:
-    """Run this process as the zygote, which makes workers.
+    """Run this process as the zygote, which makes workers; or as a worker.
 
-    If the first argument is "worker", run it as a worker instead.
+    The first command-line argument says which: "zygote" or "worker".
     """
     what, arguments = sys.argv[1], map(int, sys.argv[2:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the user's process, which ends us

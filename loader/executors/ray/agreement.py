@@ -1,6 +1,6 @@
 """Check that all nodes of a Ray cluster would make the same stream.
 
-Their code and unpickled pipelines must be equal.
+For that, their code must be equal, and so must the pipelines that they unpickle.
 
 In: the first answers of workers. Out: a `ClusterMismatchError` or a warning.
 """
@@ -33,8 +33,8 @@ class Release(NamedTuple):
     """The code that a process runs.
 
     Attributes:
-        version: version of this package.
-        source: digest of the package's own files; "" if there are none.
+        version: version of headrace.
+        source: digest of headrace's own files; "" if there are none.
         numpy: version of NumPy, whose generators random operations use.
     """
 
@@ -45,9 +45,9 @@ class Release(NamedTuple):
 
 @cache
 def release_here() -> Release:
-    """Return this process's code: versions of headrace and NumPy, and a digest of headrace's files.
+    """Return the code that this process runs, including a digest of headrace's files.
 
-    It is computed once.
+    The result is computed once.
     """
     return Release(
         metadata.version(PACKAGE), source_digest(Path(__file__).parents[3]), np.__version__
@@ -57,9 +57,8 @@ def release_here() -> Release:
 def source_digest(folder: Path) -> str:
     """Return a digest of the Python files of the package in a folder, and of its subpackages.
 
-    Return "" if there are no files.
-
-    Line endings make no difference.
+    Return "" if there are no files. Files that differ only in their line endings give the same
+    digest.
     """
     found = hashlib.sha256()
     files = list(_sources(folder, ""))
@@ -78,9 +77,13 @@ def _sources(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 
 
 def mismatch(here: Release, there: Release) -> str | None:
-    """Describe how another process's headrace (`there`) differs from this process's (`here`).
+    """Describe how headrace in another process differs from headrace in this process.
 
-    Return None if it does not.
+    Return None if both are equal.
+
+    Args:
+        here: code of this process.
+        there: code of the other process.
     """
     if here.version != there.version:
         return f"it runs {there.version} of headrace, and this process {here.version}"
@@ -93,11 +96,14 @@ def mismatch(here: Release, there: Release) -> str | None:
 
 
 def numpy_mismatch(here: Release, there: Release) -> str | None:
-    """Describe how NumPy's feature release in another process (`there`) differs from that `here`.
+    """Describe how NumPy's feature release in another process differs from that in this process.
 
-    Return None if it does not.
+    Return None if both are equal. In another feature release, such as 2.1 instead of 2.0, NumPy's
+    generators may return other numbers.
 
-    In another feature release, NumPy's generators may return other numbers.
+    Args:
+        here: code of this process.
+        there: code of the other process.
     """
     if _feature_release(here.numpy) == _feature_release(there.numpy):
         return None
@@ -121,14 +127,14 @@ def identity_of(pipeline: Pipeline) -> str:
 
 
 class Begun(NamedTuple):
-    """First answer of a worker: it is ready for tasks, or has an error.
+    """First answer of a worker: it is ready for tasks, or it could not unpickle the pipeline.
 
     Attributes:
         node: id of the node that the worker is on.
         clock: seconds by which `time.time` is ahead of `time.perf_counter` in the worker.
         error: pickled exception if it could not unpickle the pipeline, else None.
         release: fields of its `Release` (versions and digest of its code).
-        identity: text that identifies the unpickled pipeline.
+        identity: text that identifies the unpickled pipeline; "" if it could not be computed.
     """
 
     node: str
@@ -139,7 +145,7 @@ class Begun(NamedTuple):
 
 
 class Checked:
-    """A pipeline and its pickle, to compare with the pipelines of workers.
+    """A pipeline and its pickle, to be compared with the pipelines that workers have unpickled.
 
     Args:
         pipeline: pipeline of this process.
@@ -155,15 +161,15 @@ class Checked:
     def check(self, begun: Begun, node: str) -> None:
         """Check that a worker makes the same stream as this process would.
 
-        Logs a warning, once for each node, if its NumPy may draw other random numbers.
+        A warning is logged, once for each node, if the worker's version of NumPy may draw other
+        random numbers.
 
         Args:
             begun: first answer of the worker.
-            node: name of its node for messages.
+            node: name of the worker's node for messages.
 
         Raises:
-            ClusterMismatchError: the worker has another version of this package, or another
-                pipeline.
+            ClusterMismatchError: the worker has another version of headrace, or another pipeline.
         """
         there = Release(*begun.release)
         if why := mismatch(release_here(), there):
@@ -191,9 +197,12 @@ class Checked:
             )
 
     def _differing(self, begun: Begun) -> str:
-        """Name the first part of a worker's pipeline that differs from this one, for a message.
+        """Name the first part of a worker's pipeline that differs from this process's pipeline.
 
-        It is "the source", "the number of operations", or the first differing operation.
+        It is "the source", "the number of operations", or the first operation that differs.
+
+        Args:
+            begun: first answer of the worker.
         """
         (source, operations), (source_there, there) = (
             json.loads(self._unpickled or self._identity),
@@ -219,7 +228,8 @@ class Checked:
     def _unpickled(self) -> str:
         """Text that identifies this process's pipeline after pickling and unpickling.
 
-        Pickling may change an operation intentionally: it may lose its cache, for example.
+        It may differ from the text for the pipeline itself, because pickling may change an
+        operation intentionally: the operation may lose its cache, for example.
         """
         data, buffers = self._pickled
         return identity_of(pickle.loads(data, buffers=buffers)[1])

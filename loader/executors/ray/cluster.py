@@ -1,8 +1,9 @@
 """The Ray cluster: join or start it, describe its nodes, and notice when it is gone.
 
-In: an address, and the resources that a worker needs. Out: nodes, and the number of workers that
-have room. A `ClusterLostError` is raised if the head, or Ray's process on this machine, is gone;
-Ray itself would end the user's process a minute later.
+In: an address, and the resources that a worker needs. Out: nodes, and the number of workers for
+which there is room. A `ClusterLostError` is raised if the head (the node that manages the cluster)
+or Ray's process on this machine is gone. Without that, Ray itself would end the user's process a
+minute later.
 """
 
 from __future__ import annotations
@@ -60,14 +61,15 @@ def join(address: str | None, workers: int) -> None:
 
     Args:
         address: "host:port" of the cluster's head; "auto" for a cluster on this machine; None for
-            the address in the environment variable RAY_ADDRESS, or, if that is not set, a new
-            cluster on this machine, which ends with this process.
-        workers: number of workers that a new cluster has room for. It has room for at least as many
-            as there are CPUs.
+            the address in the environment variable RAY_ADDRESS. If the address is None and the
+            variable is not set, a new cluster is started on this machine. It ends with this
+            process.
+        workers: number of workers for which a new cluster has room, at least. It has room for as
+            many workers as there are CPUs, if these are more.
 
     Raises:
-        ClusterNotFoundError: there is no cluster at the address; or this process has joined another
-            one, and the argument is "host:port".
+        ClusterNotFoundError: there is no cluster at the address; or this process has already joined
+            a cluster with another "host:port" than that in `address`.
     """
     with _STARTING:
         if not ray.is_initialized():
@@ -101,7 +103,12 @@ def _join(given: str | None, workers: int) -> None:
 
 
 def _described(address: str, is_argument: bool) -> tuple[str, str]:
-    """Return, for messages, the address and its origin; and what to do if there is no cluster."""
+    """Return the address and its origin for messages, and what to do if no cluster is there.
+
+    Args:
+        address: the address.
+        is_argument: True if it comes from the argument `address=`; False if from RAY_ADDRESS.
+    """
     if is_argument:
         return f"address={short_repr(address)}", (
             "Pass the address that `ray start --head` printed. To start a cluster on this "
@@ -137,10 +144,13 @@ def start(**options: Any) -> None:
 
 
 def _lasting(begin: Callable[[], None]) -> None:
-    """Call `begin`, which starts processes, in a thread that lives as long as this process.
+    """Call a function that starts processes, in a thread that lives as long as this process.
 
-    An exception of `begin` is raised. The kernel would end these processes when the thread that
-    started them ends.
+    Otherwise the kernel would end the started processes when the thread ends that started them. An
+    exception of the function is raised here.
+
+    Args:
+        begin: the function.
     """
     if threading.current_thread() is threading.main_thread():
         begin()
@@ -184,10 +194,14 @@ class Cluster:
         self._asked = 0
 
     def look(self) -> None:
-        """Check, at most once a second, twice while it cannot be reached, that the cluster exists.
+        """Check that the cluster still exists.
 
-        Raises ClusterLostError if the head (the node that manages the cluster), or Ray's process on
-        this machine, is gone.
+        A call within a second of the last check does nothing. If the cluster could not be reached,
+        the next check may follow after half a second.
+
+        Raises:
+            ClusterLostError: the head (the node that manages the cluster), or Ray's process on this
+                machine, is gone.
         """
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
@@ -204,9 +218,10 @@ class Cluster:
         self._looked = now if not lost else now - LOOK_SECONDS / 2
 
     def wait_for_head(self) -> None:
-        """Wait until the head node answers: calls of Ray may not return before.
+        """Wait until the head (the node that manages the cluster) answers.
 
-        Raises ClusterLostError if it is gone.
+        Call this before a call of Ray, which might otherwise never return. Raises ClusterLostError
+        if the head is gone.
         """
         while not answers(self._head):
             self.look()
@@ -214,12 +229,12 @@ class Cluster:
 
     @staticmethod
     def check_joined() -> None:
-        """Check that this process is in a Ray cluster.
+        """Check that this process is still in the Ray cluster.
 
-        If it is not, Ray would start a new cluster at the next call.
+        Without this check, Ray would start a new cluster at the next call.
 
         Raises:
-            ClusterLostError: this process has left the cluster.
+            ClusterLostError: this process has left the cluster, because `ray.shutdown` was called.
         """
         if not ray.is_initialized():
             raise ClusterLostError(
@@ -251,25 +266,29 @@ class Cluster:
     def lost_by(error: Exception) -> str | None:
         """Return the id of the node that died, if an error says that a worker ended with its node.
 
-        Return "" if the error does not name the node, and None if only the worker ended.
+        Return "" if the error does not say which node died, and None if only the worker ended.
         """
         found = _NODE_DIED.search(str(error))
         return found and (found[1] or "")
 
     def has(self, node: str) -> bool:
-        """Return True if a node, given by its id, is in the cluster and answers.
+        """Return True if a node, given by its id, is in the cluster and answers now.
 
-        Ray notices a lost node only later. Waits until the head node answers. Raises
-        ClusterLostError if it is gone.
+        This tests the node itself, because Ray notices a lost node only after a while. First
+        waits until the head (the node that manages the cluster) answers; raises ClusterLostError if
+        it is gone.
         """
         return any(one["NodeID"] == node for one in self._nodes()) and answers(
             self._address_of(node)
         )
 
     def silent(self, nodes: Iterable[str]) -> list[str]:
-        """Return those of the nodes (by id) that have not answered for 5 seconds.
+        """Return the ids of those nodes that have not answered for 5 seconds.
 
-        Does not wait for answers.
+        This call does not wait for answers: it looks at those that came since earlier calls.
+
+        Args:
+            nodes: ids of the nodes.
         """
         addresses = {node: address for node in nodes if (address := self._address_of(node))}
         silent = self._pings.silent(addresses.values(), time.monotonic())
@@ -288,18 +307,20 @@ class Cluster:
         return self._address_of(node).rpartition(":")[0] or node
 
     def ask_for(self, workers: int, needs: Mapping[str, float]) -> None:
-        """Ask the cluster's autoscaler, if any, for room for workers that have these needs each.
+        """Ask the cluster's autoscaler, if it has one, for room for workers.
 
-        The number 0 takes the request back.
+        Args:
+            workers: number of workers. 0 withdraws the request.
+            needs: amounts of resources that each worker needs, by name.
         """
         if workers != self._asked and answers(self._head):
             request_resources(bundles=[dict(needs)] * workers)
             self._asked = workers
 
     def room(self, needs: Mapping[str, float]) -> int:
-        """Return how many workers fit on the nodes if these are idle, at least 1.
+        """Return how many workers fit on all nodes if nothing else runs there; at least 1.
 
-        Raises ClusterLostError.
+        Raises ClusterLostError if the cluster is gone.
         """
         return max(sum(_room(one["Resources"], needs) for one in self._nodes()), 1)
 
@@ -348,7 +369,7 @@ def factory_of(
 ) -> tuple[Any, dict[str, float]]:
     """Return the factory of the actors, and the resources that each actor needs.
 
-    Ray checks most options here, before a cluster is joined or started.
+    Ray checks most options in this call, before a cluster is joined or started.
 
     Args:
         worker: class of the actors.
@@ -371,7 +392,7 @@ def factory_of(
 
 
 def described_end(error: RayError) -> str:
-    """Return, in parentheses, what Ray's error says about the end of a worker."""
+    """Return Ray's own text about how a worker ended, in parentheses."""
     text = str(error)
     _, found, detail = text.partition("Worker exit detail: ")
     return (

@@ -1,10 +1,10 @@
 """The transport (sender of messages) to workers that are Ray actors.
 
-It finds lost rows and notices the cluster's end. In: messages of tasks. Out: events. Rows are in
-Ray's object store until they are needed in this process.
+In: messages with tasks. Out: events, such as finished tasks, lost rows, or the end of a worker.
+Rows stay in Ray's object store until they are needed in this process.
 
-Each worker is an actor that Ray does not restart. Its answers come in the order of its messages, so
-only its oldest message is waited for. When a node is lost, the rows on it are lost, too.
+Each worker is an actor that Ray does not restart. An actor answers messages in their order, so only
+its oldest message is waited for. If a node is lost, the rows on it are lost, too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Sent(NamedTuple):
     """A message that was sent to a worker and is not answered yet.
 
     Attributes:
-        headers: Ray's reference to the answer, which has a header for each task.
+        headers: Ray's reference to the answer: for each task, the header of a block (all but rows).
         rows: Ray's references to the rows of each task; empty for the first message, which only
             starts the worker.
         named: earlier rows that the tasks refer to.
@@ -149,7 +149,7 @@ class RayTransport(Transport):
             ray.kill(remote.actor)
 
     def restart(self) -> None:
-        """Do nothing: no single process makes all actors."""
+        """Do nothing: actors are not made by a single process that could end."""
 
     def send(self, worker: int, message: Message) -> None:
         remote = self._remotes.get(worker)
@@ -219,7 +219,7 @@ class RayTransport(Transport):
     def _fetch(self, rows: RayRows) -> list[Any] | None:
         """Load rows into this process.
 
-        Return None if they are lost, or did not arrive within a second.
+        Return None if the rows are lost, or did not arrive within a second.
 
         Raises:
             ClusterLostError: this process has left the cluster, or the cluster is gone.
@@ -237,7 +237,7 @@ class RayTransport(Transport):
     # Losses
 
     def _bury(self, remote: _Remote, error: RayError) -> None:
-        """Remove a worker that ended with an error; if its node is lost, remove the node, too.
+        """Remove a worker that has ended; if its node is lost, also the node and all workers on it.
 
         Raises:
             ClusterLostError: the head node of the cluster is gone.
@@ -255,8 +255,8 @@ class RayTransport(Transport):
     def _lose(self, node: str, *remotes: _Remote) -> None:
         """Remove a lost node and its workers.
 
-        Workers that wait for rows on that node are removed, too; and workers that are being killed
-        for a timeout, because they may have waited for such rows.
+        Also remove workers that wait for rows on that node. Workers that are being killed because
+        of a timeout are removed, too: perhaps they only waited for such rows.
 
         `node` is its id; `*remotes` are further workers to remove.
         """
@@ -282,11 +282,11 @@ class RayTransport(Transport):
         self._events.append(Lost([remote.number for remote in doomed], event, is_news))
 
     def _lose_rows(self, remote: _Remote, sent: _Sent, error: RayTaskError) -> None:
-        """Record that a message's rows are lost, and remove the worker, which waits for them.
+        """Record that the rows of a message's tasks are lost; remove the worker, which needs them.
 
         Args:
             remote: the worker.
-            sent: the message.
+            sent: the message, whose tasks refer to the rows.
             error: error of the message. It is raised if it does not mean that rows were lost.
 
         Raises:
@@ -310,7 +310,9 @@ class RayTransport(Transport):
     # Looks from time to time
 
     def _look_after_all(self, also: str = LOST) -> None:
-        """Check the cluster, its size, and the nodes in use, each some time after its last check.
+        """Check the cluster, the nodes in use, and the number of workers that have room.
+
+        Each is checked only if some time has passed since its last check.
 
         Args:
             also: id of one more node to check, because its rows are needed now.
@@ -342,10 +344,10 @@ class RayTransport(Transport):
         ) - {LOST}
 
     def _grow(self) -> None:
-        """Report how many workers fit into the cluster.
+        """Report, as an event, how many workers fit into the cluster.
 
         If the program has waited for a result since the last report, ask the cluster's autoscaler
-        for room for one more.
+        for room for one worker more than fit now.
         """
         room = self._cluster.room(self._needs)
         self._cluster.ask_for(room + self._waited, self._needs)
@@ -353,9 +355,9 @@ class RayTransport(Transport):
         self._waited = False
 
     def _tell_of_no_room(self) -> None:
-        """Log a warning if workers wait for room in the cluster.
+        """Log a warning if some workers have not started because the cluster has no room for them.
 
-        Called once in a run, and after each loss of a node.
+        Called once in a run, and once more after each loss of a node.
         """
         self._begun = float("inf")
         wanted = 1 if self._grows else self.worker_count
@@ -373,7 +375,7 @@ class RayTransport(Transport):
 
 
 def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
-    """Return the number of concurrent calls of an actor: one works, and the others read ahead."""
+    """Return how many calls an actor gets at once: one runs tasks, the others read in advance."""
     limits = limits_of(pipeline, several=True)
     ahead = [tasks_ahead(pipeline, options.reading, stage, limits[stage].least) for stage in limits]
     return min(1 + max(ahead), MAX_CALLS)
@@ -382,8 +384,8 @@ def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
 def _close(remotes: dict[int, _Remote], cluster: Cluster, owner: int) -> None:
     """End all actors, and withdraw the request for more room in the cluster.
 
-    An error of Ray ends the rest, silently. Nothing is done in a forked child: `owner` is the id of
-    the process that started the actors. `remotes` are the actors, by number of the worker.
+    An error of Ray is dropped, and ends this. Nothing is done in a forked child: `owner` is the id
+    of the process that started the actors. `remotes` are the actors, by number of the worker.
     """
     if os.getpid() != owner:
         return

@@ -1,11 +1,13 @@
 """The Ray actor, which unpickles the pipeline and runs tasks; and rows in Ray's object store.
 
-In: tasks, and the rows to which they refer, which Ray provides. Out: for each task a header, and
-its rows in the form for the store: a pickle, and the memory of large arrays. Arrays of loaded rows
-are read-only views of the store's memory. Ray keeps that memory until the last view is deleted.
+In: tasks, and the rows to which they refer, which Ray provides. Out: for each task, the header of
+its block (all but the rows), and its rows in the form for the store: a pickle, and the memory of
+large arrays. Arrays of loaded rows are read-only views of the store's memory. Ray keeps that memory
+until the last view is deleted.
 
-The actor runs in a process of Ray's, on any node. If reading in advance helps, there are several
-calls at a time, each on a thread: each begins to read, and then waits for its turn to work.
+The actor runs in a process of Ray's, on any node. If reading in advance helps, the actor gets
+several calls at a time, each on its own thread. Each call begins to read its records at once, and
+then waits until the earlier calls are done before it runs its tasks.
 """
 
 from __future__ import annotations
@@ -56,9 +58,10 @@ The memory is a `PickleBuffer` before it is stored, and a buffer of Ray's when i
 
 
 class View:
-    """Memory in Ray's object store.
+    """Piece of memory in Ray's object store, as the base of NumPy arrays on it.
 
-    It is the base of arrays on this memory, and is kept as long as they exist.
+    Ray keeps this memory as long as the object exists, and the object exists as long as such arrays
+    do.
     """
 
     __slots__ = ("__array_interface__", "__weakref__", "_buffer")
@@ -73,9 +76,10 @@ _VIEWS: WeakSet[View] = WeakSet()
 
 
 class Held:
-    """Keeps objects of Ray's store alive in a forked child, which must not release them.
+    """In a forked child: keeps alive all Python objects that refer to Ray's object store.
 
-    The child shares the parent's connection.
+    The child shares the parent's connection to Ray. If such an object were deleted in the child,
+    Ray could release memory that the parent still uses.
     """
 
     _held: tuple[Any, ...] = ()
@@ -84,15 +88,16 @@ class Held:
     def hold(cls) -> None:
         """Keep every object of this process that refers to the store alive until `let_go`.
 
-        Called before a fork. The forked child then does not release anything in the store.
+        Called before a fork. In the forked child, these objects are then never deleted, so that
+        nothing in the store is released.
         """
         cls._held = (*_VIEWS, *OF_THIS_PROCESS)
 
     @classmethod
     def let_go(cls) -> None:
-        """Drop the references that `hold` took.
+        """Drop the references that `hold` took, so that objects can be deleted again.
 
-        Called in the parent after a fork; the child keeps its references.
+        Called only in the parent after a fork.
         """
         cls._held = ()
 
@@ -110,7 +115,7 @@ def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
 
     Args:
         elements: a list of elements, or rows stacked into columns.
-        pool: has the memory for stacking rows.
+        pool: provides the memory of columns, if the elements are stacked here.
     """
     buffers: list[Any] = []
 
@@ -127,11 +132,11 @@ def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
 
 
 def _stacked(elements: Any, pool: SlabPool) -> Any:
-    """Return rows as columns; large rows only if they lie side by side in memory.
+    """Return rows as columns (one array for each field), if that is possible without much work.
 
-    Small rows are copied.
-
-    A single row, and rows whose forms differ, are returned unchanged.
+    Small rows are copied into columns. Large rows become columns only if they already lie side by
+    side in memory. All other rows, a single row, and rows with different fields or shapes are
+    returned unchanged.
     """
     if isinstance(elements, StackedRows) or len(elements) < 2:
         return elements
@@ -143,9 +148,10 @@ def _stacked(elements: Any, pool: SlabPool) -> Any:
 
 
 def loaded(rows: StoredRows) -> list[Any] | StackedRows:
-    """Convert rows from the object store (results of `stored`) to elements, or columns if stacked.
+    """Convert rows from the object store (results of `stored`) back to elements or columns.
 
-    Arrays are views of the store's memory.
+    Columns are returned if the rows were stacked into columns. Arrays are views of the store's
+    memory.
     """
     data, buffers = rows
     return pickle.loads(data, buffers=[np.asarray(View(buffer)) for buffer in buffers])  # type: ignore[no-any-return]
@@ -154,7 +160,7 @@ def loaded(rows: StoredRows) -> list[Any] | StackedRows:
 def to_write_to(rows: list[Any] | StackedRows) -> list[Any] | StackedRows:
     """Return rows in which read-only arrays are replaced by copies.
 
-    Operations may then write to their inputs.
+    Operations may then write to these arrays.
     """
     if isinstance(rows, StackedRows):
         return StackedRows([column.copy() for column in rows.columns], rows.kinds, rows.example)
@@ -188,7 +194,7 @@ It returns None if they are lost, or do not arrive within a second.
 
 
 class RayRows:
-    """Rows of one task in the object store. Once loaded, their arrays are views of the store.
+    """Rows of one task in Ray's object store. Loaded rows have arrays that are views of the store.
 
     Args:
         reference: Ray's reference to the stored rows.
@@ -212,17 +218,21 @@ class RayRows:
         return self._fetch(self)
 
     def columns(self) -> None:
-        """Return None, because memory in the store cannot be written to."""
+        """Return None: rows in Ray's object store cannot be used as columns without a copy.
+
+        Columns (one array for each field) could become a batch for the user, who may write to it;
+        but the store's memory is read-only.
+        """
 
 
 class RayWorker:
     """The actor: a worker that Ray runs.
 
-    If the pipeline cannot be unpickled, `begin` returns the error.
+    If the pipeline cannot be unpickled, the worker stores the error, and `begin` returns it.
 
     Args:
         number: number of the worker.
-        search_path: module search path of the user's process, which is added to the actor's.
+        search_path: module search path of the user's process, which is added to that of the actor.
         payload: pickle of the options and the pipeline, and the memory of its large arrays.
     """
 
@@ -258,10 +268,11 @@ class RayWorker:
     ) -> tuple[Any, ...]:
         """Run tasks one after the other.
 
-        Return the list of their headers, and then the rows of each task.
+        Return a list with the header of each task's block (all but the rows), followed by the rows
+        of each task.
 
         Args:
-            turn: number of the call, from 0. The call waits until all earlier ones are done.
+            turn: number of the call, from 0. The call waits until all earlier calls are done.
             tasks: tasks of one message.
             named: earlier rows that the tasks refer to, without the rows themselves.
             *rows: the rows for each entry of `named`, which Ray provides.
@@ -286,9 +297,9 @@ class RayWorker:
 
 
 class _Turns:
-    """Lets concurrent calls work one after the other, in the order of their numbers.
+    """Makes concurrent calls work one after the other, in the order of their numbers.
 
-    Hundreds of calls may wait. Each is woken only when its own turn comes.
+    Hundreds of calls may wait, each on a thread. A thread is woken only when it is its call's turn.
     """
 
     def __init__(self) -> None:
@@ -302,7 +313,10 @@ class _Turns:
 
     @contextmanager
     def wait_for(self, turn: int) -> Iterator[None]:
-        """Return a context that begins at the turn of call `turn` (from 0), and ends that turn."""
+        """Return a context that waits until all calls before call number `turn` (from 0) are done.
+
+        When the context ends, call `turn` is done, and the next one may begin.
+        """
         self._of(turn).wait()
         try:
             yield

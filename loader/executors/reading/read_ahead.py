@@ -1,13 +1,13 @@
 """Read records before they are needed: on threads, or in an event loop for asynchronous sources.
 
-In: the keys of spans (consecutive positions), in the order in which they will be needed. Out:
-pieces of spans for the readers; the records of whole spans for workers. Readers are threads or
-coroutines. A span is cut into pieces, and each free reader takes the next piece of any span. How
-long a piece is depends on the source, see `ReadPace`: from one record to several spans. If a source
-is quick, the worker reads the records itself when it needs them (`read_pace`).
+In: the keys of spans (the consecutive positions of a task), in the order in which they will be
+needed. Out: pieces of spans for the readers (threads or coroutines); the records of whole spans for
+workers. A span is cut into pieces, and each free reader takes the next piece of any span.
+`ReadPace` decides how long a piece is: from one record to several spans, depending on the source.
+If a source is quick, the worker reads the records itself when it needs them (`read_pace`).
 
-Records are not in a reference cycle: a piece refers to its span, and a span never to its pieces
-(`spans`).
+Records are in no reference cycle, so that they are freed at once: a piece refers to its span, but a
+span never to its pieces (`spans`).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Reads:
 
     Args:
         readers: largest number of concurrent readers.
-        ahead: number of records whose reading may begin although no worker waits for them. A call
-            that reads many records may exceed it.
-        most_bytes: largest number of bytes of these records. One call may exceed it.
-        begin: function that takes this queue and a number, and starts as many further readers. Each
-            works until `take` returns None.
+        ahead: largest number of records that may be read although no worker waits for them yet. A
+            call that reads many records may exceed it.
+        most_bytes: largest number of bytes of these records together. One call may exceed it.
+        begin: function that takes this queue and a number, and starts this number of further
+            readers. Each works until `take` returns None.
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class Reads:
     def ask(self, reading: Reading) -> bool:
         """Move a span (consecutive positions), for which a worker waits, to the front of the queue.
 
-        Return True if the calling thread, which then counts as a reader, should call `work_here`.
+        Return True if the calling thread should read it, as one of the readers, by calling
+        `work_here`.
         """
         with self._lock:
             reading.asked = True
@@ -98,7 +99,7 @@ class Reads:
         return False
 
     def work_here(self, reading: Reading) -> None:
-        """Read a span's records in the calling thread, until the reading of all has begun.
+        """Read a span's records in the calling thread, until all are read or being read.
 
         The thread counts as a reader meanwhile.
         """
@@ -125,7 +126,7 @@ class Reads:
             return True
 
     def leave(self) -> None:
-        """Stop counting the calling thread as a reader; start others if records wait."""
+        """Stop counting the calling thread as a reader; start other readers if records wait."""
         with self._lock:
             self._at_work -= 1
             more = self._readers_wanted() if self._spans else 0
@@ -133,7 +134,7 @@ class Reads:
             self._begin(self, more)
 
     def _readers_wanted(self) -> int:
-        """Return how many more readers would have something to read, and count them as working."""
+        """Return how many more readers have something to read now, and count them as working."""
         if not self._spans or self.closed:
             return 0
         first = self._spans[0]
@@ -146,7 +147,7 @@ class Reads:
         return more
 
     def _may_begin(self, first: Reading) -> int:
-        """Return how many records a reader may begin to read; `first` is the first span."""
+        """Return how many records may begin to be read; `first` is the first span in the queue."""
         room, capacity = self._room(first)
         if first.asked:
             return room + first.count - first.begun
@@ -170,7 +171,7 @@ class Reads:
         return (min(room, max(int(left / each), 1)) if left > 0 else 0), capacity
 
     def take(self) -> ReadCall | None:
-        """Return the next read call for a reader; None, which ends the reader, if there is none."""
+        """Return what a reader should read next. None: the reader must end, as there is nothing."""
         with self._lock:
             first = self._spans[0] if self._spans else None
             if self.closed or first is None or not self._may_begin(first):
@@ -244,10 +245,10 @@ class Reads:
             del call  # the next `take` may be long in coming
 
     def _make(self, call: ReadCall, ignored: type[BaseException]) -> None:
-        """Make a read call in this thread, and store its records.
+        """Read the records of a call in this thread, and store them.
 
-        Exceptions of the type `ignored` are dropped, because the worker will
-        read these records itself and get the same exception.
+        Exceptions of the type `ignored` are dropped: the worker will then read these records itself
+        and get the same exception.
         """
         thread = threading.get_ident()
         began, at_work, records = perf_counter(), thread_time(), None
@@ -275,7 +276,7 @@ class Reads:
         return min(list(self._pieces.values()), default=None, key=attrgetter("began"))
 
     def close(self) -> None:
-        """Begin no more reads; wake workers that wait for records whose reading has not begun."""
+        """Begin no more reads, and wake the workers that wait for records that will not be read."""
         with self._lock:
             self.closed = True
             for reading in self._spans:
@@ -286,7 +287,7 @@ class Reads:
 class ReadAhead:
     """Reads records of a pipeline before they are needed, for one worker or executor.
 
-    Starts at the first call of `begin`. At most `num_threads` reads run at a time, or
+    Nothing is read before the first call of `begin`. At most `num_threads` reads run at a time, or
     `prefetch_buffer_size` reads if the source is asynchronous. If no worker waits for them, at most
     `prefetch_buffer_size` records, of at most `prefetch_buffer_bytes` bytes, are read in advance.
 
@@ -334,8 +335,9 @@ class ReadAhead:
         """Begin to read the records of a task.
 
         Returns:
-            A function that waits for the records and returns them. None if the source is not
-            read in advance, the task reads rows instead of records, or the sampler fails.
+            A function that waits for the records and returns them. None if the source is not read
+            in advance, if the task gets rows of earlier tasks instead of records, or if the sampler
+            fails.
         """
         if not isinstance(task, SpanTask) or (pace := self._paces.get(number := task.leaf)) is None:
             return None
@@ -357,7 +359,7 @@ class ReadAhead:
         return InPlace(reads, read, keys[:here], pace, rest).records if here else rest.records
 
     def reads_in_place(self, leaf: int, count: int) -> bool:
-        """Return True if the worker itself reads `count` consecutive records of a source on demand.
+        """Return True if a worker itself should read `count` consecutive records of a source.
 
         Args:
             leaf: index of the source.
@@ -372,7 +374,7 @@ class ReadAhead:
         )
 
     def bytes_of(self, task: Any) -> float:
-        """Return an estimate of the bytes of a task's records; 0 if unknown or not read ahead."""
+        """Return an estimate of the bytes of a task's records together; 0 if unknown."""
         pace = self._paces.get(task.leaf) if isinstance(task, SpanTask) else None
         return (
             0.0 if pace is None or pace.nbytes is None else pace.nbytes * (task.stop - task.start)

@@ -3,11 +3,11 @@
 In: time, processor time and bytes of reads. Out: whether the thread that needs records reads them
 itself; how many records to read in one call (a piece).
 
-Reading ahead on another thread helps if reads wait (for a disk or a network), or compute for long
-without the GIL. It is slower if reads are very quick, because records must be handed over, and two
-threads take turns on one GIL. No property of the source tells these cases apart, so they are
-measured. Only reads in the thread that needs the records show whether a source waits; on other
-threads, waiting for the GIL looks the same.
+Reading in advance on another thread is faster if reads wait for a disk or network, or if they
+compute for long without the GIL. It is slower if reads are very quick, because handing the records
+over to the other thread takes time, and because two threads take turns on one GIL. No property of
+the source says which of these is the case, so it is measured. Only reads in the thread that needs
+the records show whether a source waits. On other threads, waiting for the GIL looks the same.
 """
 
 from __future__ import annotations
@@ -67,14 +67,15 @@ NEWEST = 1 / 4
 
 
 class ReadPace:
-    """Mean time, processor time and bytes of one record of a source.
+    """Mean time, processor time and bytes of one record of a source, measured from its reads.
 
     Threads may share it; at worst a measurement is lost.
 
     Args:
-        calls: for a source that reads many keys in one call, the number of concurrent calls that
-            are useful. The records of a span (a range of positions) are divided equally among this
-            many calls; 1 reads each span in one call. None if the source reads records one by one.
+        calls: for a source that reads many keys in one call: the number of concurrent calls that
+            are useful. The records that wait to be read are divided equally among these calls; with
+            1, a call reads a whole span (the consecutive positions of a task). None if the source
+            reads records one by one.
         joins: True if a call may read records of several spans.
 
     Attributes:
@@ -100,10 +101,10 @@ class ReadPace:
         self.nbytes: float | None = None
 
     def in_place(self, count: int) -> int:
-        """Return how many of the next `count` records the thread that needs them reads itself.
+        """Return how many of the next `count` records the thread that needs them should read.
 
-        All of them if the source is quick, else none; sometimes one piece (the records of one
-        read), as a trial.
+        All of them if the source is quick, else none. Once in a while, also a few records of a slow
+        source: if reading them does not wait, the source counts as quick.
         """
         if self.is_in_place(count):
             return count
@@ -116,11 +117,14 @@ class ReadPace:
         return piece
 
     def is_in_place(self, count: int) -> bool:
-        """Return True if the thread that needs the next `count` records should read all itself."""
+        """Return True if the thread that needs the next `count` records should read all of them."""
         return self.is_quick and self._seconds is not None and self._is_cheap(count)
 
     def step(self, count: int) -> int:
-        """Return how many of `count` records this thread reads before checking `is_quick` again."""
+        """Return how many of `count` records to read before checking `is_quick` again.
+
+        This is for the thread that needs the records and reads them itself.
+        """
         return min(CAREFUL_STEP, count) if self._changes and self._calls is None else count
 
     def _is_cheap(self, count: int) -> bool:
@@ -143,9 +147,10 @@ class ReadPace:
         Args:
             count: number of records.
             seconds: seconds of the read.
-            processor: processor seconds of the read. None if they were not measured: they are taken
-                from earlier reads, and a read that suddenly takes long counts as a wait. The caller
-                then measures the next read, which shows whether it waits or computes.
+            processor: processor seconds of the read. None if they were not measured: the mean of
+                earlier reads is used instead, so that a read that suddenly takes long counts as a
+                wait. The caller then measures the next read, to find out whether reads really wait,
+                or compute for longer.
         """
         if processor is None:
             processor = min(self._processor * count, seconds)
@@ -174,8 +179,9 @@ class ReadPace:
     def is_called_here(self) -> bool:
         """True if the thread that needs records should make the read call itself.
 
-        That is so if only one call at a time helps, and the records are used so quickly that
-        handing them over would take longer.
+        This is so if two conditions hold. Several concurrent calls are not faster than one. And the
+        records are used up so quickly that reading the next ones meanwhile, on another thread,
+        saves less time than handing them over takes.
         """
         if not self.joins or self._calls != 1:
             return False
@@ -184,7 +190,7 @@ class ReadPace:
         )
 
     def note_asked(self) -> None:
-        """Record that a worker needs the next records now, so it has used the last ones."""
+        """Record that a worker needs more records now, so that it has used the last ones."""
         if self._given is not None:
             used = (perf_counter() - self._given[0]) / self._given[1]
             self._used = used if self._used is None else self._used + (used - self._used) * NEWEST
@@ -194,17 +200,19 @@ class ReadPace:
         self._given = perf_counter(), count
 
     def note_bytes(self, count: int, nbytes: float) -> None:
-        """Record, for a record's mean size, that `count` records have `nbytes` bytes together."""
+        """Record that `count` records have `nbytes` bytes together, for the mean size."""
         each = nbytes / count
         self.nbytes = each if self.nbytes is None else self.nbytes + (each - self.nbytes) * NEWEST
 
     def piece(self, count: int, left: int, waiting: int, room: int) -> int:
         """Return the length of the next piece, i.e. how many records to read in one go.
 
-        If records are read one by one, a piece takes about 1 ms; the first piece has one record.
-        If many keys are read in one call, a piece is a share of the span (consecutive positions),
-        or more if other spans also wait. If a call may read several spans, the piece may continue
-        in the next span, as far as there is room and the call takes at most 10 ms.
+        * If records are read one by one, reading a piece takes about 1 ms; the first piece has one
+          record.
+        * If many keys are read in one call, a piece is a share of the span (the consecutive
+          positions of a task), or more if other spans also wait to be read.
+        * If a call may read several spans, the piece may continue in the next span, as far as
+          `room` allows and the call takes at most 10 ms.
 
         Args:
             count: number of records of the span in which the piece begins.
@@ -230,9 +238,9 @@ class ReadPace:
     def is_worth_a_call(self, room: int, capacity: int) -> bool:
         """Return True if a call should begin although no worker waits for its records.
 
-        There must be room for at least one record. A call that may read several spans (ranges of
-        consecutive positions) should read many records: `room` must be at least half of what each
-        call gets if the calls share `capacity` equally.
+        There must be room for at least one record. A call that may read several spans (the
+        consecutive positions of tasks) should also read many records: if the calls share `capacity`
+        equally, `room` must be at least half of the share of one call.
 
         Args:
             room: number of records whose reading may begin now.
@@ -242,7 +250,12 @@ class ReadPace:
 
 
 def pace_of(facts: SourceFacts, calls: int) -> ReadPace:
-    """Return a `ReadPace` for a source, from its facts; at most `calls` calls run at a time."""
+    """Return a `ReadPace` (measured speed of reads) for a source that is read in advance.
+
+    Args:
+        facts: facts about the source. They say whether it reads records one by one.
+        calls: largest number of calls that read from the source at a time.
+    """
     if facts.reads_singly:
         return ReadPace(None)
     return ReadPace(1) if facts.reads_ahead is True else ReadPace(calls, joins=True)

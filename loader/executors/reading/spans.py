@@ -1,6 +1,7 @@
 """Records of a task that are read in pieces, by several readers or by the worker that needs them.
 
-In: keys. Out: records in the order of the keys, and the ranges that could not be read.
+In: the keys of the records. Out: the records in the order of the keys, and the ranges of records
+that could not be read.
 """
 
 from __future__ import annotations
@@ -55,11 +56,12 @@ class ReadQueue(Protocol):
     def ask(self, reading: Reading) -> bool:
         """Move a span (consecutive positions), for which a worker waits, to the front of the queue.
 
-        Return True if the calling thread now counts as a reader and must call `work_here`.
+        Return True if the calling thread should read the span itself. It then counts as a reader,
+        and must call `work_here`.
         """
 
     def work_here(self, reading: Reading) -> None:
-        """Read a span's records in the calling thread until the reading of all has begun."""
+        """Read a span's records in the calling thread, until all are read or being read."""
 
     def enter(self) -> bool:
         """Return True if the calling thread may read: fewer readers are at work than allowed.
@@ -72,12 +74,12 @@ class ReadQueue(Protocol):
 
 
 class Reading:
-    """The records of a span (consecutive positions), which arrive piece by piece.
+    """The records of a span (the consecutive positions of a task), which arrive piece by piece.
 
     Args:
-        reads: queue of the readers.
-        read: function of keys that returns records, or an awaitable of them for an asynchronous
-            source.
+        reads: queue of the spans to be read.
+        read: function that takes keys and returns records, or an awaitable of them for an
+            asynchronous source.
         keys: keys of the records.
         pace: measured speed of the source.
     """
@@ -100,12 +102,12 @@ class Reading:
         self._arrived.acquire()
 
     def records(self) -> ReadRecords:
-        """Wait for the records; return those that could be read, and the ranges that could not.
+        """Wait for the records; return those that could be read, and the ranges of the others.
 
         May be called only once.
 
         Raises:
-            RuntimeError: reading was closed meanwhile.
+            RuntimeError: the queue was closed meanwhile, so that no more records are read.
         """
         self.pace.note_asked()
         if self.reads.ask(self):
@@ -132,7 +134,7 @@ class Reading:
         Args:
             piece: range of the span's records.
             records: the records; None if they could not be read.
-            seconds: seconds that reading them took.
+            seconds: seconds that reading these records took.
         """
         self.seconds += seconds
         if records is None:
@@ -146,26 +148,25 @@ class Reading:
     def give_up(self) -> None:
         """Wake the worker that waits for the records, because no more records are read.
 
-        It then raises RuntimeError.
+        The worker then raises RuntimeError.
         """
         if self._arrived.locked():
             self._arrived.release()
 
 
 class InPlace(NamedTuple):
-    """A span (consecutive positions) whose first records the worker reads itself.
+    """A span (the consecutive positions of a task) whose first records the worker reads itself.
 
-    Readers read the others in advance.
-
-    The worker counts as a reader meanwhile. If as many readers as allowed are busy already, the
-    readers read the first records, too.
+    Threads or coroutines (readers) read the other records of the span in advance. While the worker
+    reads, it counts as a reader. If the largest number of readers is busy already, the worker does
+    not read, and the readers read the first records, too.
 
     Attributes:
-        reads: queue of the readers.
-        read: function of keys that returns records.
+        reads: queue of the spans to be read.
+        read: function that takes keys and returns records.
         keys: keys of the first records.
         pace: measured speed of the source.
-        rest: the span of the records after these first records; None if there are none.
+        rest: the records after these first records; None if there are none.
     """
 
     reads: ReadQueue
@@ -175,11 +176,10 @@ class InPlace(NamedTuple):
     rest: Reading | None = None
 
     def records(self) -> ReadRecords | None:
-        """Return the records of the span.
+        """Return the records of the span: read the first ones here, and wait for the others.
 
-        Return None if they could not be read, so that the worker reads them itself.
-
-        May be called only once.
+        Return None if the source raised an exception and no record can be returned. The worker then
+        reads the records itself. May be called only once.
         """
         if (
             self.rest is None
@@ -194,10 +194,11 @@ class InPlace(NamedTuple):
         return parts[0][1] if len(parts) == 1 else _joined(parts)
 
     def _parts(self) -> Iterator[tuple[int, ReadRecords | None]]:
-        """Read the first records in steps.
+        """Read the first records of the span in steps.
 
-        Yield, for each step, its number of records and the records. If a read has waited for a disk
-        or network, reader threads (or coroutines) read the remaining records.
+        For each step, yield the number of its records, and the records (None if they could not be
+        read). If a step has waited for a disk or network, the readers (threads or coroutines) read
+        the remaining records.
         """
         step = self.pace.step(len(self.keys))
         for start in range(0, len(self.keys), step):
@@ -217,8 +218,9 @@ class InPlace(NamedTuple):
     def _read_here(self, keys: Keys) -> ReadRecords | None:
         """Read records in the calling thread, which counts as a reader.
 
-        Return None if the source raises an exception. The processor time is measured only if a
-        decision may depend on it, because measuring takes longer than reading a record in memory.
+        Return None if the source raises an exception. The processor time is measured only if it may
+        change on which thread the next records are read, because measuring it takes longer than
+        reading a record in memory.
         """
         looks = not self.pace.is_surely_quick
         at_work, began = thread_time() if looks else 0.0, perf_counter()
@@ -238,8 +240,8 @@ def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
     """Join the results of consecutive reads into one result.
 
     Args:
-        parts: for each read, its number of records, and the records, or None if they could not be
-            read.
+        parts: for each read, the number of its records, and its result. The result is None if no
+            record of it could be read.
     """
     records, unread, seconds, start = list[Any](), list[Unread](), 0.0, 0
     for count, read in parts:
@@ -252,7 +254,9 @@ def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
 
 
 class Piece(NamedTuple):
-    """Range `[start, stop)` of the records of a span (consecutive positions), which one call reads.
+    """Range `[start, stop)` of the records of a span (the consecutive positions of a task).
+
+    One read call reads it, alone or together with pieces of other spans.
 
     Attributes:
         reading: the span.
@@ -276,7 +280,7 @@ class Piece(NamedTuple):
 
 
 class ReadCall:
-    """One read call of a source, for pieces of one or several spans (consecutive positions).
+    """One read call of a source, for pieces of one or several spans (positions of one task each).
 
     Args:
         pieces: the pieces. All are of the same source: they have the same function `read` and the
@@ -293,9 +297,9 @@ class ReadCall:
         )
 
     def divide(self, records: Sequence[Any] | None) -> Iterator[tuple[Piece, Sequence[Any] | None]]:
-        """Yield each piece of the call with its records, taken from all records of the call.
+        """Yield each piece of the call with its part of the records that the call returned.
 
-        Yield it with None if the call failed.
+        If the call failed, `records` is None, and each piece is yielded with None.
         """
         start = 0
         for piece in self._pieces:

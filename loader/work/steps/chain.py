@@ -1,8 +1,10 @@
-"""A chain: the operations of one stage (run in one task); each passes its results to the next.
+"""A chain: the operations of one stage, connected so that each passes its results to the next.
 
-In: the records of a span (consecutive positions of a source), or the rows of a group. Out: a block,
-i.e. the rows that result, with their origins. To push an element means to call the first operation
-with it. One thread uses a chain. After a task fails, the chain is thrown away.
+A stage is a group of operations that run in one task.
+
+In: the records of a span (consecutive positions of a source), or rows of earlier tasks. Out: a
+block, i.e. the resulting rows, with their origins. To push an element means to call the first
+operation with it. One thread uses a chain. After a task fails, the chain is thrown away.
 """
 
 from __future__ import annotations
@@ -36,10 +38,10 @@ if TYPE_CHECKING:
 class StepChain:
     """The connected operations of one stage (run in one task), which process the inputs of tasks.
 
-    Inputs are passed to the first operation one by one, each with its position; or, if the
-    operations allow that (`_may_push_all`), all in one call ("in bulk"). Two arguments prevent
-    passing in bulk: a `clock`, which times operations or detects their random draws; and
-    `seeds_globals=True`, which seeds the global random generators for each element.
+    Inputs are passed to the first operation one by one, each with its position; or all in one call
+    ("in bulk"), if the operations allow that (`_may_push_all`). Two arguments prevent passing in
+    bulk: a `clock`, which times operations or detects their random draws; and `seeds_globals=True`,
+    which seeds the global random generators for each element.
     """
 
     def __init__(
@@ -89,18 +91,18 @@ class StepChain:
         self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
 
     def close(self) -> None:
-        """Release the elements that a failed task left inside the chain.
+        """Release the elements that a failed task has left inside the chain.
 
-        Otherwise, reference cycles would keep them.
+        Without this, reference cycles would keep them.
         """
         vars(self).clear()
 
     def _may_push_all(self) -> bool:
         """Return True if all inputs may be processed in one call.
 
-        That is so if all operations are fused (run in C), and rows have tags; or if the operation
-        after the fused ones takes all elements in one call, and no later operation needs a
-        position.
+        This is so if all operations are fused (maps and filters that run in C), and origins of rows
+        are recorded. It is also so if the operation after the fused ones takes all elements in one
+        call, and no later operation needs a position.
         """
         others = self._stage.operations[len(self._fused) :]
         if not others:
@@ -114,9 +116,9 @@ class StepChain:
         )
 
     def enter_after_batch(self, batch_size: int) -> None:
-        """Take whole batches of `batch_size` records as inputs from now on.
+        """From now on, take whole batches of `batch_size` records as inputs, in place of records.
 
-        The first operation, which makes batches, is skipped.
+        The first operation, which makes batches, is then left out.
         """
         self._place, self._positions_per_input = 1, batch_size
         self._inputs_per_unit //= batch_size
@@ -130,7 +132,7 @@ class StepChain:
 
         Args:
             span: the task, on consecutive positions.
-            inputs: its records.
+            inputs: its records, or all before the one that could not be read.
             read_failure: exception that ended the reading; it becomes the failure of the block.
                 None if all records were read.
         """
@@ -152,7 +154,8 @@ class StepChain:
             made: list to which the element is appended.
 
         Returns:
-            None; or, if that failed, a block (the rows of a task) with the failure.
+            None; or, if the element could not be made, a block (the rows of a task) with the
+            failure.
         """
         failed = self._push(self.inputs_of_span(span, inputs), read_failure)
         if failed is None:
@@ -163,10 +166,10 @@ class StepChain:
 
     @property
     def makes_one_of_each(self) -> bool:
-        """True if an element can be made by only calling `functions` after the batch.
+        """True if an element can be made of a batch by only calling `functions`, one by one.
 
-        They are then all operations after the batch; each makes one element of one, none needs a
-        position, and no times are measured.
+        For that, `functions` must be all operations after the batch, each must make one element of
+        one element, none may need its position, and no times may be measured.
         """
         alone = (
             self._place + len(self.functions) == len(self._stage.operations)
@@ -178,8 +181,8 @@ class StepChain:
         """Return a block (a task's rows) that ends with a failure at the last input that was taken.
 
         Args:
-            called: number of `functions` that had returned; -1 if the batch itself could not be
-                made.
+            called: how many of `functions` had returned before the failure; -1 if the batch itself
+                could not be made.
             error: the failure.
             inputs: the inputs of the task.
         """
@@ -223,16 +226,17 @@ class StepChain:
         )
 
     def _name_of(self, inputs: Inputs, number: int) -> int:
-        """Return the tag (number that names the record) of an input.
+        """Return the tag (a number that stands for a record) of the input with this index.
 
-        It is -1 if its record is unknown, after a join.
+        It is -1 if the record is unknown, because the input comes from joined streams.
         """
         return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
-        """Return the position of each row of a task, counted over all shards.
+        """Return the position, over all shards, of each row of a task, given the rows' tags.
 
-        For joined streams, it is the row's index there.
+        A tag is a number that stands for a record. For joined streams, return the row's index
+        there.
         """
         if self._stage.on_join:
             shard = self._pipeline.shard_of(task.former)
@@ -253,7 +257,7 @@ class StepChain:
         return self._push(inputs, read_failure) or self._ended(self._made())
 
     def _made(self) -> Block:
-        """Return a block with the rows of a task, and begin to collect those of another one."""
+        """Return a block with the rows collected so far, and then begin a new collection."""
         if self._tags_rows:
             return self._rows.block(self._tags_of)
         elements = self._rows.elements.copy()
@@ -263,7 +267,8 @@ class StepChain:
     def _push(self, inputs: Inputs, read_failure: Exception | None) -> Block | None:
         """Process inputs with all operations.
 
-        Return None, or a block (rows) with the failure, which may be `read_failure`.
+        Return None; or, after a failure, a block with the rows before it and the failure. The
+        failure may be `read_failure`.
         """
         self._inputs, self._context.most = inputs, inputs.made_of
         try:
@@ -308,15 +313,18 @@ class StepChain:
         return self._faults.place_of_last(inputs)
 
     def _look_at_waiting(self) -> None:
-        """Raise the error of the first element that waits for a batch and does not fit into it."""
+        """Raise the error of the first element that waits for a batch and does not fit into it.
+
+        Do nothing if all elements fit.
+        """
         for look in self._hooks.at_failure:
             look()
 
     def _first_error(self, error: Exception) -> Exception:
         """Return the error that comes first in the order of elements.
 
-        That is the error of an earlier element, which waits to be copied into a batch and does not
-        fit; if there is none, `error`.
+        If an earlier element still waits to be copied into a batch, and does not fit, it is the
+        error of that element; else `error`.
         """
         fault, self._context.fault = self._context.fault, None
         try:
@@ -331,7 +339,8 @@ class StepChain:
     def _push_each(self, inputs: Inputs) -> None:
         """Process inputs one by one.
 
-        Set the position, row and seed of each, if an operation or the rows' origins need them.
+        Before each input, store its position, row and seed in the context, if an operation or the
+        rows' origins need them.
         """
         push, context = self._steps[inputs.place], self._context
         if not self._tracks:

@@ -1,7 +1,7 @@
 """The rows that a task's operations have made so far, with their origins and skipped failures.
 
 In: the results of the last operation of a stage (operations that run in one task). Out: a block,
-i.e. the rows of the task.
+which has these rows, in order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Tags: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 
 class CollectedRows:
-    """The rows of a task, which are collected until they are put into a block.
+    """The rows that a task has made so far, to be put into a block at its end.
 
     Args:
         pipeline: pipeline of the stage.
@@ -59,7 +59,12 @@ class CollectedRows:
                 self.tags.packed_rows.append(self._context.packed)
 
     def keep_all(self, passage: FusedMapFilter, inputs: Inputs) -> None:
-        """Collect all results of operations that run in C, with their origins."""
+        """Collect all results of maps and filters that run inside C iterators, with their origins.
+
+        Args:
+            passage: the maps and filters, with the records.
+            inputs: inputs of the task.
+        """
         assert self.tags is not None, "what nobody asks about is pushed one by one"
         try:
             self.elements.extend(passage.elements)
@@ -67,11 +72,15 @@ class CollectedRows:
             self.tags.extend_each(passage.numbers(len(self.elements)), inputs.positions())
 
     def around_each(self, step: Step, now: Callable[[], tuple[FaultFinder, Inputs | None]]) -> Step:
-        """Return a function that calls `step` for an element, and skips the element if that raises.
+        """Return a function that calls `step` for an element, and skips the element if that fails.
 
-        The rows made of a skipped element are removed, and the exception is recorded. The exception
-        is raised if `on_error` does not skip it. `now` returns the inputs of the current task, and
-        the object that finds the record on which an operation failed.
+        If `on_error` does not skip the exception, it is raised. Otherwise it is recorded, and rows
+        that were already made of the element are removed.
+
+        Args:
+            step: function that processes an element.
+            now: function that returns the object that finds the record on which an operation
+                failed, and the inputs of the current task.
         """
 
         def guarded(element: Element) -> None:
@@ -97,10 +106,10 @@ class CollectedRows:
         return guarded
 
     def block(self, tags_of: Tags, failure: Failure | None = None) -> Block:
-        """Return a block with the rows, and begin to collect the rows of another task.
+        """Return a block with the rows, and begin to collect the rows of the next task.
 
         Args:
-            tags_of: function that returns the tags (numbers that name records) of positions.
+            tags_of: function that returns the tags (numbers that stand for records) of positions.
             failure: failure that ended the task; None if there is none.
         """
         if self.tags is not None and len(self._pipeline.every_leaf) > 1:
@@ -111,14 +120,14 @@ class CollectedRows:
         return block
 
     def failed(self, error: Exception, tags_of: Tags, unit: int, inputs_per_unit: int) -> Block:
-        """Return a block (rows of the task) with a failure and all rows made before it.
+        """Return a block with a failure and all rows made before it.
 
-        Rows that the failing inputs made are included.
+        If the inputs that failed had already made rows, these are included.
 
         Args:
             error: the failure.
-            tags_of: function that returns the tags (numbers that name records) of positions.
-            unit: index of the failing output in the task.
+            tags_of: function that returns the tags (numbers that stand for records) of positions.
+            unit: index in the task of the output, such as a batch, that failed.
             inputs_per_unit: number of positions or rows of which one output is made.
         """
         if self.tags is not None:

@@ -41,9 +41,9 @@ class FaultFinder:
     positions_per_input: int = 1
 
     def keys(self, inputs: Inputs | None) -> list[Any]:
-        """Return the keys of the records that fail together (a batch, or a single record).
+        """Return the keys of the records that fail together: those of a batch, or a single record.
 
-        Return [] if they are unknown.
+        Return [] if the records are unknown, because they come from joined streams.
         """
         if inputs is None or self._has_joined_rows():
             return []
@@ -75,7 +75,7 @@ class FaultFinder:
         return explained(error, f"{place(*at_fault)}{beside}", who)
 
     def place_of_last(self, inputs: Inputs) -> str:
-        """Return a text, for messages, that says which input was taken last."""
+        """Return a text, for messages, that says which record or row was taken last."""
         tag = int(inputs.tags()[inputs.last])
         return (
             self._row_of_join(tag)
@@ -84,10 +84,11 @@ class FaultFinder:
         )
 
     def _at_fault(self, inputs: Inputs) -> tuple[int, int]:
-        """Return the indices of the failing batch's first input and of the one that does not fit.
+        """Return the indices of the first input of the failing batch, and of the input at fault.
 
-        The failing batch may come before the batch of the current input, because elements wait to
-        be copied together. Without a batch, both indices are the same.
+        Elements wait to be copied into a batch together, so the batch that failed may come before
+        the batch of the current input. If no batch failed, both indices are that of the input that
+        failed.
         """
         index, fault, window = inputs.last, self.context.fault, self.stage.window
         if fault is None:
@@ -103,14 +104,15 @@ class FaultFinder:
         return max(self.stage.inputs_of(number) // self.positions_per_input, 1)
 
     def _has_joined_rows(self) -> bool:
-        """Return True if other operations made the inputs of rows of joined streams.
+        """Return True if inputs were made of joined streams by operations of an earlier stage.
 
-        The records of the inputs are then unknown.
+        A stage is a group of operations that run in one task. The records of such inputs are
+        unknown.
         """
         return self.pipeline.is_below_join(self.stage) and not self.stage.on_join
 
     def _row_of_join(self, tag: int) -> str:
-        """Name a joined row, for messages, by its tag (number) and the joined datasets."""
+        """Name a row of joined streams for messages, by its index and the names of the streams."""
         join = self.pipeline.join_below(self.stage)
         return (
             f"at row {tag} of the joined streams {first_few(join.names or range(len(join.inputs)))}"

@@ -1,6 +1,6 @@
 """Run records through maps and filters in C iterators, without a call of this package per record.
 
-In: records. Out: the results, and the index of the input from which each of them comes. After
+In: records. Out: the results, and for each result the index of the input from which it comes. After
 a failure: the operation that failed.
 """
 
@@ -27,8 +27,8 @@ Places: TypeAlias = Callable[[], tuple[NDArray[np.int64], NDArray[np.uint64] | N
 class FusedMapFilter:
     """Records that go through several maps and filters, one by one, inside iterators written in C.
 
-    To find the operation and record of a failure, iterators count how many records each operation
-    got, and how many inputs were left when each record passed a filter.
+    So that the operation and record of a failure can be found, iterators count how many records
+    each operation got, and how many inputs were left each time that a record passed a filter.
 
     Args:
         operations: the maps and filters, in order.
@@ -75,11 +75,11 @@ class FusedMapFilter:
             self.elements = map(function, self.elements, *drawn)
 
     def numbers(self, count: int) -> NDArray[np.int64]:
-        """Return, for each of the first `count` results, the index of the input it comes from."""
+        """Return, for each of the first `count` results, the index of the input that it is from."""
         return self._count - 1 - np.array(self._lefts[:count], dtype=np.int64)
 
     def at_fault(self) -> int:
-        """Return the index of the operation that failed: the last that the last record reached."""
+        """Return the index of the failed operation: the last one that the last record reached."""
         left = length_hint(self._inputs)
         came = [(self._count - length_hint(counter), lefts) for counter, lefts in self._came]
         return max(
@@ -107,14 +107,15 @@ def plain_at_front(operations: Sequence[Operation]) -> list[Callable[[Element], 
 def fused_at_front(
     operations: Sequence[Operation], first: int, context: Context | None
 ) -> list[Plain]:
-    """Return the first maps and filters of a list, up to the first that cannot run in C iterators.
+    """Return the maps and filters at the beginning of a list, up to the first other operation.
 
-    Random maps can if no filter comes before, because the position of each record is then known.
+    They run inside C iterators. Random maps are included only if no filter comes before them,
+    because they need the position of each record.
 
     Args:
         operations: the operations.
         first: index of the first of them in the pipeline.
-        context: context of the chain of operations; None: random maps are not included.
+        context: state of the operations, for random maps. None: random maps are not included.
     """
     fused: list[Plain] = []
     for number, operation in enumerate(operations, first):

@@ -1,7 +1,7 @@
-"""Collect the rows of a group (rows that one task processes together) from blocks (a task's rows).
+"""Collect the rows that one task processes together, from the blocks that earlier tasks returned.
 
-In: ranges of rows of blocks. Out: the rows, and for each of them the tag (a number that names its
-record).
+In: ranges of rows of blocks. Out: the rows, and for each of them the tag (a number that stands for
+its record).
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 
 def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
-    """Return, for each row of a group, the tag of its record and its index among the record's rows.
+    """Return, for each row of a task, the tag of its record, and its index among the record's rows.
 
-    A tag is a number that names a record: `int64[rows]`.
+    A tag is a number that stands for a record (source and position): `int64[rows]`.
 
     Args:
-        parts: blocks (the rows of one task each), with the ranges of rows that belong to the group.
-        order: indices of the rows in the order that both results have; None: the order of `parts`.
+        parts: blocks (the rows of one task each), with the ranges of the rows to process.
+        order: for each row, in the order that both results have, its index in `parts`. None: the
+            order of `parts`.
     """
     positions, rows = array("q"), list[int]()
     for block, start, stop in parts:
@@ -43,9 +44,10 @@ def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.i
 
 
 def elements_of(parts: Parts) -> list[Element]:
-    """Return the rows of a group as a list.
+    """Return rows as a list.
 
-    They are given as ranges of rows of blocks (the rows of one task each).
+    Args:
+        parts: blocks (the rows of one task each), with the ranges of the rows to return.
     """
     elements: list[Element] = []
     for block, start, stop in parts:
@@ -57,9 +59,13 @@ def elements_of(parts: Parts) -> list[Element]:
 
 
 def batches_columns(stage: Stage, parts: Parts) -> bool:
-    """Return True if a plain `Batch` of a whole unit comes first, and all rows are columns.
+    """Return True if a stage begins with a plain `Batch` of all rows, and the rows are columns.
 
-    A unit is the rows that must be processed together.
+    Such a batch is copied from the columns, without work per row.
+
+    Args:
+        stage: the stage (operations that run in one task).
+        parts: blocks (the rows of one task each), with the ranges of the rows to process.
     """
     batch, first = stage.operations[0], parts[0][0].elements
     return (

@@ -18,19 +18,19 @@ from numpy.typing import NDArray
 class Inputs:
     """Inputs of a stage, with functions that return the positions and tags of their records.
 
-    A stage is a group of operations that run together in one task. A tag is a number that names a
-    record.
+    A stage is a group of operations that run together in one task. A tag is a number that stands
+    for a record (source and position).
 
     Attributes:
         elements: iterator of the inputs. Its length hint is the number of inputs left.
         count: number of inputs.
         made_of: number of positions or rows that the inputs were made of.
-        positions: function that returns the global position of each input's first record, or of
-            each row. It is called only if they are needed.
-        tags: function that returns the tags of the same records. It is called only if they are
+        positions: function that returns, for each input, the position of its first record or row,
+            counted over all shards. It is called only if positions are needed.
+        tags: function that returns the tags of the same records. It is called only if tags are
             needed, for example after a failure.
         rows: for each input, its index among the rows of its position.
-        place: index, in the stage, of the operation that gets the inputs.
+        place: index, in the stage, of the first operation that gets the inputs.
     """
 
     elements: Iterator[Any]

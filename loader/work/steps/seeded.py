@@ -11,14 +11,15 @@ from ....operations.protocol import Context, Element, Step
 
 
 def seeded(step: Step, context: Context, number: int, held: Sequence[Any]) -> Step:
-    """Return a function that seeds random generators, then processes an element with an operation.
+    """Return a function that first seeds random generators, then processes an element.
+
+    The global generators are seeded, and those in `held`.
 
     Args:
         step: function that processes an element with the operation.
         context: has the seed, position and row of the element.
         number: index of the operation, which is part of the seed.
-        held: generators that are attributes of the operation; they are seeded as well as the global
-            ones.
+        held: generators that are attributes of the operation.
     """
 
     def seeded_step(element: Element) -> None:

@@ -1,8 +1,10 @@
 """The chains (connected operations) of all stages of a worker, and the choice of one for each task.
 
-In: the stage of a task. Out: its chain. Most tasks get a chain that measures nothing. Some get one
-that measures the time of each operation, and the first ones one that detects draws from global
-random generators.
+A stage is a group of operations that run in one task.
+
+In: the stage of a task. Out: its chain. Most tasks get a chain that measures nothing. Some tasks
+get a chain that measures the time of each operation. The first task of each stage gets a chain that
+detects draws from global random generators.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class StageChains:
-    """The chains of all stages of one worker.
+    """The chains (connected operations) of all stages of one worker.
+
+    A stage is a group of operations that run in one task.
 
     Args:
         pipeline: pipeline of the worker.
@@ -33,8 +37,8 @@ class StageChains:
         notices: object that collects warnings.
         stopwatches: the stopwatch of each stage; empty if nothing is timed.
         watches: True to warn of operations that draw from global generators.
-        held: the generators that operations have as attributes, by the operation's index, to be
-            seeded for each element together with the global ones; None: nothing is seeded.
+        held: by index of each operation, the generators that it has as attributes. They and the
+            global generators are seeded for each element. None: nothing is seeded.
 
     Attributes:
         plain: for each stage, the chain that measures nothing.
@@ -80,9 +84,15 @@ class StageChains:
         return chain
 
     def for_task(self, stage: int, inputs: int, timing: bool) -> StepChain:
-        """Return a stage's connected operations for a task.
+        """Return a stage's chain (connected operations) for a task.
 
-        If the task is timed, they may also measure the time of each operation.
+        If the task is timed, the chain measures the time of each operation, as far as there is time
+        for that.
+
+        Args:
+            stage: index of the stage (operations that run in one task).
+            inputs: number of inputs of the task.
+            timing: True if the task is timed.
         """
         self.used = chain = self._timed_or_not(stage, inputs) if timing else self._untimed(stage)
         return chain
@@ -101,9 +111,10 @@ class StageChains:
         return timed if may_look else self._untimed(stage)
 
     def _untimed(self, stage: int) -> StepChain:
-        """Return a stage's connected operations, untimed.
+        """Return a stage's chain (connected operations) that measures no times.
 
-        The first ones for a stage detect draws from global generators.
+        If draws from global random generators are to be warned of, the chain for the first task of
+        a stage (operations that run in one task) detects them.
         """
         if stage not in self.unwatched:
             return self.plain[stage]
@@ -114,7 +125,10 @@ class StageChains:
         return chain
 
     def take_times(self, stage: int) -> OperationTimes | None:
-        """Return the times of a stage's operations since the last call; None if there are none."""
+        """Return the times of a stage's operations since the last call; None if none were measured.
+
+        A stage is a group of operations that run in one task.
+        """
         return self._timed[stage][1].take() if stage in self._timed else None
 
     def watch_again(self) -> None:
@@ -122,9 +136,10 @@ class StageChains:
         self.unwatched |= self._to_watch
 
     def tell_of_draws(self) -> None:
-        """Collect warnings about draws from global generators in the task that was just watched.
+        """Collect warnings about draws from global generators, if a task was watched for them.
 
-        Its chain is closed. Nothing is done if no task was watched since the last call.
+        Do nothing if no task was watched since the last call. The chain of the watched task is
+        closed.
         """
         if self._watch is None:
             return
@@ -136,9 +151,9 @@ class StageChains:
             self._notices.tell_of_draws(name, generator)
 
     def end(self, stage: int, failed: bool) -> None:
-        """Record that a task of a stage has ended.
+        """Record that a task of a stage (operations that run in one task) has ended.
 
-        If it failed, its chain is in the middle of something, so the next task gets a new one.
+        If it failed, elements may be left inside the stage's chains, so new chains are made.
         """
         if failed:
             timed = self._timed.pop(stage, (None, None))[0]
