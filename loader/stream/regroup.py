@@ -227,6 +227,5 @@ def _rows_to_come(pipeline: Pipeline, stage: Stage, start: Cursor) -> int:
     if all(leaf.endless for leaf in leaves):
         return sys.maxsize
     stages = [pipeline.stages[number] for number in below.stages]
-    if joins or not all(one.one_to_one and not one.groups for one in stages):
-        return 0
-    return leaves[0].left_from(start.positions[0])
+    counts = not joins and all(one.one_to_one and not one.groups for one in stages)
+    return leaves[0].left_from(start.positions[0]) if counts else 0
