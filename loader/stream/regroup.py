@@ -174,8 +174,7 @@ class Regroup(Pull[Request]):
         ranges = tuple((block.number, begin, end) for block, begin, end in rows)
         task = GroupTask(self.stage.number, ranges, order, first.number + at, self.former)
         inputs = tuple((run.origin, begin, end) for run, begin, end in parts)
-        alone = self.stage.one_to_one and not self.stage.groups
-        origin = Provenance(self.stage, start, stop, inputs=inputs, alone=alone)
+        origin = Provenance(self.stage, start, stop, inputs=inputs)
         return Request(task, origin, {block.number: block.block for block, _, _ in rows})
 
 
