@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from contextlib import closing
 
 import pytest
@@ -308,3 +309,23 @@ def test_a_message_comes_with_all_of_its_descriptors(portable, monkeypatch):
         for each in descriptors:
             os.close(each)
     assert (message, len(descriptors)) == (Kill(3), 70)
+
+
+class _ByteByByte(socket.socket):
+    """A connection over which bytes arrive one by one."""
+
+    def recvmsg_into(self, buffers, *room):
+        return super().recvmsg_into([memoryview(buffers[0])[:1]], *room)
+
+    def recv_into(self, buffer):
+        return super().recv_into(buffer, 1)
+
+
+def test_a_message_may_come_in_pieces(monkeypatch):
+    """On other systems, where the connection has no packets."""
+    monkeypatch.setattr(channel, "is_portable", lambda: True)
+    ours, theirs = channel.Channel.pair()
+    other = channel.Channel(_ByteByByte(fileno=theirs.detach()))
+    with closing(ours), closing(other):
+        ours.send(Kill(3))
+        assert other.receive() == (Kill(3), [])
