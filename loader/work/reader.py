@@ -331,7 +331,7 @@ class ColumnReader:
 
 
 class _TextArray:
-    """Array of strings or bytes, one for each record, as a `TextColumn`.
+    """Array of strings or bytes, one for each record: the part of a `TextColumn` that is used here.
 
     Batches have them as objects, as batches of rows do.
 
@@ -343,11 +343,7 @@ class _TextArray:
     dtype = np.dtype(object)
 
     def __init__(self, column: Any) -> None:
-        self._column = column
-        self.shape, self.nbytes = column.shape, column.nbytes
-
-    def __len__(self) -> int:
-        return len(self._column)
+        self._column, self.shape = column, column.shape
 
     def rows_of(self, keys: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return the values of `keys` as an array of objects, and the position of each in it."""
