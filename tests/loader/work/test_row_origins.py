@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace import Batch, BudgetBatch, DataLoader, IndexSampler
+from headrace import Batch, BudgetBatch, DataLoader, IndexSampler, load
 from headrace.errors import StructureError
 
 
@@ -31,6 +31,12 @@ def test_a_budget_batch_of_batches_is_traced_to_the_records_of_each():
         assert [
             (record.key, record.row) for record in headrace.trace(loader, step).records
         ] == expected
+
+
+def test_a_batch_of_batches_is_traced_to_the_rows_of_the_outer_one():
+    """Each is a batch of two records."""
+    loader = load(range(16), transformations=[Batch(2), Batch(4)])
+    assert [record.row for record in headrace.trace(loader, 1).records] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_the_error_of_a_row_that_does_not_fit_was_not_caused_by_a_later_record():
