@@ -47,16 +47,20 @@ class RowOrigins:
         self.positions.append(position)
         self.rows.append(row)
 
-    def extend_each(self, inputs: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
+    def extend_each(
+        self, inputs: NDArray[np.int64], positions: NDArray[np.int64], rows: Sequence[int]
+    ) -> None:
         """Add one row for each index in `inputs`.
 
         Args:
             inputs: index, in the task, of the input of each row.
             positions: positions of all inputs of the task, counted over all shards.
+            rows: for each input of the task, its index among the rows of its position; empty if all
+                are 0.
         """
         self.inputs.frombytes(inputs.tobytes())
         self.positions.frombytes(positions[inputs].tobytes())
-        self.rows += [0] * len(inputs)
+        self.rows += map(rows.__getitem__, inputs.tolist()) if rows else [0] * len(inputs)
 
     def extend(self, other: RowOrigins, first: int) -> None:
         """Append the origins of another block, whose first input gets the index `first`.

@@ -199,7 +199,7 @@ class StepChain:
             return self._tags_of(positions())
 
         made_of = min(len(inputs) * self._positions_per_input, span.stop - span.start)
-        return Inputs(iter(inputs), len(inputs), made_of, positions, tags, repeat(0), self._place)
+        return Inputs(iter(inputs), len(inputs), made_of, positions, tags, (), self._place)
 
     def run_group(self, task: GroupTask, parts: Parts) -> Block:
         order = None if task.order is None else np.frombuffer(task.order, dtype=np.int32)
@@ -345,7 +345,8 @@ class StepChain:
             return
         numbers = range(0, len(positions) * self._positions_per_input, self._positions_per_input)
         each_seed = repeat(context.seed) if seeds is None else seeds.tolist()
-        each = zip(numbers, positions.tolist(), inputs.rows, each_seed, inputs.elements)
+        rows = inputs.rows or repeat(0)
+        each = zip(numbers, positions.tolist(), rows, each_seed, inputs.elements)
         for context.input, context.position, context.row, context.seed, element in each:
             push(element)
 
@@ -377,7 +378,7 @@ class StepChain:
     def _stand_at_first(self, inputs: Inputs) -> None:
         if self._tags_rows:
             self._context.position = int(inputs.positions()[0])
-            self._context.row = next(iter(inputs.rows))
+            self._context.row = inputs.rows[0] if inputs.rows else 0
 
     def _ended(self, block: Block) -> Block:
         self._inputs = None
