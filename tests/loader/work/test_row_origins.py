@@ -47,17 +47,19 @@ def test_a_batch_of_batches_is_traced_to_the_rows_of_the_outer_one():
     assert [record.row for record in headrace.trace(loader, 1).records] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
-def test_random_numbers_after_a_join_do_not_depend_on_which_tasks_make_its_rows():
-    """Where several rows of a record are joined, mapped and batched. The first task of a run goes
-    from row to row, and later ones make many in one call.
+@pytest.mark.parametrize("by", ["row", "batch"])
+def test_random_numbers_after_a_join_do_not_depend_on_which_tasks_make_its_rows(by):
+    """Where several rows of a record are joined. The first task of a run goes from row to row, and
+    later ones make many in one call.
     """
 
     def twice(x):
         return [x, x + 1000]
 
     streams = [MapDataset.range(n, n + 20).to_iter_dataset().flat_map(twice) for n in (0, 100)]
-    mapped = IterDataset.mix(streams).seed(3).map(int).filter(lambda x: True)
-    dataset = mapped.batch(3).random_map(lambda batch, rng: (batch[0], rng.random()))
+    mixed = IterDataset.mix(streams).seed(3)
+    rows = mixed if by == "row" else mixed.map(int).filter(lambda x: True).batch(3)
+    dataset = rows.random_map(lambda row, rng: (str(row), rng.random()))
     iterator = iter(dataset)
     expected = [(element, iterator.get_state()) for element in iterator]
     resumed = iter(dataset)
