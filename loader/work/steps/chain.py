@@ -165,14 +165,14 @@ class StepChain:
     def makes_one_of_each(self) -> bool:
         """True if an element can be made by only calling `functions` after the batch.
 
-        They are then all operations after the batch; each makes one element of one, none needs a
-        position, and no times are measured.
+        They are then all operations after the batch; each makes one element of one, and none needs
+        a position.
         """
         alone = (
             self._place + len(self.functions) == len(self._stage.operations)
             and self._stage.one_to_one
         )
-        return self._inputs_per_unit == 1 and alone and not self._tracks and self._clock is None
+        return self._inputs_per_unit == 1 and alone and not self._tracks
 
     def failed_at(self, called: int, error: Exception, inputs: Inputs) -> Block:
         """Return a block (a task's rows) that ends with a failure at the last input that was taken.
