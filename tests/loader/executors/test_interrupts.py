@@ -23,10 +23,10 @@ import headrace
 from headrace.common.remote_errors import decode
 from headrace.loader.executors import thread_pool
 from headrace.loader.executors.processes.channel import Channel
-from headrace.loader.stream.run_handle import RunHandle
 from headrace.loader.executors.processes.spawner import Payload, Spawner, start_interpreter
 from headrace.loader.executors.thread_pool import Pool
 from headrace.loader.interrupts import Uninterrupted, wait_until
+from headrace.loader.stream.run_handle import RunHandle
 
 EVERYWHERE = Path(__file__).parents[2] / "support" / "interrupted_everywhere.py"
 
@@ -421,8 +421,8 @@ class _PlayedRun:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_forked_copy_of_a_run_is_none_or_says_that_its_work_was_done_elsewhere(elsewhere):
-    """Another run can begin in that process."""
+def test_a_forked_copy_of_a_run_is_none_or_an_error(elsewhere):
+    """An error if the work is done elsewhere. Another run can begin in that process."""
     running, run = RunHandle(), _PlayedRun(elsewhere)
     for _ in range(2):
         elements = running.begin(lambda: run, lambda _: run)

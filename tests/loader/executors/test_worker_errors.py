@@ -228,9 +228,13 @@ def test_on_error_is_given_no_keys_for_a_row_of_joined_streams_that_cannot_be_pi
     asked = []
     streams = [MapDataset.range(4).to_iter_dataset() for _ in range(2)]
     chain = IterDataset.mix(streams).filter(lambda x: x >= 0).batch(2).map(lambda x: lambda: x)
-    pipeline = iter(chain.with_options(on_error=lambda *given: asked.append(given) or "skip")).pipeline
+    pipeline = iter(
+        chain.with_options(on_error=lambda *given: asked.append(given) or "skip")
+    ).pipeline
     rows = Worker(pipeline).run(SpanTask(0, 0, 4))
-    block = _run_as_a_worker_does(pipeline, GroupTask(len(pipeline.stages) - 1, ((0, 0, 2),)), {0: rows})
+    block = _run_as_a_worker_does(
+        pipeline, GroupTask(len(pipeline.stages) - 1, ((0, 0, 2),)), {0: rows}
+    )
     assert block.elements == []
     assert [keys for _, keys in asked] == [[]]
 
