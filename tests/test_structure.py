@@ -389,3 +389,12 @@ def test_no_test_file_is_imported_by_another():
         assert not files & set(names) - {path.stem}, path
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert len(options["pythonpath"]) <= 3
+
+
+def test_each_mutant_that_changes_nothing_is_of_one_line():
+    """Else another mutant of a line that reads alike was not looked for."""
+    from support.equivalents import EQUIVALENT
+
+    files = {file: (ROOT / file).read_text() for file, _, _ in EQUIVALENT}
+    lines = {file: Counter(map(str.strip, files[file].splitlines())) for file in files}
+    assert [key[:2] for key in EQUIVALENT if lines[key[0]][key[1]] != 1] == []

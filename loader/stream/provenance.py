@@ -84,8 +84,6 @@ class Provenance:
             earlier rows.
         inputs: for inputs that are earlier rows, their origins, each with the range `[start, stop)`
             of rows.
-        alone: True if row i was made of input i alone. If the task failed, this is true of the rows
-            made before.
         columns: the `RowOrigins` of the rows; None if row i was made of unit i.
         count: number of rows.
         first: index of the task's first input among `inputs`; more than 0 if the task is a part of
@@ -101,7 +99,6 @@ class Provenance:
     stop: Cursor
     leaf: int | None = None
     inputs: tuple[tuple[Origin, int, int], ...] = ()
-    alone: bool = False
     columns: RowOrigins | None = None
     count: int = 0
     first: int = 0
@@ -117,9 +114,6 @@ class Provenance:
 
     def cursor_after(self, row: int) -> Cursor:
         """Return the cursor from which the stream continues after row `row` of the block."""
-        if self.alone:
-            origin, inner = row_at(self.inputs, row)
-            return origin.cursor_after(inner).then(0)
         if self._is_by_input:
             return self._after_row_of_input(row)
         unit = self._unit(row)

@@ -174,8 +174,7 @@ class Regroup(Pull[Request]):
         ranges = tuple((block.number, begin, end) for block, begin, end in rows)
         task = GroupTask(self.stage.number, ranges, order, first.number + at, self.former)
         inputs = tuple((run.origin, begin, end) for run, begin, end in parts)
-        alone = self.stage.one_to_one and not self.stage.groups
-        origin = Provenance(self.stage, start, stop, inputs=inputs, alone=alone)
+        origin = Provenance(self.stage, start, stop, inputs=inputs)
         return Request(task, origin, {block.number: block.block for block, _, _ in rows})
 
 
@@ -227,6 +226,5 @@ def _rows_to_come(pipeline: Pipeline, stage: Stage, start: Cursor) -> int:
     if all(leaf.endless for leaf in leaves):
         return sys.maxsize
     stages = [pipeline.stages[number] for number in below.stages]
-    if joins or not all(one.one_to_one and not one.groups for one in stages):
-        return 0
-    return leaves[0].left_from(start.positions[0])
+    counts = not joins and all(one.one_to_one and not one.groups for one in stages)
+    return leaves[0].left_from(start.positions[0]) if counts else 0

@@ -234,13 +234,11 @@ class Request:
                 divided.
         """
         block, origin = numbered.block, self.origin
-        failed, count = block.failure is not None, block.count
-        whole = sum(stop - start for _, start, stop in origin.inputs)
+        failed = block.failure is not None
         is_open = failed if origin.leaf is None else block.tags is not None and block.tags.open
-        origin.columns, origin.count, origin.before = block.tags, count, before
-        origin.alone = origin.alone and not before and (failed or count == whole)
+        origin.columns, origin.count, origin.before = block.tags, block.count, before
         origin.open = is_open or self.pieces_left > 0
-        return Rows(origin, skip, count, 0, (numbered,))
+        return Rows(origin, skip, block.count, 0, (numbered,))
 
     def divided(self, parts: Sequence[Task]) -> list[Request]:
         """Return a request for each part into which the task was divided, in order."""

@@ -334,7 +334,7 @@ class ColumnReader:
 
 
 class _TextArray:
-    """Column of a source with a string or bytes for each record, made usable as a `TextColumn`.
+    """Array of strings or bytes, one for each record, with what is used of a `TextColumn` here.
 
     Batches get the values as an array of Python objects, as they would from batching records.
 
@@ -346,11 +346,7 @@ class _TextArray:
     dtype = np.dtype(object)
 
     def __init__(self, column: Any) -> None:
-        self._column = column
-        self.shape, self.nbytes = column.shape, column.nbytes
-
-    def __len__(self) -> int:
-        return len(self._column)
+        self._column, self.shape = column, column.shape
 
     def rows_of(self, keys: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return an array of objects with the values of `keys`, and the index of each key in it.

@@ -48,16 +48,20 @@ class RowOrigins:
         self.positions.append(position)
         self.rows.append(row)
 
-    def extend_each(self, inputs: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
+    def extend_each(
+        self, inputs: NDArray[np.int64], positions: NDArray[np.int64], rows: Sequence[int]
+    ) -> None:
         """Add one row for each index in `inputs`.
 
         Args:
             inputs: for each row, the index in the task of the input that it was made of.
             positions: positions of all inputs of the task, counted over all shards.
+            rows: for each input of the task, its index among the rows of its position; empty if all
+                are 0.
         """
         self.inputs.frombytes(inputs.tobytes())
         self.positions.frombytes(positions[inputs].tobytes())
-        self.rows += [0] * len(inputs)
+        self.rows += map(rows.__getitem__, inputs.tolist()) if rows else [0] * len(inputs)
 
     def extend(self, other: RowOrigins, first: int) -> None:
         """Append the origins of another block (the rows of some positions), which follows this one.

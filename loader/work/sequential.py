@@ -87,10 +87,7 @@ class SequentialReader:
 
     def _go_to(self, task: SpanTask) -> None:
         at, state = task.since or (0, "")
-        stands_there = self._iterator is not None and (self._position, self._state) == (
-            task.start,
-            state,
-        )
+        stands_there = (self._position, self._state) == (task.start, state)
         self._state = None  # until all is read: an interrupt may come between
         if stands_there:
             return

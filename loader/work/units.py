@@ -137,9 +137,8 @@ def has_units(pipeline: Pipeline) -> bool:
     because making several of these at once is faster than one by one.
     """
     only_columns = pipeline.columns is not None and len(pipeline.operations) == 1
-    if not pipeline.aligned or not pipeline.stages[0].groups or only_columns:
-        return False
-    return not pipeline.leaf.in_order and pipeline.leaf.growth is None
+    known = pipeline.aligned and not pipeline.leaf.in_order and pipeline.leaf.growth is None
+    return known and pipeline.stages[0].groups and not only_columns
 
 
 class ColumnUnits(Units):

@@ -80,11 +80,12 @@ def test_with_seed_globals_the_stream_is_the_same_for_every_worker_count(name):
     assert [str(element) for element in seeded(operations, seed=2)] != expected
 
 
-def test_with_seed_globals_each_record_and_operation_has_numbers_of_its_own():
+@pytest.mark.parametrize("after", [[], [Filter(bool)]], ids=["a map", "a map and a filter"])
+def test_with_seed_globals_each_record_and_operation_has_numbers_of_its_own(after):
     """Records, epochs and operations draw different numbers; NumPy's differ from those
     of `random`.
     """
-    drawn = [number for _, *numbers in seeded([both], num_epochs=2) for number in numbers]
+    drawn = [number for _, *numbers in seeded([both, *after], num_epochs=2) for number in numbers]
     twice = seeded([lambda record: (np.random.rand(),), lambda drawn: (*drawn, np.random.rand())])
     assert len(set(drawn)) == 240
     assert len({number for pair in twice for number in pair}) == 120

@@ -254,6 +254,16 @@ def test_a_record_that_comes_seldom_is_enough_for_an_endless_stream(kind):
     assert [int(next(iter(SELDOM[kind](seed)))) for seed in range(4)] == [777] * 4
 
 
+def test_a_record_that_each_epoch_of_a_part_has_late_comes_again():
+    """Since it came last, a whole epoch of the part must have passed, not only the end of one."""
+    sources = {"a": range(100), "b": range(1000, 1100)}
+    sampler = headrace.MixSampler(sources, {"a": 0.04, "b": 0.96}, when_exhausted="repeat")
+    loader = DataLoader(
+        data_source=sources, sampler=sampler, operations=[Filter(lambda x: x == 90)]
+    )
+    assert list(itertools.islice(loader, 2)) == [90, 90]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "weights", [{"a": 1e-5, "b": 1}, [(0, {"a": 0, "b": 1}), (150_000, {"a": 1, "b": 1})]], ids=str
@@ -275,6 +285,14 @@ def test_a_mix_that_nothing_passes_is_an_error(other):
     loader = DataLoader(data_source=DATASETS, sampler=sampler, operations=[Filter(lambda x: False)])
     with pytest.raises(NothingPassesError, match="an epoch has 2000"):
         next(iter(loader))
+
+
+def test_a_stream_that_nothing_passes_is_soon_an_error():
+    """Within few epochs."""
+    seen = []
+    with pytest.raises(NothingPassesError):
+        next(iter(load(range(2000), transformations=[Filter(seen.append)])))
+    assert len(seen) <= 4 * 2000
 
 
 TAKES_NO_MORE = [(0, [1, 1]), (4, [0, 1])]

@@ -86,6 +86,11 @@ EQUIVALENT = {
     ): "arrays of a page share memory with others",
     ("loader/work/units.py", "return False", "(True)"): "nobody asks, as the result is at hand",
     (
+        "loader/work/steps/fused.py",
+        "ended.append(True)",
+        "(False)",
+    ): "only whether the list is empty matters",
+    (
         "sources/tokens/files.py",
         "found.close()",
         "pass",

@@ -92,6 +92,12 @@ class FakeWorker:
         if tasks:
             self.channel.send(Done([_answer(*task) for task in tasks], [], []))
 
+    def lend(self, descriptor: int, size: int) -> None:
+        """Answer the next task with rows that have new memory, which has the number 0."""
+        self.take_messages()
+        header, encoded, _ = _answer(*self.asked.popleft())
+        self.channel.send(Done([(header, encoded, [(0, size)])], [0], []), [descriptor])
+
     def die(self) -> None:
         """Hang up. Nobody is told: the zygote does that."""
         self.channel.close()
@@ -126,6 +132,7 @@ class FakeSpawner(Spawner):
     def spawn(self, worker: int) -> Channel:
         """As that of `Spawner`."""
         self._channels[worker], theirs = FakeChannel.pair_of_fakes()
+        self._in_transit[worker] = theirs.socket.dup()
         self.workers[worker] = FakeWorker(worker, theirs)
         return self._channels[worker]
 

@@ -184,7 +184,7 @@ class Reads:
             while (
                 self._spans
                 and (span := self._spans[0]).pace is first.pace
-                and 0 < span.count <= 2 * left
+                and span.count <= 2 * left
             ):
                 # whole, where there is room for half of it
                 pieces.append(self._begun(span, span.count))

@@ -169,13 +169,13 @@ class StepChain:
         """True if an element can be made of a batch by only calling `functions`, one by one.
 
         For that, `functions` must be all operations after the batch, each must make one element of
-        one element, none may need its position, and no times may be measured.
+        one element, and none may need its position.
         """
         alone = (
             self._place + len(self.functions) == len(self._stage.operations)
             and self._stage.one_to_one
         )
-        return self._inputs_per_unit == 1 and alone and not self._tracks and self._clock is None
+        return self._inputs_per_unit == 1 and alone and not self._tracks
 
     def failed_at(self, called: int, error: Exception, inputs: Inputs) -> Block:
         """Return a block (a task's rows) that ends with a failure at the last input that was taken.
@@ -202,7 +202,7 @@ class StepChain:
             return self._tags_of(positions())
 
         made_of = min(len(inputs) * self._positions_per_input, span.stop - span.start)
-        return Inputs(iter(inputs), len(inputs), made_of, positions, tags, repeat(0), self._place)
+        return Inputs(iter(inputs), len(inputs), made_of, positions, tags, (), self._place)
 
     def run_group(self, task: GroupTask, parts: Parts) -> Block:
         order = None if task.order is None else np.frombuffer(task.order, dtype=np.int32)
@@ -354,7 +354,8 @@ class StepChain:
             return
         numbers = range(0, len(positions) * self._positions_per_input, self._positions_per_input)
         each_seed = repeat(context.seed) if seeds is None else seeds.tolist()
-        each = zip(numbers, positions.tolist(), inputs.rows, each_seed, inputs.elements)
+        rows = inputs.rows or repeat(0)
+        each = zip(numbers, positions.tolist(), rows, each_seed, inputs.elements)
         for context.input, context.position, context.row, context.seed, element in each:
             push(element)
 
@@ -386,7 +387,7 @@ class StepChain:
     def _stand_at_first(self, inputs: Inputs) -> None:
         if self._tags_rows:
             self._context.position = int(inputs.positions()[0])
-            self._context.row = next(iter(inputs.rows))
+            self._context.row = inputs.rows[0] if inputs.rows else 0
 
     def _ended(self, block: Block) -> Block:
         self._inputs = None

@@ -69,7 +69,8 @@ class CollectedRows:
         try:
             self.elements.extend(passage.elements)
         finally:
-            self.tags.extend_each(passage.numbers(len(self.elements)), inputs.positions())
+            numbers = passage.numbers(len(self.elements))
+            self.tags.extend_each(numbers, inputs.positions(), inputs.rows)
 
     def around_each(self, step: Step, now: Callable[[], tuple[FaultFinder, Inputs | None]]) -> Step:
         """Return a function that calls `step` for an element, and skips the element if that fails.

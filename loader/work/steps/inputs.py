@@ -5,7 +5,7 @@ A tag is a number that names a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import length_hint
 from typing import Any
@@ -29,7 +29,7 @@ class Inputs:
             counted over all shards. It is called only if positions are needed.
         tags: function that returns the tags of the same records. It is called only if tags are
             needed, for example after a failure.
-        rows: for each input, its index among the rows of its position.
+        rows: for each input, its index among the rows of its position; empty if all are 0.
         place: index, in the stage, of the first operation that gets the inputs.
     """
 
@@ -38,7 +38,7 @@ class Inputs:
     made_of: int
     positions: Callable[[], NDArray[np.int64]]
     tags: Callable[[], NDArray[np.int64]]
-    rows: Iterable[int]
+    rows: Sequence[int]
     place: int
 
     @property

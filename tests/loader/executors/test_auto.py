@@ -89,23 +89,25 @@ def test_who_does_not_wait_gets_no_more_workers():
     assert tuner.setting == Setting(4, 1)
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 8, 12])
 def test_bounds_are_kept(most):
-    """Of workers, and of the memory that is shared with them."""
+    """Of workers, which are soon as many, and of the memory that is shared with them."""
     tuner = Tuner(1, most)
-    _settled(tuner, MACHINES["waits for a store"])
+    assert _settled(tuner, MACHINES["waits for a store"]) <= 6
     assert tuner.setting.workers == most
     tuner = Tuner(0, most=16, most_bytes=6 * 2 * 1000)
     _settled(tuner, MACHINES["waits for a store"], each=1000)
     assert tuner.setting == Setting(6, 1)
 
 
-@pytest.mark.parametrize(("buffer", "most"), [(1, 4), (3, 4), (4, 4), (5, 5)])
-def test_buffers_are_not_longer_than_the_limit(buffer, most):
-    """Even if longer ones always help, and whatever the user begins with."""
+@pytest.mark.parametrize(
+    ("buffer", "useful", "found"), [(1, 9, 4), (3, 9, 4), (4, 9, 4), (5, 9, 5), (1, 2, 2)]
+)
+def test_buffers_are_doubled_while_that_helps_and_up_to_the_limit(buffer, useful, found):
+    """Whatever the user begins with."""
     tuner = Tuner(1, most=1, buffer=buffer)
-    _settled(tuner, lambda workers, buffer: 100 * buffer)
-    assert tuner.setting == Setting(1, most)
+    _settled(tuner, lambda workers, buffer: 100 * min(buffer, useful))
+    assert tuner.setting == Setting(1, found)
 
 
 def test_one_bad_second_does_not_count():

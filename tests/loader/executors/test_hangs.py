@@ -14,6 +14,10 @@ import pytest
 
 from headrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, diagnose
 from headrace.errors import ProgramError, WorkerCrashedError
+from headrace.loader.executors import hang_watch
+from headrace.loader.executors.reading.read_ahead import ReadAhead
+from headrace.loader.work.tasks import SpanTask
+from headrace.loader.work.worker import Worker
 
 WHERE = {
     "inline": {},
@@ -256,3 +260,21 @@ def test_an_iterator_that_is_closed_while_threads_are_listed_ends():
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, former)
+
+
+def test_each_task_that_hangs_is_told_of_once_in_so_many_seconds(monkeypatch):
+    """The first time as soon as they have passed, also after another task that was told of."""
+    now, told = [0.0], []
+    monkeypatch.setattr(hang_watch, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(hang_watch, "MOST_PAUSE", 1000.0)  # its thread does not look meanwhile
+    pipeline = iter(DataLoader(data_source=range(8), sampler=IndexSampler(8))).pipeline
+    worker = Worker(pipeline)
+    reads = ReadAhead(pipeline, ReadOptions(num_threads=0))
+    watch = hang_watch.HangWatch(1000.0, reads, lambda hang: told.append(hang.seconds))
+    watch.add(worker)
+    for began, seconds in (0.0, (999.0, 1000.0, 1999.0, 2500.0)), (9000.0, (999.0, 1000.0)):
+        worker.busy = began, SpanTask(0, 0, 1), threading.get_ident()
+        for now[0] in (began + each for each in seconds):
+            watch.look()
+    watch.close()
+    assert told == [1000.0, 2500.0, 1000.0]

@@ -26,6 +26,7 @@ from headrace.loader.executors.processes.channel import Channel
 from headrace.loader.executors.processes.spawner import Payload, Spawner, start_interpreter
 from headrace.loader.executors.thread_pool import Pool
 from headrace.loader.interrupts import Uninterrupted, wait_until
+from headrace.loader.stream.run_handle import RunHandle
 
 EVERYWHERE = Path(__file__).parents[2] / "support" / "interrupted_everywhere.py"
 
@@ -401,6 +402,36 @@ def test_a_forked_copy_of_an_iterator_with_threads_goes_on_with_its_own(options)
         "flush=True)\npid or os._exit(0)\n"
     )
     assert output == "True\nTrue\n"
+
+
+class _PlayedRun:
+    """An executor, and the flow of its elements."""
+
+    def __init__(self, elsewhere):
+        self.elsewhere = elsewhere
+
+    def begin(self):
+        """Nothing is to be done in advance."""
+
+    def close(self):
+        """Nothing is left."""
+
+    def __iter__(self):
+        yield from (1, 2)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_forked_copy_of_a_run_is_none_or_an_error(elsewhere):
+    """An error if the work is done elsewhere. Another run can begin in that process."""
+    running, run = RunHandle(), _PlayedRun(elsewhere)
+    for _ in range(2):
+        elements = running.begin(lambda: run, lambda _: run)
+        assert next(elements) == 1
+        running.after_fork()
+        assert (running.elements is None) != elsewhere
+        if elsewhere:
+            with pytest.raises(RuntimeError, match="made in another process"):
+                next(running.elements)
 
 
 def test_threads_whose_work_does_not_end_do_not_hold_up_the_end_of_a_process(monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace import Batch, DataLoader, IndexSampler
 from headrace.loader.executors.pooled import PooledExecutor
 from headrace.loader.executors.transport import Answered, Message, Ready
@@ -71,15 +73,31 @@ def _block(task, nbytes):
     return block
 
 
-def _executor(depth=3):
+def _executor(depth=3, transport=None):
     pipeline = iter(
         DataLoader(data_source=range(99), sampler=IndexSampler(99), operations=[Batch(4)])
     )._pipeline
-    transport = Played()
+    transport = transport or Played()
     transport.depth = depth
     return PooledExecutor(
         pipeline, ExecutionOptions(1, worker_buffer_size=2), Observer(), transport
     ), transport
+
+
+def test_workers_that_were_begun_end_when_another_one_cannot_begin():
+    """There is no executor that could be closed."""
+    closed = []
+
+    class Fails(Played):
+        def start(self, worker):
+            raise OSError("no more processes")
+
+        def close(self):
+            closed.append(None)
+
+    with pytest.raises(OSError, match="no more"):
+        _executor(transport=Fails())
+    assert closed == [None]
 
 
 def test_a_worker_is_sent_tasks_in_the_order_in_which_the_pool_gave_them():

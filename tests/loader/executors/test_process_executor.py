@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from contextlib import closing
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.played_executors import SIGKILL, Played, _pipeline
+from support.leaks import descriptors
+from support.played_executors import SIGKILL, SPANS, Played, _pipeline
 
 from headrace import Batch, Filter
 from headrace.common import remote_errors
+from headrace.common.system import anonymous_file
 from headrace.errors import WorkerCrashedError
 from headrace.loader.executors.processes import channel
 from headrace.loader.executors.processes.channel import Broken
@@ -68,6 +71,39 @@ def test_what_a_worker_had_answered_when_it_died_counts(report_first):
         assert [rows for rows, _ in played[1].asked] == _expected(3)[2:]
         played.finish()
         assert _elements(handles) == _expected(3)
+
+
+def test_a_worker_whose_channel_stays_open_is_replaced():
+    """A process that it has started has the other end still."""
+    with Played() as played:
+        handles = played.submit(2)
+        dead = played.zygote.workers.pop(0)
+        played.zygote.report(0, SIGKILL)
+        played.hear()
+        played.finish()
+        assert _elements(handles) == _expected(2)
+        dead.die()
+
+
+def test_the_other_end_of_a_workers_channel_is_closed_here_once_the_worker_has_it():
+    """Else there would be a descriptor more for each, and its end would not be seen."""
+    with Played(workers=2) as played:
+        assert not played.zygote._in_transit
+
+
+@pytest.mark.parametrize(("pipeline", "kept"), [(SPANS, 0), (GROUPS, 1)])
+def test_the_descriptor_of_a_workers_memory_is_kept_only_for_workers_of_a_next_stage(
+    pipeline, kept
+):
+    """There are many, and a process may not have more than a limit of them."""
+    with Played(pipeline=pipeline) as played:
+        (handle,) = played.submit(1)
+        memory = anonymous_file("test", 4096)
+        before = len(descriptors())
+        played[0].lend(memory, 4096)
+        assert _block(handle).elements == _expected(1)[0]
+        os.close(memory)
+        assert len(descriptors()) == before - 1 + kept
 
 
 def test_a_task_that_is_sent_to_a_dead_worker_is_done_by_another():
@@ -308,3 +344,23 @@ def test_a_message_comes_with_all_of_its_descriptors(portable, monkeypatch):
         for each in descriptors:
             os.close(each)
     assert (message, len(descriptors)) == (Kill(3), 70)
+
+
+class _ByteByByte(socket.socket):
+    """A connection over which bytes arrive one by one."""
+
+    def recvmsg_into(self, buffers, *room):
+        return super().recvmsg_into([memoryview(buffers[0])[:1]], *room)
+
+    def recv_into(self, buffer):
+        return super().recv_into(buffer, 1)
+
+
+def test_a_message_may_come_in_pieces(monkeypatch):
+    """On other systems, where the connection has no packets."""
+    monkeypatch.setattr(channel, "is_portable", lambda: True)
+    ours, theirs = channel.Channel.pair()
+    other = channel.Channel(_ByteByByte(fileno=theirs.detach()))
+    with closing(ours), closing(other):
+        ours.send(Kill(3))
+        assert other.receive() == (Kill(3), [])

@@ -60,10 +60,10 @@ def test_records_that_wait_are_read_on_threads_but_for_rare_trials(clock):
     assert sum(trials) * STORE[0] <= 0.011 * 10
 
 
-@pytest.mark.parametrize("calls", [None, 1, 4])
-def test_records_that_take_much_processor_time_are_never_read_in_place(clock, calls):
+@pytest.mark.parametrize(("calls", "joins"), [(None, False), (1, False), (4, False), (4, True)])
+def test_records_that_take_much_processor_time_are_never_read_in_place(clock, calls, joins):
     """They may have let go of the interpreter, so that threads read several at a time."""
-    pace = ReadPace(calls)
+    pace = ReadPace(calls, joins)
     note(pace, 8, COMPUTES)
     for tick in range(100):
         clock[0] = tick * 1.0
@@ -133,6 +133,18 @@ def test_calls_of_joined_spans_take_ten_milliseconds():
     for _ in range(30):
         note(pace, 32, STORE)
     assert pace.piece(32, 20, 4000, 500) == 20
+
+
+def test_a_call_of_slow_records_ends_with_its_span():
+    """Also where its span was begun by another call, and spans that wait would fit in."""
+    reads, pace = Reads(2, 100, 1e9, lambda reads, count: None), ReadPace(2, joins=True)
+    note(pace, 8, STORE)
+    found = []
+    for counts in ([8], [4, 4, 4]):
+        for count in counts:
+            reads.add(Reading(reads, list, np.arange(count), pace))
+        found.append(reads.take().count)
+    assert found == [4, 4]
 
 
 def test_a_call_that_is_made_where_records_are_needed_goes_to_a_thread_when_their_use_takes_long(

@@ -5,14 +5,29 @@ sent, deadly records.
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 
 import numpy as np
 import pytest
 
-from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, load
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    FlatMap,
+    IndexSampler,
+    IterDataset,
+    MapDataset,
+    load,
+)
 from headrace.common import remote_errors
 from headrace.errors import WorkerCrashedError
+from headrace.loader.executors.task_runner import TaskRunner, WorkerSetup
+from headrace.loader.options import ExecutionOptions
+from headrace.loader.work.tasks import Block, GroupTask, SpanTask
+from headrace.loader.work.worker import Worker
+from headrace.operations.protocol import allocate_plainly
 
 
 class OwnArgumentsError(ValueError):
@@ -185,6 +200,43 @@ def test_a_row_that_cannot_be_pickled_is_a_failure_of_its_operation(operations, 
         left = [row["x"] for row in iterator]
     assert sorted(set(left)) == [0, 1, 2, 4, 5, 7]
     assert iterator.skipped_count == 2
+
+
+def _run_as_a_worker_does(pipeline, task, blocks):
+    """The block of a task whose rows are pickled, without a process."""
+    runner = TaskRunner(
+        0,
+        WorkerSetup(ExecutionOptions(), None),
+        pipeline,
+        allocate_plainly,
+        lambda rows: (pickle.dumps(rows), 0),
+    )
+    header, rows = runner.run(task, blocks)
+    return Block.of(pickle.loads(rows), *header[1:4])
+
+
+def test_the_record_of_a_row_that_cannot_be_pickled_is_named_wherever_its_task_begins():
+    """Its position is that of the row in the task, counted from where the task begins."""
+    pipeline = iter(load(range(8), transformations=[unsendable])).pipeline
+    block = _run_as_a_worker_does(pipeline, SpanTask(0, 4, 8), {})
+    assert [row["x"] for row in block.elements] == [4, 5]
+    assert "on record key 6 at position 6: its result" in block.failure.error.__notes__[0]
+
+
+def test_on_error_is_given_no_keys_for_a_row_of_joined_streams_that_cannot_be_pickled():
+    """Which records it was made of is unknown there."""
+    asked = []
+    streams = [MapDataset.range(4).to_iter_dataset() for _ in range(2)]
+    chain = IterDataset.mix(streams).filter(lambda x: x >= 0).batch(2).map(lambda x: lambda: x)
+    pipeline = iter(
+        chain.with_options(on_error=lambda *given: asked.append(given) or "skip")
+    ).pipeline
+    rows = Worker(pipeline).run(SpanTask(0, 0, 4))
+    block = _run_as_a_worker_does(
+        pipeline, GroupTask(len(pipeline.stages) - 1, ((0, 0, 2),)), {0: rows}
+    )
+    assert block.elements == []
+    assert [keys for _, keys in asked] == [[]]
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from headrace import Batch, Filter, load
 from headrace.loader.executors.pace import limits_of
 from headrace.loader.plan.pipeline import Pipeline
 from headrace.loader.stream.flow import Flow
+from headrace.loader.stream.rows import span_requests
 from headrace.loader.stream.stage_output import SkippedRecords
 from headrace.loader.timing.observer import Observer
 from headrace.loader.work.stopwatch import Stopwatch
@@ -93,6 +94,14 @@ def test_a_source_in_memory_is_sent_once():
     buffers = []
     cloudpickle.dumps(pipeline, protocol=5, buffer_callback=buffers.append)
     assert sum(buffer.raw().nbytes for buffer in buffers) == array.nbytes
+
+
+def test_tasks_that_grow_are_no_longer_than_their_limit_and_end_at_multiples_of_it():
+    """Counted from where the reading began."""
+    (stage,) = iter(load(range(50), batch_size=2)).pipeline.stages
+    limits = iter([4, 8, 8, 16, 16])
+    requests = span_requests(stage, 0, [(2, 50)], lambda _: next(limits))
+    assert [one.task.span for one in requests] == [(2, 6), (6, 10), (10, 18), (18, 34), (34, 50)]
 
 
 def test_a_task_is_a_few_numbers():

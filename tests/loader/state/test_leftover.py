@@ -121,8 +121,10 @@ def test_batches_stay_full_and_each_token_comes_once(name, first):
         assert tokens(seen) == TOKENS
 
 
-def test_nothing_is_read_to_take_up_windows_of_documents():
-    """Where they end is known."""
+def test_windows_of_documents_are_taken_up_without_reading_in_vain():
+    """Where they end is known: nothing is read when they are taken up, and no document after them
+    before its turn.
+    """
     operations = PIPELINES["window of documents"]
     seen, states = begun(operations, (2, 1))
     source = Documents(48)
@@ -130,6 +132,7 @@ def test_nothing_is_read_to_take_up_windows_of_documents():
     one.set_states(states)
     assert source.reads == 0
     assert tokens([*seen, *one]) == TOKENS
+    assert source.reads <= 48
 
 
 NOISE = RandomMapTransform(lambda document, rng: document + 100_000 * int(rng.integers(1, 9)))

@@ -6,8 +6,10 @@ import sys
 
 import numpy as np
 import pytest
+from support.crowds import Counted
+from support.pools import new_pool
 
-from headrace import IterDataset, MapDataset
+from headrace import Batch, IndexSampler, IterDataset, MapDataset, ReadOptions
 from headrace.loader.executors.pace import (
     MAX_REREAD_UNITS,
     MAX_UNITS,
@@ -17,11 +19,13 @@ from headrace.loader.executors.pace import (
     WINDOW_BYTES,
     Limits,
     Pace,
+    TaskSizes,
     limits_of,
 )
+from headrace.loader.options import ExecutionOptions
 from headrace.loader.plan.build import make_pipeline
 from headrace.loader.stream.join import JoinedRuns
-from headrace.loader.work.tasks import GroupTask, SpanTask
+from headrace.loader.work.tasks import Block, GroupTask, SpanTask
 
 BATCHES = Limits(100, 100 * MAX_UNITS, 100 * MAX_UNITS)
 RECORDS = Limits(1, 1024, 1024)
@@ -189,6 +193,28 @@ def test_limits_are_those_of_the_plan():
     most = 256 * MAX_REREAD_UNITS
     assert of(keep, headrace.Batch(256)) == {0: Limits(1, most, most), 1: Limits(256, 256, most)}
     assert of(headrace.Pack(8, window=10), headrace.Batch(2))[0].nbytes == WINDOW_BYTES
+
+
+def _sizes_after(block: Block, **options) -> TaskSizes:
+    """The sizes of tasks of two workers, after a batch of 4 records that are read ahead."""
+    pipeline = make_pipeline(Counted(1000), IndexSampler(1000), [Batch(4)], None)
+    sizes = TaskSizes(pipeline, ExecutionOptions(2, **options), new_pool(2))
+    sizes.note(SpanTask(0, 0, 4), block)
+    return sizes
+
+
+@pytest.mark.parametrize(("timeout", "inputs"), [(None, 8), (5.0, 4)])
+def test_a_task_with_a_timeout_is_one_batch(timeout, inputs):
+    """However quick it is: the user's seconds are for a batch."""
+    assert _sizes_after(Block(1, seconds=1e-5), timeout=timeout).inputs(0) == inputs
+
+
+def test_workers_that_wait_for_records_have_tasks_for_all_that_is_read_ahead():
+    """Each of both has its own reads: of 40 records, which are ten batches, beside the batch that
+    it is at.
+    """
+    block, reads = Block(1, seconds=0.02, waited=0.019), ReadOptions(prefetch_buffer_size=40)
+    assert _sizes_after(block, read_options=reads).window(0) == 2 * (1 + 10)
 
 
 def test_fewer_tasks_have_room_where_their_rows_are_large():

@@ -2,9 +2,12 @@
 
 import pytest
 
+from headrace import Batch, load
+from headrace.loader.timing.times import SlowestCall
 from headrace.loader.work import stopwatch
 from headrace.loader.work.stopwatch import ReadSeconds, Stopwatch
-from headrace.loader.work.tasks import Block
+from headrace.loader.work.tasks import Block, SpanTask
+from headrace.loader.work.worker import Worker
 
 TASK, TIMED = 1e-3, 4e-3
 """Seconds of a task, and of one that is timed: no cache holds the code that times it."""
@@ -51,3 +54,33 @@ def test_operations_are_timed_within_their_share_of_the_time(played):
     cost = 4 * stopwatch.CALL_SECONDS + stopwatch.LOOK_SECONDS
     assert looks * cost <= stopwatch.FIRST_LOOKS + Stopwatch.share * seconds
     assert looks > stopwatch.FIRST_LOOKS / cost
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_the_slowest_call_of_the_operations_before_a_batch_is_known_with_its_record(
+    slow, monkeypatch
+):
+    """Whichever of these operations it is of; a call with a batch is none."""
+    now = [100.0]
+    monkeypatch.setattr(stopwatch, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(Stopwatch, "may_look", lambda *_: True)
+
+    def operation(place):
+        def function(record):
+            now[0] += 0.5 if (place, record) == (slow, 5) else 0.125
+            return record
+
+        return function
+
+    def of_batch(batch):
+        now[0] += 4.0
+        return batch
+
+    operations = [operation(0), operation(1), Batch(4), of_batch]
+    worker = Worker(
+        iter(load(range(8), transformations=operations)).pipeline,
+        stopwatch=lambda: Stopwatch(0),
+        watches_globals=False,
+    )
+    times = worker.run(SpanTask(0, 4, 8)).times
+    assert times.look.slowest == SlowestCall(0.5, slow, 5)
