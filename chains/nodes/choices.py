@@ -1,8 +1,7 @@
-"""Choices: maps from an index of a joined dataset to a part.
+"""Choices: they say from which part the element at an index of a joined dataset comes.
 
-They give the index of the part, and an index in this part.
-
-In: indices. Out: indices of parts, and indices in these parts.
+In: indices of the joined dataset. Out: for each of them, the index of a part (one of the datasets
+that are joined), and an index in this part.
 """
 
 from __future__ import annotations
@@ -51,18 +50,18 @@ class Choice(Protocol):
         return ()
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Convert indices of the joined dataset to indices of parts, and indices in these.
+        """Convert indices of the joined dataset to indices of parts, and indices in these parts.
 
-        All are `int64[n]`.
+        All three are arrays `int64[n]`.
         """
 
     def one(self, index: int) -> tuple[int, int]:
-        """Convert one index of the joined dataset to the index of a part and one in it."""
+        """Convert one index of the joined dataset to the index of a part, and an index in it."""
         which, inner = self.many(np.array([index], dtype=np.int64))
         return int(which[0]), int(inner[0])
 
     def sampler(self, orders: Mapping[str, Any]) -> VectorSampler | None:
-        """Return a sampler that draws the records which this choice chooses.
+        """Return a sampler that draws the same records as this choice, in the same order.
 
         Return None if there is no such sampler.
 
@@ -156,9 +155,10 @@ class ByWeights(Choice):
         weights: a list, a dict by name, or a schedule; None for equal weights. See `MixSampler`.
         when_exhausted: what happens when a dataset has run out: "first" ends the mix, "all"
             continues without the dataset, "repeat" continues with its next epoch.
-        ramp: True changes the weights of a schedule linearly.
+        ramp: True changes weights linearly from one stage of a schedule to the next.
         records_per_step: number of elements in a step of a schedule.
-        max_epochs: numbers of epochs after which a dataset leaves the mix; None for no limits.
+        max_epochs: number of epochs after which a dataset leaves the mix, by name or in a list;
+            None for no limits.
     """
 
     lengths: dict[str, int]
@@ -205,7 +205,7 @@ class ByWeights(Choice):
     def _drawn(self) -> Indices:
         """Number of elements of each dataset that are drawn in an epoch of the mix.
 
-        Zeros for an endless mix.
+        For an endless mix, all numbers are 0.
         """
         return (
             self._mix.order.counts(self.length)
