@@ -178,7 +178,7 @@ _OF_WRONG_KIND = {
 
 
 class RandomAccess:
-    """Base of datasets with an element at any index, which can be made streams."""
+    """Base of datasets that have an element at any index, and can be converted to streams."""
 
     @property
     def fingerprint(self) -> dict[str, Any]:

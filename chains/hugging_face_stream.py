@@ -1,8 +1,8 @@
 """Stream of a Hugging Face `datasets.IterableDataset`, resumed with the states of `datasets`.
 
-A state has the number of the epoch and the dataset's `state_dict()` within the epoch. On resume,
-`datasets` itself moves to that row; headrace counts no rows. `datasets` keeps the position of a
-loop in the dataset object, so each iterator has a copy of the dataset.
+A state has the number of the epoch, and the dataset's `state_dict()` within the epoch. When a run
+resumes, `datasets` itself moves to the saved row; headrace counts no rows. `datasets` keeps the
+position of a loop in the dataset object, so each iterator has a copy of the dataset.
 """
 
 from __future__ import annotations

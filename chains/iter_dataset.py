@@ -158,13 +158,13 @@ class IterMethods(
 
         The whole chain, also operations before `omit`, then works as if the source did not have
         these records, as in a `DataLoader` with `omit=`: batches are filled with the following
-        records, and random maps draw by the new positions. A state of a stream that omitted
-        nothing, or fewer records, can be restored.
+        records, and random maps draw their numbers by the new positions. A state of a stream that
+        omitted nothing, or fewer records, can be restored.
 
         Args:
             omit: keys of records (an array, list or set), the path of a file of keys, or a function
-                `(file, row)` that returns True; for a mix of map datasets, a dict by name. Default:
-                only records the source reports as deleted.
+                `(file, row)` that returns True for records to omit; for a mix of map datasets, a
+                dict of these by name. Default: only records that the source reports as deleted.
 
         Raises:
             TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record

@@ -52,9 +52,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     `to_iter_dataset`.
 
     For a dataset of your own, write a subclass with `__len__` and `__getitem__(int)`. After
-    `super().__init__(parent)`, `self._parent` is the dataset below. It can be used anywhere in a
-    chain. Its `__getitem__` is called with one int at a time, also if the user passes slices and
-    lists.
+    `super().__init__(parent)`, `self._parent` is the dataset from which it is made. It can be used
+    anywhere in a chain. Its `__getitem__` is called with one int at a time, also if the user passes
+    slices and lists.
 
     >>> import headrace
     >>> dataset = headrace.MapDataset.source([1, 2, 3, 4]).shuffle(seed=0)

@@ -226,9 +226,9 @@ class MapMethods(
     def omit(self, omit: Omit = ()) -> Self:
         """Omit some records of the source. All other elements keep their order.
 
-        Call it after `shuffle` and `repeat`. Later methods get the remaining elements, and later
-        random maps draw by the new indices. The dataset's stream can resume from states of a
-        dataset that omitted nothing, or fewer records.
+        Call it after `shuffle` and `repeat`. Later methods get the remaining elements; so later
+        random maps draw their numbers by the new indices. The dataset's stream can resume from
+        states of a dataset that omitted nothing, or fewer records.
 
         Args:
             omit: an array, list or set of keys of the source's records; the path of a file of keys,

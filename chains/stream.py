@@ -187,7 +187,7 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
     """Return the `Balance` that divides a source's records among shards by cost.
 
-    Return None if the argument `balance` asks for none. The arguments are those of `headrace.load`.
+    Return None if `balance` is None or False. The arguments are those of `headrace.load`.
     """
     # Padding elements of an evaluated source cost as much as others.
     if not balance:
@@ -205,10 +205,10 @@ def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _epoch_of(source: Any) -> Any:
-    """Limit a source that evaluates a node of a `MapDataset` to one epoch of the node.
+    """Limit a source whose records are the elements of a `MapDataset` to one epoch.
 
-    Such a source has elements at any index, in later epochs, too. Other sources, and sources of
-    endless nodes, are returned unchanged.
+    Without the limit, such a source (an `Evaluated`) has elements at any index, in later epochs,
+    too. Other sources, and sources of endless datasets, are returned unchanged.
     """
     finite = isinstance(source, Evaluated) and source.root_node.length < ENDLESS
     return Evaluated(source.root_node, source.root_node.length) if finite else source

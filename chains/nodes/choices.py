@@ -23,7 +23,11 @@ from ...samplers.protocol import ENDLESS, VectorSampler
 
 
 class Choice(Protocol):
-    """Map from an index of a joined dataset to the index of a part, and an index in this part."""
+    """Base of choices, which say from which part the element at an index of a joined dataset comes.
+
+    The parts are the datasets that are joined. A choice converts an index of the joined dataset to
+    the index of a part, and an index in this part.
+    """
 
     @property
     def length(self) -> int:
@@ -43,7 +47,7 @@ class Choice(Protocol):
 
     @property
     def selections(self) -> Sequence[Any]:
-        """Plain attributes of a user's selection map, if there is one; else ().
+        """The attributes of a user's selection map, as plain values; () if there is no such map.
 
         States keep them to notice that the map has changed.
         """
@@ -105,7 +109,7 @@ class OneAfterAnother(Choice):
 
 @dataclass(frozen=True, eq=False)
 class ByMap(Choice):
-    """A choice by a user's map from an index to the index of a dataset and an index in it.
+    """A choice by a user's map, which returns a pair: index of a dataset, index in this dataset.
 
     Attributes:
         mapping: the user's `selection_map`.

@@ -1,6 +1,7 @@
 """Find the lengths of a dataset's elements, from the user's argument `lengths=`.
 
-In: a node, `lengths=`. Out: an array, or a dict of arrays.
+In: a node of the dataset's tree, and the argument. Out: an array with a length for each element, or
+a dict of such arrays by leaf (field of an element).
 """
 
 from __future__ import annotations

@@ -89,7 +89,10 @@ class Applied(OnOne):
 
     @property
     def left_out_by(self) -> str | None:
-        """Name of a method or operation that drops elements, here or below; None if none does."""
+        """Name of a method or operation that may drop elements; None if no element is dropped.
+
+        It may be this node's operation, or one of the nodes below (nearer to the source).
+        """
         return (
             super().left_out_by if self.operation.one_to_one else self.operation.method or self.kind
         )
@@ -104,7 +107,7 @@ class Applied(OnOne):
 
     @cached_property
     def run(self) -> Runner:
-        """Runner of the operation on consecutive elements, for any thread."""
+        """Object that applies the operation to consecutive elements. Any thread may use it."""
         return Runner((self.operation,))
 
     @cached_property
@@ -138,8 +141,9 @@ class Applied(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of an element, from which random maps derive random numbers.
 
-        They are the position and row of the element below from which this element is made. They are
-        `(index, 0)` if the engine cannot run the operation itself, and uses this node as a source.
+        They are the position and row of the element of `input` from which this element is made.
+        They are `(index, 0)` if the engine cannot run the operation itself, and uses this node as a
+        source. `Node.place` says what a row is.
         """
         return self.input.place(index) if self._engine_agrees else (index, 0)
 
@@ -151,7 +155,7 @@ class Applied(OnOne):
 
     @property
     def line(self) -> Line:
-        """The line (source, order, operations) of the node below, with this operation added.
+        """The line (source, order, operations) of the node `input`, with this operation added.
 
         If the engine would give other results than this node when it runs the operation, the line
         has this node as its source, and no operations.
@@ -162,10 +166,10 @@ class Applied(OnOne):
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """Separate a shuffle, slice or repeat below from the operations on it.
+        """Separate the operation from a shuffle, slice or repeat of the elements before it.
 
-        Return this node without the reordering below it, and a `Line` with only the reordering. If
-        the operation depends on positions, nothing can be separated: return this node itself, and a
+        Return this node without this reordering, and a `Line` with only the reordering. If the
+        operation depends on positions, nothing can be separated: return this node itself, and a
         `Line` that leaves its elements in their order.
         """
         if self.operation.reads_position:
@@ -191,15 +195,18 @@ class Regrouped(Applied):
     def base_and_order(self) -> tuple[Node, Line]:
         """Return this node, and a `Line` with its elements in their order.
 
-        Unlike in other nodes, a reordering below is not separated from this node, because the
-        elements of this node would be different without it.
+        Unlike in other nodes, a shuffle, slice or repeat before the operation is not separated from
+        this node, because batches of elements in another order would be other elements.
         """
         return self, self.evaluated
 
 
 @dataclass(frozen=True, eq=False)
 class FlatMapped(Regrouped):
-    """A node of a flat map: each element below has `max_fan_out` indices; unused ones give None."""
+    """A node of a flat map, which makes up to `max_fan_out` elements of each element of `input`.
+
+    Each element of `input` gets `max_fan_out` indices. Indices that are not used give None.
+    """
 
     @cached_property
     def _fan_out(self) -> int:
@@ -210,7 +217,7 @@ class FlatMapped(Regrouped):
         return min(self.input.length * self._fan_out, ENDLESS)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Return the elements at indices `int64[n]`; each element below is read once."""
+        """Return the elements at indices `int64[n]`; each element of `input` is read once."""
         below, children = np.divmod(indices, self._fan_out)
         distinct, which = np.unique(below, return_inverse=True)
         families = list(map(self._children, self.input.records(distinct), distinct.tolist()))
@@ -286,8 +293,7 @@ class Batched(Regrouped):
         )[0]
 
     def _below(self, index: int) -> tuple[int, int]:
-        """Return the range of elements that make a batch: its first index, and the index after its
-        end.
+        """Return the index of the first element of a batch, and the index after its last element.
 
         These are indices of the node whose elements are batched.
 

@@ -281,7 +281,7 @@ class Own(OnSeveral):
 
     @property
     def left_out_by(self) -> str | None:
-        """Always None, so batches may follow.
+        """Name of a method that may drop elements: always None, so that batches may follow.
 
         If the user's dataset returns None as an element, a batch gets the None, and may raise an
         error.
@@ -311,7 +311,7 @@ class Own(OnSeveral):
 
     @property
     def operations(self) -> int:
-        """Number of operations below this node, plus 1.
+        """Number of operations in the nodes of the dataset's `parents`, plus 1.
 
         The user's dataset itself counts as an operation.
         """

@@ -42,7 +42,7 @@ def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
             between them (the distance).
 
     Returns:
-        pairs of a seed and its distance from the node, which is larger by 1.
+        pairs of a seed and its distance from the node: one more than the distance from the input.
     """
     found = [(seed, depth + 1) for seeds in of_inputs for seed, depth in seeds]
     return tuple(sorted(found, key=lambda each: each[1]))
@@ -164,7 +164,9 @@ class Node:
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of the element at an index.
 
-        Random maps derive random numbers from them.
+        Random maps derive random numbers from them. The position is that of a record or element
+        from which the element is made. The row distinguishes the elements that a flat map makes of
+        one element; it is 0 if there is no flat map.
         """
         return index, 0
 
@@ -179,8 +181,8 @@ class Node:
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         """Return the records from which the element at an index is made.
 
-        A node that does not define this method names the element itself as the only record, without
-        a source.
+        If a class of nodes does not define this method, the element itself is the only record,
+        without a source.
         """
         return [UsedRecord(None, index)]
 

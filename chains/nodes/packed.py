@@ -1,4 +1,4 @@
-"""The node of packed rows."""
+"""The node whose elements are the rows into which `pack` packs documents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .node import Node, OfSeveral, naming_datasets
 
 @dataclass(frozen=True, eq=False)
 class Packed(OfSeveral):
-    """A node of packed rows of an epoch's documents.
+    """A node whose elements are the rows into which the documents of an epoch are packed.
 
     The attribute `plan` says which documents are in each row. It is made from the lengths of the
     documents, before any of them is read.

@@ -32,11 +32,11 @@ Value = TypeVar("Value")
 def with_datasets_of_now(
     pipeline: Pipeline, state: LoaderState, take_up: Callable[[Pipeline, LoaderState, str], Cursor]
 ) -> LoaderState:
-    """Rearrange a shard's state for the current pipeline, if datasets or weights of its mix have
-    changed.
+    """Rearrange a shard's state for the current pipeline, if the pipeline's last mix has changed.
 
-    The mix is the pipeline's last join of streams. The state is returned unchanged if this mix is
-    the same as in the state, or if the last join of the pipeline or of the state is not a mix.
+    Its datasets or its weights may have changed. The last mix is the last join of streams in the
+    pipeline. The state is returned unchanged if this mix is the same as in the state, or if the
+    last join of the pipeline or of the state is not a mix.
 
     Args:
         pipeline: the current pipeline.
@@ -213,8 +213,7 @@ class _Moved:
                 )
 
     def _is_renumbered(self, name: str) -> bool:
-        """Return True if a dataset was in the earlier mix, and the indices of its operations have
-        changed.
+        """Return True if a dataset is in both mixes, and its operations have other indices now.
 
         The operations of a pipeline are numbered over all datasets. So the indices change if
         datasets before this one now have more or fewer operations. Return True, too, if a dataset
@@ -267,8 +266,9 @@ class _Moved:
         return {moved[former]: mark for former, mark in marks.items() if former in moved}
 
     def identity(self, saved: Identity) -> Identity:
-        """Return the current pipeline's identity, with saved orders for datasets that are in both
-        mixes.
+        """Return the current pipeline's identity, but with the saved orders of known datasets.
+
+        These are the datasets that are in both mixes.
 
         Args:
             saved: identity of the earlier pipeline.

@@ -147,7 +147,12 @@ def _with_orders(
 
 
 def _with_order(pipeline: Pipeline, orders: ChangingOrders) -> Pipeline:
-    """Return the pipeline with the orders of its mix's parts, or of its single source, replaced."""
+    """Return the pipeline with the orders of its mix's parts, or of its single source, replaced.
+
+    Args:
+        pipeline: the pipeline.
+        orders: the new orders, by name of the mix's part; "" for a single source.
+    """
     sampler = pipeline.leaf.sampler.with_parts(orders)
     return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler))
 

@@ -39,7 +39,7 @@ def migrate(
         strict: if True, the order must be the same, except that records may be appended and more
             records omitted.
         run: function that runs a pipeline (see `Run`). It is called only if a state was saved
-            inside a window of rows, to find the end of the window.
+            inside a window of rows (results of earlier operations), to find the end of the window.
 
     Returns:
         The pipeline and the states to resume from.
@@ -86,8 +86,7 @@ def _inputs(join: Values) -> Values:
 def _with_leaves(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt the sources of joined streams one by one, and the states, to changed orders or records.
-    """
+    """Adapt each source of joined streams, and the states, to changed orders or records."""
     if len(states[0].identity.orders) != len(pipeline.leaves):
         return pipeline, states  # a later comparison tells
     for number in range(len(pipeline.leaves)):

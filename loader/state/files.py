@@ -1,8 +1,8 @@
 """The files of a checkpoint: one for each process, with the names that Grain uses.
 
 In: a folder, as a path object that has `/`, `exists`, `glob`, `read_bytes` and `write_bytes`. If
-JAX is imported, it tells the index of this process, and the number of processes. Out: the bytes of
-states.
+JAX is imported, the index of this process and the number of processes come from JAX; otherwise,
+there is one process. Out: the bytes of states.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 def state_file(folder: Any) -> Any:
     """Return the path of this process's file in a folder: `process_<index>-of-<count>.json`.
 
-    Index and count are those of JAX's processes; without JAX, the name is `process_0-of-1.json`.
+    Index and count are those of JAX's processes. If JAX is not imported, there is one process, and
+    the name is `process_0-of-1.json`.
     """
     index, count = _process()
     return folder / f"process_{index}-of-{count}.json"
@@ -156,12 +157,15 @@ def to_bytes(state: Any) -> bytes:
 
 
 def is_json_text(state: Any) -> bool:
-    """Return True if a state is JSON text, as headrace's own are; other libraries' are dicts."""
+    """Return True if a state is JSON text.
+
+    States of headrace are JSON text; states of other libraries are dicts.
+    """
     return isinstance(state, (bytes, bytearray, str))
 
 
 def from_bytes(content: bytes, iterator: Any) -> Any:
-    """Convert bytes that `to_bytes` made back to a state of the iterator.
+    """Convert bytes that `to_bytes` returned to a state of the iterator.
 
     Returns:
         A dict if the iterator's states are dicts; else the bytes.

@@ -73,7 +73,8 @@ def resume(
 
     Args:
         program: the new pipeline, as the program built it, before any state is applied.
-        states: the state of this shard, in a list; or what the last two arguments say.
+        states: a list with the state of this shard; or with other states, see `of_all_shards` and
+            `equal_steps`.
         strict: False accepts a state of another source, sampler or other operations.
         run: function that runs a pipeline (see `Run`). It is called only if a state was saved
             inside a window of rows (results of earlier operations).

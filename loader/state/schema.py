@@ -43,8 +43,9 @@ class LoaderState:
             all runs.
         shard: `(shard_index, shard_count)` of the run. The cursor's positions are local to this
             shard.
-        identity: identity of sources, orders, joins and operations.
-        history: what happened to the orders since the first run.
+        identity: values that identify the sources, orders, joins and operations of the pipeline.
+        history: changes of the orders since the first run, and how far shards of earlier runs had
+            read.
         kept: other values that the run keeps, such as skipped steps.
         marks: facts about orders that a later program cannot compute again, by the index of the
             leaf (source with its sampler).
@@ -263,10 +264,9 @@ def unsealed(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_grains(values: Any) -> None:
-    """Check that the values are not a state of Grain.
+    """Raise a CheckpointError if values are a state of Grain.
 
-    Raises:
-        CheckpointError: they are a state of Grain.
+    The message says how to continue from Grain's state.
     """
     if not isinstance(values, dict):
         return

@@ -35,11 +35,11 @@ If shards have read that much more or less than others, resuming fails.
 
 
 def changes_of(state: LoaderState) -> int:
-    """Return a number that is larger, the more changes of the run's orders a shard has seen.
+    """Return a number that tells how many changes of the run's orders a shard has seen.
 
     The shards of a run see the same changes in the same order, but some shards may be ahead of
-    others. The result is the number of changes in the state, plus the number of the generation
-    (version of the source's files) with which each order begins.
+    others: they have larger numbers. The number is the number of changes in the state, plus the
+    number of the generation (version of the source's files) with which each order begins.
     """
     begins = [order.get(GENERATION) for order in state.identity.every_order]
     return len(state.history.changes) + sum(number for number in begins if isinstance(number, int))
@@ -309,8 +309,8 @@ def marks_of(pipeline: Pipeline, state: LoaderState) -> dict[int, Mark]:
 
     These are:
 
-    * for a source that omits records, the place in its order from which on nothing is read. A mix
-      that ends also has a place if records were appended to one of its parts
+    * for a source that omits records, the place in its order from which on no shard has read
+      anything. A mix that ends also has such a place if records were appended to one of its parts
     * for a mix with parts that end before the mix, the positions of these ends
 
     Returns:
@@ -358,9 +358,10 @@ def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> Mark | Non
 def place_in(
     mix: MixOrder | None, position: int, changed: Mapping[str, int]
 ) -> tuple[int, dict[str, int]]:
-    """Return the first position at which orders may change once more, and the records before it.
+    """Return the first position at which orders may change once more.
 
-    No shard has read this position, and the last change of every order lies before it.
+    Also return how many records of each order come before it. No shard has read this position, and
+    the last change of every order lies before it.
 
     Args:
         mix: the mix whose parts the orders are; None for a single source, with the name ""

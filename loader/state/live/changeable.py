@@ -34,10 +34,10 @@ class Changeable:
         Weights of a mix: every state after the call contains the change. A program with the earlier
         weights, or with the new ones, can restore such a state on any number of shards.
 
-        Other changes are made when the iterator comes to the step. (Weights of records and omitted
-        records are not changed if a shard has no record at this step.) `set_state` drops changes
-        whose step has not come. A state of a later step must be restored in a program that
-        describes the change.
+        Other changes are made when the iterator comes to the step. There is an exception: weights
+        of records and omitted records are not changed if a shard has no record at this step.
+        `set_state` drops changes whose step has not come. A state of a later step must be restored
+        in a program that describes the change.
 
         The first possible step is `step`, the next element. Batches that a device feeder has read
         already stay as they are, so its first possible step is `step + host_buffer + device_buffer

@@ -33,8 +33,8 @@ class WeightsChange(NamedTuple):
     """A change of the weights of a mix.
 
     Attributes:
-        position: first global position (counted over all shards) at which they are used.
-        weights: the weights, as the user passed them.
+        position: first global position (counted over all shards) at which the new weights are used.
+        weights: the new weights, as the user passed them.
     """
 
     position: int
@@ -118,9 +118,10 @@ def _has_change_at(order: VectorSampler, position: int) -> bool:
 
 
 class ProgramChange(NamedTuple):
-    """A change of what the program describes, other than the weights of a mix.
+    """A change of something that the program describes, such as the batch size.
 
-    The iterator makes it when it reaches a step.
+    Changes of the weights of a mix are not among these (see `WeightsChange`). The iterator makes
+    the change when it reaches a step.
 
     Attributes:
         step: number of the first element that is made after the change.
@@ -158,9 +159,13 @@ Change: TypeAlias = WeightsChange | ProgramChange
 
 
 def as_changed(loaders: Pipeline, changes: Iterable[Change]) -> Pipeline:
-    """Return the pipeline as the program would build it after `changes`.
+    """Return the pipeline as a program would build it that describes all of `changes`.
 
     Changes of the weights of a mix are ignored.
+
+    Args:
+        loaders: the pipeline as the program built it.
+        changes: the changes.
     """
     for change in changes:
         loaders = change.described(loaders) if isinstance(change, ProgramChange) else loaders

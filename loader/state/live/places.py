@@ -95,7 +95,7 @@ def check_within(leaf: Leaf, step: int, local: int) -> None:
 
 
 def _has_ended(leaf: Leaf, local: int) -> bool:
-    """Return True if at least one of all shards has no record at a step.
+    """Return True if at least one shard has no record at a step.
 
     All shards get the same answer, also a shard that is at its end.
 
@@ -123,7 +123,9 @@ def has_ended_early(here: StreamPosition) -> bool:
 
 
 def _left(leaf: Leaf) -> int:
-    """Return how many positions of the order, on all shards, runs on other numbers of shards left
-    unread.
+    """Return how many positions, counted over all shards, earlier runs have not read.
+
+    Earlier runs are those on other numbers of shards. Without such a run, it is the number of all
+    positions.
     """
     return leaf.lineage.length(len(leaf.sampler.with_shard_options(NoSharding())))

@@ -1,4 +1,4 @@
-"""The changes of the program that an iterator has made, and those to come.
+"""Changes of a run by `iterator.change`, except changes of a mix's weights.
 
 In: changes, each with its step. Out: the next change, when the iterator reaches its step; and, for
 an iterator that moves back, the pipeline without the changes that were made after the place to
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class ProgramChanges:
-    """Changes of what the program describes (all but the weights of a mix) by `iterator.change`.
+    """The changes that an iterator has made, and those whose step is still to come.
 
-    It has the changes that an iterator has made, and those whose step is still to come.
+    Changes of the weights of a mix are not among them.
 
     Attributes:
         waiting: changes whose step is still to come, sorted by step.
