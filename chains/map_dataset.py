@@ -252,7 +252,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     def select_from_datasets(
         datasets: Sequence[MapDataset[Any]], selection_map: Any
     ) -> MapDataset[Any]:
-        """Select elements of several datasets by a user's map.
+        """Select elements of several datasets, as `selection_map[index]` says.
 
         Args:
             datasets: datasets of any lengths.
