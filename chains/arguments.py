@@ -20,15 +20,13 @@ BELOW_2_32, BELOW_2_64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32) -> int:
-    """Return `seed` or, if it is None, a derived seed.
-
-    It is derived from the seed that an earlier `seed()` of the dataset has set.
+    """Return `seed`; or, if it is None, a seed derived from the last `seed()` of the dataset.
 
     Args:
         method: name of the method, for the error message.
-        seed: the seed as passed, or None.
+        seed: the seed that the user passed to the method, or None.
         seeds: the seeds that earlier `seed()` calls have set.
-        high: largest allowed seed.
+        high: largest allowed value of `seed`.
 
     Raises:
         SeedError: if `seed` is None and no seed was set before.
@@ -71,12 +69,12 @@ _OF_ENDLESS = {
 
 
 def finite(method: str, length: int, what: str = "") -> int:
-    """Return `length` after checking that it is finite.
+    """Return the length of a dataset, after checking that the dataset has an end.
 
     Args:
         method: name of the dataset method, for the error message.
         length: length of the dataset.
-        what: beginning of the error message. Default: the method.
+        what: beginning of the error message. Default: the name of the method.
 
     Raises:
         ValueError: if the dataset is endless.
@@ -94,16 +92,14 @@ def finite(method: str, length: int, what: str = "") -> int:
 
 
 def warn_of_exchange(node: Node, what: str) -> None:
-    """Warn if a dataset is a slice of a shuffled dataset.
+    """Warn if a dataset is a slice of a shuffled dataset, so that each epoch has other elements.
 
-    Its elements differ from epoch to epoch.
-
-    Later epochs of such a slice contain elements that another slice, e.g. for validation, had in
-    its first epoch. A slice with a step above 1 causes no warning.
+    In later epochs, such a slice contains elements that another slice (for validation, for example)
+    had in its first epoch. A slice with a step above 1 causes no warning.
 
     Args:
-        node: the dataset.
-        what: what the user did, for the warning.
+        node: top node of the dataset.
+        what: text that says what the user did, for the warning.
     """
     if node.exchanges:
         warn(
@@ -117,7 +113,7 @@ def warn_of_exchange(node: Node, what: str) -> None:
 def not_empty(length: int) -> None:
     """Raise IndexError if a dataset is empty.
 
-    Else any index is an element's, as later epochs follow the first one.
+    In any other dataset, each index has an element, because later epochs follow the first one.
     """
     if not length:
         raise IndexError(
@@ -159,9 +155,10 @@ def indices_of(indices: Any, length: int) -> NDArray[np.int64]:
 
 
 def checked_index(index: int) -> int:
-    """Return an index of a dataset's element.
+    """Return the index unchanged, after checking that it fits 64 bits.
 
-    Check that it fits 64 bits; raise IndexError if it does not.
+    Raises:
+        IndexError: if it does not fit.
     """
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
@@ -181,7 +178,7 @@ _OF_WRONG_KIND = {
 
 
 class RandomAccess:
-    """Base of datasets with an element at any index, which can be made streams."""
+    """Base of datasets that have an element at any index, and can be converted to streams."""
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -194,14 +191,14 @@ class RandomAccess:
 
 
 def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[str] | None]:
-    """Return a list of datasets, and their names if they were given in a dict, else None.
+    """Return a list of datasets; and their names if they were passed in a dict, else None.
 
     If `kind` is a class of streams, each `MapDataset` is converted to a stream.
 
     Args:
         method: name of the method, for error messages.
         datasets: a list, or a dict by name.
-        kind: class that each dataset must have, a `MapDataset` or a class of streams.
+        kind: class that each dataset must have, `MapDataset` or a class of streams.
 
     Raises:
         TypeError: if `datasets` is neither a list nor a dict, a dataset is not of that class, or a
@@ -241,12 +238,10 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
 
 
 class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run time
-    """Static method that joins the datasets passed to it.
-
-    For example `MapDataset.concatenate([one, other])`.
+    """Static method that joins the datasets passed to it, such as `MapDataset.concatenate([a, b])`.
 
     It can be called only through the class. Access through a dataset raises AttributeError, because
-    users would expect that dataset to be joined too.
+    users would expect that this dataset is joined, too.
     """
 
     def __get__(self, own: Any, kind: Any = None) -> Any:
@@ -260,10 +255,8 @@ class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run tim
 
 
 def joins(method: F) -> F:
-    """Make a function a static method that can only be called through the class.
+    """Make a function, which joins the datasets passed to it, a static method of a class.
 
-    It is for methods that join datasets.
-
-    Access through an object raises AttributeError.
+    The method can be called only through the class. Access through an object raises AttributeError.
     """
     return _Join(method)  # type: ignore[return-value]

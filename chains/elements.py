@@ -1,4 +1,4 @@
-"""Read elements of a dataset at an index, at several, or at a slice."""
+"""Return elements of a dataset at one index or several; for a slice, return a dataset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from .arguments import checked_index, indices_of, warn_of_exchange
 def _elements_at(dataset: Any, indices: NDArray[np.int64]) -> list[Any]:
     """Return the elements at indices `int64[n]`.
 
-    Warn if they are in later epochs of a slice (step 1) of a shuffled dataset.
+    If an index is not in the first epoch, and the dataset is a slice of a shuffled dataset, a
+    warning says that such a slice has other elements in each epoch.
     """
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(dataset):
         warn_of_exchange(
@@ -27,9 +28,12 @@ def _elements_at(dataset: Any, indices: NDArray[np.int64]) -> list[Any]:
 
 
 def at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
-    """Wrap `at`, a `__getitem__` for ints, for slices and lists.
+    """Make a `__getitem__` that takes one int into one that takes slices and lists, too.
 
-    For a slice return a dataset, for a list of indices a list of elements.
+    The result returns a dataset for a slice, and a list of elements for a list of indices.
+
+    Args:
+        at: the `__getitem__` for one int.
     """
 
     @functools.wraps(at)

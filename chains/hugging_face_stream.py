@@ -1,8 +1,8 @@
 """Stream of a Hugging Face `datasets.IterableDataset`, resumed with the states of `datasets`.
 
-A state has the number of the epoch and the dataset's `state_dict()` within the epoch. On resume,
-`datasets` itself moves to that row; headrace counts no rows. `datasets` keeps the position of a
-loop in the dataset object, so each iterator has a copy of the dataset.
+A state has the number of the epoch, and the dataset's `state_dict()` within the epoch. When a run
+resumes, `datasets` itself moves to the saved row; headrace counts no rows. `datasets` keeps the
+position of a loop in the dataset object, so each iterator has a copy of the dataset.
 """
 
 from __future__ import annotations
@@ -30,29 +30,32 @@ class HuggingFaceStream(IterDataset[Any]):
     """Stream the rows of a Hugging Face dataset loaded with `streaming=True`, in its order.
 
     It can be used in a chain like any `IterDataset`. One thread or worker at a time reads it, and
-    also runs the operations directly after it. Workers share the operations after a join or a
-    `limit`, and from a batch that follows a filter on. A run resumes exactly, with any number of
-    workers: `datasets` moves to the saved row, and may have to read the file from its start for
-    that. If the dataset is stored in files, `ParquetDataSource` and similar sources read these with
-    random access, and can resume on another number of hosts.
+    also runs the operations directly after it. Later operations are shared by all workers: those
+    after a join or a `limit`; and, if a batch follows a filter, the batch and those after it.
+
+    A run resumes exactly, with any number of workers. For this, `datasets` itself moves to the
+    saved row, and may have to read a file from its start. If the dataset is stored in files,
+    `ParquetDataSource` and similar sources can read these files with random access, and can resume
+    on another number of hosts.
 
     Args:
         dataset: a `datasets.IterableDataset`, from `load_dataset(…, streaming=True)` or
             `to_iterable_dataset()`. It may be mapped, filtered, interleaved, or divided by
             `split_dataset_by_node`.
-        num_epochs: number of epochs, each with its own `set_epoch`; None: endless. Default: 1.
+        num_epochs: number of epochs (`set_epoch` is called with the number of each); None: endless.
+            Default: 1.
         shard_options: the shard of this process: it reads every shard_count-th of the dataset's own
             shards (its files), which may have unequal numbers of rows. Default: all. To read all
             files in each process and keep every n-th row, use `.shard(shard_options)` instead.
 
     Raises:
-        TypeError: if `dataset` is not an `IterableDataset`, its format is "arrow", "pandas" or
-            "polars", which has no rows, or another argument has a wrong type.
-        ValueError: if the dataset shuffles in a buffer of more than one row, which is not in the
-            states of `datasets` (use `window_shuffle` after this stream instead), or `num_epochs`
-            is below 1.
+        TypeError: if `dataset` is not an `IterableDataset`; if its format is "arrow", "pandas" or
+            "polars", which gives tables instead of rows; or if another argument has a wrong type.
+        ValueError: if the dataset shuffles in a buffer of more than one row (the states of
+            `datasets` do not contain this buffer; use `window_shuffle` after this stream instead),
+            or if `num_epochs` is below 1.
         ShardingError: if `shard_options` is given, and the dataset has fewer shards than there are
-            processes, or `drop_remainder` asks for equal parts.
+            processes, or `drop_remainder` is True.
 
     Example (needs `datasets`):
         `HuggingFaceStream(load_dataset(name, streaming=True, split="train")).map(encode).batch(8)`
@@ -101,7 +104,8 @@ class _Epochs:
     def fingerprint(self) -> dict[str, Any]:
         """Values that identify the dataset in states.
 
-        They are name, split, columns, shards, kinds of its steps, and the epochs.
+        These are its name, split, columns and number of shards; the kinds of its steps, such as map
+        or filter; and its first epoch and number of epochs.
         """
         info = self._dataset.info
         return {
@@ -175,9 +179,10 @@ class _Rows:
         raise StopIteration
 
     def get_state(self) -> dict[str, Any]:
-        """Return the current position: {"epoch": number, "place": state of `datasets` in it}.
+        """Return the current position, as a dict with the keys "epoch" and "place".
 
-        `place` is None at the start of the epoch.
+        "epoch" is the number of the epoch. "place" is a state of `datasets`, which is a position
+        within the epoch; None at the start of the epoch.
         """
         place = (
             self._reading.state_dict() if self._reading is not None and self._given else self._place
@@ -185,11 +190,11 @@ class _Rows:
         return {"epoch": self._epoch, "place": place}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Move to a state that `get_state` returned.
+        """Move to the position of a state that `get_state` returned.
 
         Raises:
-            CheckpointError: if it is the state of a dataset made by other steps, such as map or
-                filter.
+            CheckpointError: if the dataset of the state was made by other steps (such as map or
+                filter) than this dataset.
         """
         place = state["place"]
         known = _kinds_in(self._dataset.state_dict())
@@ -243,10 +248,7 @@ def _steps_of(dataset: Any) -> Iterator[Any]:
 
 
 def _steps(step: Any) -> Iterator[Any]:
-    """Yield a step of a dataset (for example a map), and all steps below it.
-
-    From these it gets its rows, down to the files.
-    """
+    """Yield a step of a dataset (for example a map), and all earlier steps, down to the files."""
     if step is not None:
         yield step
         for below in (getattr(step, "ex_iterable", None), *getattr(step, "ex_iterables", ())):
@@ -254,13 +256,13 @@ def _steps(step: Any) -> Iterator[Any]:
 
 
 def _kinds_in(state: Any) -> list[str]:
-    """Return the kinds (class names) of the steps in a state of `datasets`, sorted, each once."""
+    """Return the class names of the steps in a state of `datasets`: sorted, and each one once."""
     # How often a kind occurs may differ from epoch to epoch.
     return sorted(set(_kinds(state)))
 
 
 def _kinds(state: Any) -> Iterator[str]:
-    """Yield the kind (class name) of each step in a state of `datasets`."""
+    """Yield the class name of each step in a state of `datasets`."""
     if isinstance(state, dict):
         if isinstance(kind := state.get("type"), str):
             yield kind
@@ -275,7 +277,11 @@ def _kinds(state: Any) -> Iterator[str]:
 def _part(dataset: Any, shard: ShardOptions) -> Any:
     """Return the part of a dataset that one shard reads.
 
-    It is every shard_count-th of the dataset's own shards (its files).
+    The part is every shard_count-th of the dataset's own shards (its files).
+
+    Args:
+        dataset: a `datasets.IterableDataset`.
+        shard: the shard.
 
     Raises:
         ShardingError: if the dataset has fewer shards than `shard_count`, or `drop_remainder` is

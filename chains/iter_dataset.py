@@ -53,7 +53,7 @@ class IterMethods(
 ):
     """All methods of `IterDataset` except `__len__`.
 
-    Streams under Grain's names, which have no length, derive from it.
+    The streams of `compat`, which have Grain's names and no length, derive from this class, too.
     """
 
     _asked_as = "IterDataset"
@@ -87,9 +87,9 @@ class IterMethods(
         return self._own_stream()
 
     def _own_stream(self) -> Stream:
-        """Return the stream of a user's own class, over whose `__iter__` the engine loops.
+        """Return the stream of a user's own class, whose `__iter__` the engine calls.
 
-        Raise TypeError if it has none.
+        Raise TypeError if the class has no `__iter__`.
         """
         if not self._is_own:
             raise TypeError(
@@ -128,7 +128,7 @@ class IterMethods(
         return f"IterDataset({leaves} source{'s' * (leaves > 1)}, {operations} operations)"
 
     def _made(self, stream: Stream) -> IterDataset[Any]:
-        """Return a dataset of the given stream; each method makes its result with it."""
+        """Return a dataset of the given stream. Each method makes its result by this method."""
         return self.of_stream(stream)
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
@@ -142,7 +142,7 @@ class IterMethods(
         return self.chain_stream.operations
 
     def rebatch(self, batch_size: int, *, drop_remainder: bool = False) -> IterDataset[Any]:
-        """Make batches of `batch_size` of the same rows.
+        """Take the rows of all batches, and make batches of `batch_size` rows of them.
 
         `drop_remainder=True` drops a last batch that is not full.
 
@@ -156,15 +156,15 @@ class IterMethods(
     def omit(self, omit: OmitOfParts = ()) -> IterDataset[T]:
         """Omit some records of the source. The other records keep their order.
 
-        All operations of the chain, also earlier ones, get the remaining records, as in a
-        `DataLoader` with `omit=`: batches are filled with the following records, and random maps
-        draw by the new positions. States of a stream that omitted nothing, or fewer records, can be
-        restored.
+        The whole chain, also operations before `omit`, then works as if the source did not have
+        these records, as in a `DataLoader` with `omit=`: batches are filled with the following
+        records, and random maps draw their numbers by the new positions. A state of a stream that
+        omitted nothing, or fewer records, can be restored.
 
         Args:
             omit: keys of records (an array, list or set), the path of a file of keys, or a function
-                `(file, row)` that returns True; for a mix of map datasets, a dict by name. Default:
-                only records the source reports as deleted.
+                `(file, row)` that returns True for records to omit; for a mix of map datasets, a
+                dict of these by name. Default: only records that the source reports as deleted.
 
         Raises:
             TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record
@@ -194,10 +194,9 @@ class IterMethods(
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
         """Repeat all elements `num_epochs` times (at least 1), in the same order each time.
 
-        None (default): endlessly.
-
-        `MapDataset.repeat`, before `to_iter_dataset`, gives each epoch another order, and can
-        resume with other shards.
+        None (default): endlessly. Unlike this method, `MapDataset.repeat`, before
+        `to_iter_dataset`, gives each epoch another order, and its stream can resume on another
+        number of shards.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
@@ -206,12 +205,11 @@ class IterMethods(
         return self._made(repeated(self.chain_stream, num_epochs))
 
     def cache(self) -> IterDataset[T]:
-        """Keep the elements in memory.
+        """Keep the elements in memory, so that a `repeat` after it makes them only once.
 
-        A `repeat` after it makes them only once, and then copies them.
-
-        All must fit into memory. Operations after it run again. A `limit` between the two can
-        prevent this: elements are kept only when the stream before `cache` has ended.
+        All elements must fit into memory; `repeat` copies them. Operations between `cache` and
+        `repeat` run again in each epoch. Elements are kept only when the stream before `cache` has
+        ended, so a `limit` between `cache` and `repeat` can prevent that.
 
         >>> from headrace import MapDataset
         >>> made = []
@@ -224,14 +222,14 @@ class IterMethods(
     def seed(self, seed: int) -> IterDataset[T]:
         """Return this dataset with a seed in `[0, 2^64)`.
 
-        Later random operations that have none derive theirs from it.
+        Later random operations that have no seed of their own derive one from it.
         """
         return self._made(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
         """Select the shard of this process: every shard_count-th record of each source.
 
-        ValueError if it was selected before.
+        Raise ValueError if a shard was selected before.
 
         >>> from headrace import MapDataset, ShardOptions
         >>> stream = MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10)
@@ -255,8 +253,8 @@ class IterMethods(
             worker_init_fn: function that is called in each process before anything is unpickled,
                 with the number of the process, from 0, and the number of processes. It must not
                 change the elements. Default: none.
-            sequential_slice: no effect: elements come in the order of the dataset for any number of
-                workers.
+            sequential_slice: has no effect, because elements come in the order of the dataset for
+                any number of workers. It exists for programs that use Grain.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().mp_prefetch(1))
@@ -270,14 +268,14 @@ class IterMethods(
     def prefetch(self, count: int = 2) -> IterDataset[T]:
         """Make the stream on a thread ahead of your loop, while a step of the loop runs.
 
-        This helps if a step releases the interpreter lock, as a step on an accelerator does. It
-        needs no process and no pickle. A stream that already has workers keeps them; each then
-        keeps `count` elements ready.
+        This makes the loop faster if its steps release the interpreter lock, as steps on an
+        accelerator do. It needs no process and no pickle. A stream that already has workers keeps
+        them; each worker then keeps `count` elements ready.
 
         Args:
-            count: number of elements that are kept ready (default 2); of small ones, more. 0
-                changes nothing: without workers, each element is made when it is requested.
-                TypeError if it is not an int; ValueError if it is negative.
+            count: number of elements that are kept ready (default 2); if elements are small, more
+                are kept ready. 0 changes nothing: without workers, each element is made when it is
+                requested. TypeError if it is not an int; ValueError if it is negative.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().prefetch(2))
@@ -293,13 +291,11 @@ class IterMethods(
     def with_options(self, **options: Any) -> IterDataset[T]:
         """Return this dataset with options for running the stream.
 
-        They are arguments of `DataLoader`, which describes them.
-
         Args:
             **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`,
                 `read_options`, `on_error`, `max_errors`, `observe`, `hang_seconds`, `seed_globals`,
-                `ray_options`, `address`; and `worker_init_fn`, which `mp_prefetch` describes. A
-                wrong name raises TypeError.
+                `ray_options`, `address`, which are arguments of `DataLoader`; and `worker_init_fn`,
+                an argument of `mp_prefetch`. A wrong name raises TypeError.
 
         >>> from headrace import MapDataset
         >>> stream = MapDataset.range(3).to_iter_dataset()
@@ -321,7 +317,8 @@ class IterMethods(
     ) -> IterDataset[Any]:
         """Mix several streams. At every step, the numbers of elements follow the weights.
 
-        Filters and flat maps may come before it: elements are counted after them.
+        Filters and flat maps may come before the mix, because it counts the elements that they
+        return.
 
         Args:
             datasets: a list of streams, or a dict by name. TypeError for other objects; ValueError
@@ -330,9 +327,9 @@ class IterMethods(
                 They need not sum to one. None (default): equal weights.
             when_exhausted: "first" (default): end when a dataset that has run out is needed. "all":
                 continue without it, until all have run out. "repeat": continue with its next epoch.
-            max_epochs: a dict by name, or a list with None, of numbers of epochs after which a
-                dataset leaves the mix, whatever `when_exhausted` is. The others then get its
-                positions, by their weights. None (default): no limits.
+            max_epochs: number of epochs after which a dataset leaves the mix, whatever
+                `when_exhausted` is: a dict by name, or a list (None in it: no limit). The other
+                datasets then get its positions, by their weights. None (default): no limits.
             ramp: True changes weights linearly from one stage of a schedule to the next. Default
                 False.
             records_per_step: elements of the mix in a step of the schedule. 1 (default) counts
@@ -366,8 +363,8 @@ class IterMethods(
         """Combine one element of each stream to a tuple, or to a dict if the streams are in a dict.
 
         Args:
-            datasets: a list of streams, or a dict by name. TypeError for others; ValueError if
-                empty, or shards differ.
+            datasets: a list of streams, or a dict by name. TypeError for other objects; ValueError
+                if it is empty, or if the shards of the streams differ.
             strict: True (default): raise `JoinError` if one stream ends before the others. False:
                 end with the shortest.
 
@@ -385,13 +382,11 @@ class IterMethods(
         datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]],
         cycle_length: int | None = None,
     ) -> IterDataset[Any]:
-        """Take an element of each open stream in turn.
-
-        When a stream ends, the next one is opened in its place.
+        """Take an element of each open stream in turn. When a stream ends, the next one is opened.
 
         Args:
-            datasets: a list of streams, or a dict by name. TypeError for others; ValueError if
-                empty, or shards differ.
+            datasets: a list of streams, or a dict by name. TypeError for other objects; ValueError
+                if it is empty, or if the shards of the streams differ.
             cycle_length: number of streams open at a time, at least 1. None (default): all.
 
         >>> from headrace import IterDataset, MapDataset
@@ -411,7 +406,7 @@ class IterMethods(
 class IterDataset(IterMethods[T]):
     """Stream of elements, made by `MapDataset.to_iter_dataset()` and by methods of streams.
 
-    Immutable.
+    It is immutable: each method returns another stream.
 
     For a stream of your own, write a subclass with `__iter__`, whose iterators have `get_state` and
     `set_state`. It can be used anywhere in a chain. After `super().__init__(parent)`,
@@ -420,7 +415,7 @@ class IterDataset(IterMethods[T]):
 
     Each `iter(dataset)` is an independent run from the start: a `DataLoaderIterator`, with
     `get_state`, `set_state`, `set_states`, `start_prefetch` and so on. The elements do not depend
-    on the number of workers, and a state can be restored with any number.
+    on the number of workers, and a state can be restored with any number of workers.
 
     >>> import headrace
     >>> dataset = headrace.MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 3).batch(2)
@@ -436,7 +431,7 @@ class IterDataset(IterMethods[T]):
     def __len__(self) -> int:
         """Return the number of elements of this shard, which is known before anything is read.
 
-        TypeError if the stream is endless or joined from several, or its elements decide, e.g.
-        after a filter.
+        TypeError if it is not known: if the stream is endless, or joined from several streams, or
+        if the contents of elements decide about the number, as after a filter.
         """
         return number_of(self._pipeline, (0, 0), NONE_SKIPPED)

@@ -27,11 +27,14 @@ def mixed(
     when_exhausted: Exhausted,
     max_epochs: Mapping[str, int],
 ) -> Stream:
-    """Mix streams in the given order.
+    """Mix streams in the given order of streams.
 
-    A stream named in `max_epochs` leaves the mix after this number of epochs.
-
-    `IterDataset.mix` describes `when_exhausted`.
+    Args:
+        streams: the streams.
+        order: says for each position from which stream the element comes.
+        when_exhausted: what happens when a stream has run out, see `IterDataset.mix`.
+        max_epochs: number of epochs after which a stream leaves the mix, by name of the stream.
+            Streams that are not in the dict have no such limit.
     """
     one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
     inputs = []
@@ -48,7 +51,13 @@ def mixed(
 def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) -> Stream:
     """Join streams by a rule that decides which stream gives the next row.
 
-    Raise JoinError if their shard options differ.
+    Args:
+        streams: the streams.
+        names: a name for each stream.
+        rule: the rule.
+
+    Raises:
+        JoinError: if the shard options of the streams differ.
     """
     inputs = tuple(named(stream.tree, name) for stream, name in zip(streams, names))
     return _joined(streams, Joined(inputs, rule, names))
@@ -57,7 +66,11 @@ def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) 
 def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool) -> Stream:
     """Combine one element of each stream to a tuple, or to a dict if there are names.
 
-    With `strict`, a stream that ends before the others raises `JoinError` when it is read.
+    Args:
+        streams: the streams.
+        names: the keys of the dict; None for tuples.
+        strict: if True, reading the joined stream raises `JoinError` when one stream ends before
+            the others; if False, the joined stream ends with the shortest.
     """
     labels = tuple(names or map(str, range(len(streams))))
     inputs = tuple(named(stream.tree, label) for stream, label in zip(streams, labels))
@@ -68,9 +81,12 @@ def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool)
 def interleaved(
     streams: Sequence[Stream], names: Sequence[str] | None, cycle_length: int | None
 ) -> Stream:
-    """Take an element of each of `cycle_length` open streams in turn (None: all).
+    """Take an element of each open stream in turn. When a stream ends, the next one is opened.
 
-    When one ends, the next one is opened.
+    Args:
+        streams: the streams.
+        names: names of the streams; None: their indices.
+        cycle_length: number of streams that are open at a time; None: all.
     """
     count = len(streams)
     cycle = (
@@ -86,9 +102,13 @@ def interleaved(
 def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Stream:
     """Return a stream joined from several streams, with the options of all of them.
 
-    Raise JoinError if their shards differ.
+    Args:
+        streams: the streams.
+        tree: the tree of nodes that joins the streams' trees.
+        operations: number of operations in this tree besides those of the streams.
 
-    `tree` is its tree of nodes, which has `operations` operations more than the streams together.
+    Raises:
+        JoinError: if the shards of the streams differ.
     """
     shards = [leaf.shard for stream in streams for leaf in leaves_of(stream.tree)]
     if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:
@@ -108,10 +128,11 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
 
 
 def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
-    """Combine the options of two streams: options that differ from the default win.
+    """Combine the options of two streams.
 
-    If both differ from the default, the larger number is used, or else the value of `other`. Worker
-    processes win over threads.
+    If only one of two values of an option differs from the option's default, this value is used. If
+    both differ, the larger one is used if they are numbers, else the value of `other`. If one
+    stream uses threads, and the other one worker processes or actors, threads are not used.
     """
     changes = field_values(ExecutionOptions())
     given = field_values(one), field_values(other)

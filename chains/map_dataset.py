@@ -42,19 +42,19 @@ T = TypeVar("T")
 class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     """Dataset with an element at any index. `source(…)` creates one; each method returns another.
 
-    An element is made only when it is requested. An index past the end is in a later epoch:
-    shuffles and batches by budget differ there, random maps draw other numbers, mixes continue, and
-    the rest repeats. Negative indices are in epochs before the first. An element that a filter
-    dropped is None, and stays None in later methods; `zip` puts the None into its result.
+    An element is made only when it is requested. An index past the end is in a later epoch: there,
+    shuffles and batches by budget differ, random maps draw other numbers, mixes continue, and all
+    else repeats. Negative indices are in epochs before the first. An element that a filter dropped
+    is None, and stays None in later methods; `zip` puts the None into its result.
 
     `iter(dataset)` runs on the engine of `DataLoader`: in order, with read-ahead and states, and
     without elements that are None. For worker processes, batches after a filter, and devices, see
     `to_iter_dataset`.
 
     For a dataset of your own, write a subclass with `__len__` and `__getitem__(int)`. After
-    `super().__init__(parent)`, `self._parent` is the dataset below. It can be used anywhere in a
-    chain. Its `__getitem__` is called with one int at a time, also if the user passes slices and
-    lists.
+    `super().__init__(parent)`, `self._parent` is the dataset from which it is made. It can be used
+    anywhere in a chain. Its `__getitem__` is called with one int at a time, also if the user passes
+    slices and lists.
 
     >>> import headrace
     >>> dataset = headrace.MapDataset.source([1, 2, 3, 4]).shuffle(seed=0)
@@ -88,9 +88,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any:
-        """Return the element at an index, or None if a filter dropped it.
+        """Return the element at an index; None if a filter dropped it.
 
-        Return a dataset for a slice, and a list for many indices.
+        Return a dataset for a slice, and a list of elements for a list or array of indices.
 
         Raises:
             IndexError: if an index exceeds 64 bits, the dataset is empty, or an index of an endless
@@ -118,9 +118,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return Own(tuple(parent.root_node for parent in self._parents), self)
 
     def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
-        """Return a list of the elements at indices, an array or list of ints; TypeError for others.
+        """Return a list of the elements at several indices, an array or list of ints.
 
-        Because of this method, a dataset can be used as a source.
+        Loaders that use the dataset as a source call this. TypeError if the indices are not ints.
 
         >>> MapDataset.range(10).map(lambda x: x * 10).__getitems__([1, 2])
         [10, 20]
@@ -130,7 +130,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         """Return the source's records from which the element at an index is made.
 
-        `headrace.trace` does so for a loader.
+        For the elements of a loader, use `headrace.trace`.
 
         >>> pairs = MapDataset.zip({"up": MapDataset.range(10), "down": MapDataset.range(10)[::-1]})
         >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
@@ -143,17 +143,13 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     def facts(self) -> SourceFacts:
         """Facts about the dataset as the `data_source` of a `DataLoader`.
 
-        Such a loader does not get records that are appended to the source from which the dataset is
-        made.
+        Such a loader does not read records that are appended later to the dataset's own source.
         """
         return Evaluated(self.root_node, len(self)).facts._replace(checks_keys=False)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Values that identify the dataset in states.
-
-        They are kind, number of elements and a digest of the chain, as JSON values.
-        """
+        """Values that identify the dataset in states: kind, length and a digest of the chain."""
         return fingerprint_of_node(self.root_node)
 
     def __iter__(self) -> DataLoaderIterator:
@@ -171,16 +167,17 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     ) -> IterDataset[Any]:
         """Return the stream of one epoch: the same elements in the same order, as an `IterDataset`.
 
-        Shuffles, slices and repeats, and operations on elements, run as in a `DataLoader`.
-        Everything up to a join such as `mix` or `zip`, a `pack` or `budget_batch`, a dataset of
-        your own, or a shuffle or slice of batches or of elements that depend on their index, runs
-        where records are read: on the reader threads of `read_options`, if it has any.
+        Shuffles, slices and repeats, and operations on elements, run as in a `DataLoader`. Some
+        methods run where records are read, on the reader threads of `read_options` (if it has any),
+        with everything before them: a join such as `mix` or `zip`, a `pack` or `budget_batch`, a
+        dataset of your own, and a shuffle or slice of batches or of elements that depend on their
+        index.
 
         Args:
             read_options: how records are read ahead. None (default): `ReadOptions()`.
             allow_nones: True keeps elements that are None. False (default) drops them.
-            shard_options: the shard of this process: every shard_count-th record, or element made
-                where records are read.
+            shard_options: the shard of this process: every shard_count-th record (or element, if
+                elements are made where records are read). None (default): all.
             balance: True, a cost function or a `Balance`: shards get records of equal cost in each
                 global batch.
             lengths: lengths of the source's records for `balance`: an array, a field, a file or a
@@ -194,7 +191,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         Raises:
             TypeError: if an argument has a wrong type, or `lengths` is given without `balance`.
             ValueError: if a source grows, this chain cannot read appended records, and `growth` is
-                not "hand"; or `growth` is given and not "hand", and no source has `growing=True`.
+                not "hand"; or if no source has `growing=True`, and `growth` is given and not
+                "hand".
 
         >>> MapDataset.range(6).filter(lambda x: x % 2).to_iter_dataset().batch(2)
         IterDataset(1 source, 2 operations)
@@ -233,11 +231,11 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @joins
     @staticmethod
     def concatenate(datasets: Sequence[MapDataset[Any]]) -> MapDataset[Any]:
-        """Concatenate datasets. The next epoch consists of the next epoch of each.
+        """Concatenate datasets. The next epoch consists of the next epoch of each of them.
 
         Raises:
-            TypeError, ValueError: if one is not a `MapDataset`; if there are no datasets, or one is
-                endless.
+            TypeError, ValueError: if one of them is not a `MapDataset`, or is endless; or if there
+                are none.
 
         >>> list(MapDataset.concatenate([MapDataset.range(2), MapDataset.range(5, 7)]))
         [0, 1, 5, 6]
@@ -254,14 +252,13 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     def select_from_datasets(
         datasets: Sequence[MapDataset[Any]], selection_map: Any
     ) -> MapDataset[Any]:
-        """Select elements of several datasets by `selection_map[index]`.
-
-        It has (index of the dataset, index in it).
+        """Select elements of several datasets, as `selection_map[index]` says.
 
         Args:
             datasets: datasets of any lengths.
-            selection_map: has `__len__`, the length of the result, and `__getitem__`, for any
-                index; also for indices past the end, if later epochs are read.
+            selection_map: object whose `__getitem__` takes an index of the result, and returns a
+                pair: index of the dataset, index in this dataset. Its `__len__` is the length of
+                the result. If later epochs are read, it gets indices past the end, too.
 
         Raises:
             TypeError, ValueError: if one is not a `MapDataset`, there are none, or `selection_map`
@@ -300,9 +297,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
             when_exhausted: "first" (default): end when a dataset that has run out is needed. "all":
                 continue without it, until all have run out. "repeat": continue with its next epoch,
                 without end.
-            max_epochs: a dict by name, or a list with None, of numbers of epochs after which a
-                dataset leaves the mix, whatever `when_exhausted` is. The others then get its
-                positions, by their weights. None: no limits.
+            max_epochs: number of epochs after which a dataset leaves the mix, whatever
+                `when_exhausted` is: a dict by name, or a list (None in it: no limit). The other
+                datasets then get its positions, by their weights. None (default): no limits.
             ramp: True changes weights linearly from one stage of a schedule to the next. Default
                 False.
             records_per_step: elements of the mix in a step of the schedule. 1 (default) counts
@@ -333,11 +330,11 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     def zip(datasets: Sequence[MapDataset[Any]] | Mapping[str, MapDataset[Any]]) -> MapDataset[Any]:
         """Combine the elements that datasets of equal length have at an index.
 
-        The result is a tuple, or a dict if they are in a dict.
+        The result is a tuple, or a dict if the datasets are in a dict.
 
         Raises:
-            TypeError, ValueError: if one is not a `MapDataset`; if there are no datasets, or their
-                lengths differ.
+            TypeError, ValueError: if one of them is not a `MapDataset`, if there are none, or if
+                their lengths differ.
 
         >>> list(MapDataset.zip([MapDataset.range(2), MapDataset.range(5, 7)]))
         [(0, 5), (1, 6)]
@@ -363,7 +360,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 class Chain(MapDataset[T]):
     """A dataset that a method of another dataset returned.
 
-    A tree of nodes, whose top is `node`, makes its elements.
+    Its elements are made by a tree of nodes, whose top node is the argument of `__init__`.
     """
 
     def __init__(self, node: Node) -> None:
@@ -379,9 +376,10 @@ class Chain(MapDataset[T]):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of an epoch's elements that the source states.
+        """Lengths of the elements of an epoch, as the source states them.
 
-        None if it does not, or if they were changed or never end.
+        None if the source states none, if operations may have changed them, or if the dataset is
+        endless.
         """
         length = self._tree.length
         return (
@@ -389,13 +387,13 @@ class Chain(MapDataset[T]):
         )
 
     def packed_costs(self, cost: Cost | None = None) -> Any:
-        """Return the costs of the rows of `pack`, each the sum of its segments' costs.
+        """Return the cost of each row that `pack` made: the sum of its segments' costs.
 
         Return None for any other dataset.
 
         Args:
             cost: function of an array of lengths, such as `headrace.attention(a, b)`. None
-                (default): the length.
+                (default): the cost is the length.
         """
         return self._tree.packed_costs(cost)
 
@@ -405,9 +403,9 @@ class Chain(MapDataset[T]):
         return self._warning(self._tree.getter()) if self._tree.exchanges else self._tree.getter()
 
     def _warning(self, get: Get) -> Get:
-        """Wrap a function of an index  to warn once.
+        """Wrap a function that returns the element at an index, so that it can warn.
 
-        The first call with an index outside the first epoch causes the warning.
+        It warns once, at the first index outside the first epoch.
         """
         node, warned = self._tree, list[bool]()
 

@@ -66,7 +66,7 @@ class MapMethods(
 
     @abstractmethod
     def _made(self, node: Node) -> Any:
-        """Return the dataset whose elements are made by a node of the tree."""
+        """Return the dataset that consists of the elements of a node of the tree."""
 
     def _then(self, operation: Operation) -> ChainT:
         return self._made(applied(self.root_node, operation))  # type: ignore[no-any-return]
@@ -81,13 +81,13 @@ class MapMethods(
     def seed(self, seed: int) -> Self:
         """Return this dataset with a seed.
 
-        Later random operations that have no own seed derive theirs from it.
+        Later random operations that have no seed of their own derive one from it.
 
         Args:
             seed: an int in `[0, 2^64)`.
 
         Raises:
-            TypeError, ValueError: if it is not such an int.
+            TypeError, ValueError: if `seed` is not such an int.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(5).seed(1).shuffle()
@@ -100,7 +100,7 @@ class MapMethods(
         """Shuffle the elements with O(1) memory, like `IndexSampler(shuffle=True, seed=seed)`.
 
         Args:
-            seed: an int in `[0, 2^32)`. None (default): derived from an earlier `seed()`.
+            seed: an int in `[0, 2^32)`. None (default): it is derived from an earlier `seed()`.
             reseed_each_epoch: True (default): another order in each epoch. False: the same order in
                 all epochs.
 
@@ -171,10 +171,10 @@ class MapMethods(
     def repeat(self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True) -> Self:
         """Repeat the dataset for several epochs.
 
-        A slice of a shuffled dataset has other elements in each epoch, even elements that another
-        slice (e.g. for validation) had in an earlier epoch; this causes a warning, unless the slice
-        has a step above
-        1. Slice before `shuffle`.
+        If the dataset is a slice of a shuffled dataset, each epoch has other elements, even
+        elements that another slice (for validation, for example) had in an earlier epoch. This
+        causes a warning, unless the step of the slice is above 1. To avoid it, slice before
+        `shuffle`.
 
         Args:
             num_epochs: number of epochs. None (default): endless.
@@ -226,9 +226,9 @@ class MapMethods(
     def omit(self, omit: Omit = ()) -> Self:
         """Omit some records of the source. All other elements keep their order.
 
-        Call it after `shuffle` and `repeat`. Later methods get the remaining elements, and later
-        random maps draw by the new indices. Its stream can resume from states of a dataset that
-        omitted nothing, or fewer records.
+        Call it after `shuffle` and `repeat`. Later methods get the remaining elements; so later
+        random maps draw their numbers by the new indices. The dataset's stream can resume from
+        states of a dataset that omitted nothing, or fewer records.
 
         Args:
             omit: an array, list or set of keys of the source's records; the path of a file of keys,
@@ -238,9 +238,9 @@ class MapMethods(
         Raises:
             TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record
                 that the source does not have.
-            ValueError: if the elements are not the records of one source (or made of one record
-                each, by maps and filters that use neither the index nor random numbers), arranged
-                by `shuffle` and `repeat` only.
+            ValueError: if the elements are not the records of one source, arranged by `shuffle` and
+                `repeat` only. Maps and filters may come before, if each element is made of one
+                record, without its index and without random numbers.
             EmptyStreamError: if no record is left.
 
         >>> from headrace import MapDataset
@@ -253,8 +253,8 @@ class MapMethods(
     def slice(self, sl: builtins.slice) -> Self:
         """Slice the dataset, like `dataset[start:stop:step]`.
 
-        To keep some records for validation, slice before `shuffle`: a slice after it has other
-        records in each epoch.
+        To set some records apart for validation, slice before `shuffle`: a slice of a shuffled
+        dataset has other records in each epoch.
 
         Args:
             sl: the slice, `slice(start, stop, step)`.
@@ -280,9 +280,9 @@ class MapMethods(
         """Join each element, a dict, with another dataset's element of the same value in a field.
 
         Args:
-            other: the other dataset, or anything that `MapDataset.source` takes. It has each value
-                once.
-            on: name of the field that both have, of integers, strings or bytes.
+            other: the other dataset, or anything that `MapDataset.source` takes. No two of its
+                elements have the same value in the field.
+            on: name of the field, which both have. Its values are integers, strings or bytes.
             how: "inner" (default): elements without a partner are left out. "left": they stay, and
                 the other fields are None.
 
@@ -310,9 +310,10 @@ class MapMethods(
     ) -> ChainT:
         """Pack documents into rows of one length, as `Pack` does, with random access to the rows.
 
-        Rows are planned from the lengths. All epochs have the same rows; a `shuffle` after it gives
-        them another order in each epoch. `repeat` before it packs several epochs, each in its
-        order.
+        Rows are planned: the lengths of the documents say, before any document is read, which
+        documents each row has. All epochs have the same rows; a `shuffle` after `pack` gives them
+        another order in each epoch. If `repeat` comes before `pack`, several epochs are packed
+        together, each in its own order.
 
         Args:
             length: number of tokens in a row; for elements with several leaves (fields), a dict of

@@ -61,23 +61,24 @@ def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups:
         data: a source, or anything that `DataLoader` accepts as a source; or a `MapDataset`. Split
             it before `shuffle`, because a shuffled dataset has other elements at an index in each
             epoch.
-        parts: a dict by name, or a list, of fractions that sum to 1, or of numbers of records that
-            sum to the number of all records.
+        parts: the size of each part, in a dict by name or in a list: fractions that sum to 1, or
+            numbers of records that sum to the number of all records.
         seed: an int in `[0, 2^32)`, default 0.
         stratify: class of each record, ints or strings: each part gets its share of every class,
-            rounded to one record.
+            rounded to one record. Default: classes do not matter.
         groups: group of each record, such as the speaker or the patient. A group is never divided,
             so the size of a part may differ from its share by up to a group. With `stratify`, the
-            parts get about their share of every class.
+            parts get about their share of every class. Default: no groups.
 
     Returns:
         a dict or a list, like `parts`, with a `Subset` or a `MapDataset` for each part.
 
     Raises:
         TypeError: if an argument has the wrong type.
-        ValueError: if shares do not sum to the whole or one is not above 0, there are no records or
-            no parts, a part would be empty, `data` is endless, `seed` is outside its range, or
-            there is not one label for each record.
+        ValueError: if the sizes do not sum to 1 or to the number of records, or one is not above 0;
+            if there are no records or no parts; if a part would be empty; if `data` is endless; if
+            `seed` is outside its range; or if `stratify` or `groups` does not have one value for
+            each record.
 
     >>> from headrace import split
     >>> parts = split(range(10), {"train": 0.8, "test": 0.2}, seed=0)
@@ -119,16 +120,17 @@ def kfold(
         k: number of folds, at least 2.
         seed: an int in `[0, 2^32)`, default 0.
         stratify: class of each record: each fold gets an equal share of every class, rounded to one
-            record; with `groups`, only roughly.
-        groups: group of each record; a group is never divided.
+            record; with `groups`, only roughly. Default: classes do not matter.
+        groups: group of each record; a group is never divided. Default: no groups.
 
     Returns:
         a list with a `Fold(train, test)` for each fold.
 
     Raises:
         TypeError: if an argument has the wrong type.
-        ValueError: if there are fewer records or groups than folds, `data` has no records or is
-            endless, `k` or `seed` is outside its range, or there is not one label for each record.
+        ValueError: if there are fewer records or groups than folds; if `data` has no records or is
+            endless; if `k` or `seed` is outside its range; or if `stratify` or `groups` does not
+            have one value for each record.
 
     >>> from headrace import kfold
     >>> [(len(fold.train), len(fold.test)) for fold in kfold(range(10), 3)]

@@ -1,8 +1,7 @@
-"""The value behind an `IterDataset`: a tree of nodes (sources, operations, joins).
+"""The value behind an `IterDataset`: a tree of nodes (sources, operations, joins), and options.
 
-It also has options for running it.
-
-The engine of `DataLoader` runs the tree. This module makes, joins and changes such streams.
+The engine of `DataLoader` runs the tree with these options, such as the number of workers. This
+module makes, joins and changes such streams.
 """
 
 from __future__ import annotations
@@ -41,18 +40,17 @@ from .trees import line_of, over_leaves, rules_above_growth
 
 @dataclass(frozen=True)
 class Stream:
-    """The value behind an `IterDataset`: a tree of nodes (sources, operations, joins).
-
-    It also has options for running it.
+    """The value behind an `IterDataset`: a tree of nodes (sources, operations, joins), and options.
 
     Attributes:
-        tree: the tree, which the engine compiles.
-        seeds: for each joined dataset, the last seed set by `seed()` and the number of nodes since.
+        tree: the tree, from which the engine makes its pipeline.
+        seeds: for each joined dataset, the last seed set by `seed()`, and the number of nodes
+            since.
         operations: number of operations in the tree, and on the elements that its sources make.
         execution: options such as the number of workers.
         skips_errors: True to skip failing records, False to raise, or the user's function that
-            decides.
-        max_errors: number of skipped errors after which one is raised; None: no limit.
+            decides for each error.
+        max_errors: number of errors that may be skipped; the next one is raised. None: no limit.
 
     Raises:
         ValueError: if a source grows during the run and the stream is joined (other than in a mix),
@@ -76,9 +74,11 @@ class Stream:
             )
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
-        """Return this stream with another tree of nodes.
+        """Return this stream with another tree of nodes in place of its own.
 
-        It has `operations` more operations than its own tree.
+        Args:
+            tree: the other tree, which is usually made of this stream's tree and one more node.
+            operations: how many operations the other tree has more than this stream's tree.
         """
         return dataclasses.replace(
             self,
@@ -95,7 +95,8 @@ class Stream:
     ) -> Stream:
         """Return the stream with other options, which `IterDataset.with_options` describes.
 
-        TypeError if an option does not exist.
+        Raises:
+            TypeError: if an option does not exist.
         """
         known = [each.name for each in dataclasses.fields(ExecutionOptions)]
         for name in execution:
@@ -117,7 +118,9 @@ class Stream:
 
 
 class Present(Filter):
-    """Filter that drops None, which stands for elements that a `MapDataset` dropped.
+    """Filter that drops elements that are None.
+
+    A `MapDataset` has None at the index of an element that a filter dropped.
 
     >>> Present().filter(None)
     False
@@ -136,7 +139,7 @@ def stream_of(
     lengths: Any = None,
     growth: Any = None,
 ) -> Stream:
-    """Return the stream over the first epoch of a node, which is the top of a `MapDataset`'s tree.
+    """Return the stream over the first epoch of a `MapDataset`, whose tree has `node` as its top.
 
     `MapDataset.to_iter_dataset` describes the other arguments, under the same names, and the
     exceptions.
@@ -155,20 +158,19 @@ def stream_of(
 
 
 def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
-    """Make the order of a growing source one that can change.
+    """Return a growing source with an order that can change when records are appended.
 
-    Do so if the chain reads whole epochs of this source only.
-
-    Otherwise return the leaf (a source with its order) unchanged.
+    This is possible if the chain reads whole epochs of this source alone. Otherwise, the leaf (the
+    source with its order) is returned unchanged.
 
     Args:
         node: top node of the chain.
-        leaf: one of its sources, with its order.
+        leaf: the growing source, with its order.
         growth: the argument of `to_iter_dataset`.
 
     Raises:
-        TypeError, ValueError: as in `growth_of`; also if the leaf cannot grow and `growth` is not
-            "hand".
+        TypeError, ValueError: if `growth` cannot be used, see `growth_of`; or if the order cannot
+            change and `growth` is not "hand".
     """
     order, omitted = leaf.sampler.by_epochs(), leaf.sampler.omitted_keys
     if order is None or node.repeats_batches or not leaf.source_facts.growing:
@@ -183,9 +185,9 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
 
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
-    """Return the `Balance` of a source's records; None without `balance`.
+    """Return the `Balance` that divides a source's records among shards by cost.
 
-    Arguments are as in `headrace.load`.
+    Return None if `balance` is None or False. The arguments are those of `headrace.load`.
     """
     # Padding elements of an evaluated source cost as much as others.
     if not balance:
@@ -203,9 +205,10 @@ def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _epoch_of(source: Any) -> Any:
-    """Limit a source that evaluates a node of a `MapDataset` to one epoch of the node.
+    """Limit a source whose records are the elements of a `MapDataset` to one epoch.
 
-    Return other sources unchanged.
+    Without the limit, such a source (an `Evaluated`) has elements at any index, in later epochs,
+    too. Other sources, and sources of endless datasets, are returned unchanged.
     """
     finite = isinstance(source, Evaluated) and source.root_node.length < ENDLESS
     return Evaluated(source.root_node, source.root_node.length) if finite else source
@@ -218,8 +221,8 @@ def without(stream: Stream, omit: Any) -> Stream:
     """Return the stream without the records `omit` of its source; see `IterDataset.omit`.
 
     Raises:
-        TypeError, RecordKeyError, SourceError: if `omit` has a wrong type, or records that the
-            source does not have.
+        TypeError, RecordKeyError, SourceError: if `omit` has a wrong type, or names records that
+            the source does not have.
         ValueError: if the stream does not consist of the records of one source, or of one mix of
             map datasets, in whole epochs.
         EmptyStreamError: if no record is left.
@@ -248,9 +251,10 @@ def without(stream: Stream, omit: Any) -> Stream:
 
 
 def limited(stream: Stream, count: int) -> Stream:
-    """Return the first `count` elements of `stream`.
+    """Return a stream of the first `count` elements of `stream`.
 
-    Raise TypeError or ValueError if `count` is not an int of at least 1.
+    Raises:
+        TypeError, ValueError: if `count` is not an int of at least 1.
     """
     first = whole_number("count", count, 1, None, "a number of elements, at least 1")
     return stream.on(Joined((stream.tree,), First(first)))
@@ -262,9 +266,11 @@ def cached(stream: Stream) -> Stream:
 
 
 def repeated(stream: Stream, num_epochs: int | None) -> Stream:
-    """Return a stream that repeats all elements `num_epochs` times (at least 1).
+    """Return a stream that has all elements of `stream` several times.
 
-    None: endlessly.
+    Args:
+        stream: the stream.
+        num_epochs: how often the elements come, at least 1; None: endlessly.
     """
     times = (
         None
@@ -275,9 +281,7 @@ def repeated(stream: Stream, num_epochs: int | None) -> Stream:
 
 
 def run_through(dataset: Any, endless: bool = False) -> Stream:
-    """Return the stream of a user's own dataset class.
-
-    It can only be iterated over, without random access.
+    """Return the stream of a user's own dataset class, which has `__iter__` but no random access.
 
     Args:
         dataset: the dataset.
@@ -289,12 +293,13 @@ def run_through(dataset: Any, endless: bool = False) -> Stream:
 
 
 def fingerprints_within(value: Any) -> Iterator[Any]:
-    """Yield the fingerprints of the datasets in an object.
+    """Yield the fingerprints of all datasets and streams in an object.
 
-    They may be the object itself, or items of lists and dicts in it.
+    The object may itself be a dataset or stream, or it may be a list or dict that contains some,
+    also nested.
 
     Of a list longer than `MAX_ITEMS`, only the first items are searched; if datasets are among
-    them, the length of the list is yielded last.
+    these items, the length of the list is yielded last.
     """
     if isinstance(value, RandomAccess):
         yield value.fingerprint
@@ -309,7 +314,11 @@ def fingerprints_within(value: Any) -> Iterator[Any]:
 
 
 def sharded(stream: Stream, shard: ShardOptions) -> Stream:
-    """Select a shard of each source; raise ValueError if a source already reads one of several."""
+    """Return the stream of one shard, which reads the shard's part of each source.
+
+    Raises:
+        ValueError: if a source already reads only one of several shards.
+    """
 
     def of_shard(leaf: Any) -> Any:
         if leaf.shard.shard_count > 1:

@@ -1,6 +1,7 @@
 """Trees of nodes from which the engine compiles a pipeline.
 
-Find and replace their leaves, and repeat them.
+The functions find and replace the leaves of a tree (its sources with their orders), and repeat a
+tree.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ def leaves_of(tree: Tree) -> list[Any]:
 
 
 def rules_above_growth(tree: Tree) -> list[JoinPolicy]:
-    """Return the rules of all joins through which rows of growing sources pass."""
+    """Return the rules of all joins through which rows of growing sources pass.
+
+    A rule decides from which joined stream the next row comes.
+    """
     if not any(leaf.growth is not None for leaf in leaves_of(tree)):
         return []
     own = [tree.rule] if isinstance(tree, Joined) else []
@@ -37,7 +41,10 @@ def inputs_of(tree: Tree) -> tuple[Tree, ...]:
 
 
 def named(tree: Tree, name: str) -> Tree:
-    """Return the tree with a name before the names of its leaves, `"name/name of the leaf"`."""
+    """Return the tree with a name put before the names of its leaves (sources with their orders).
+
+    The new names are `"name/name of the leaf"`; only `"name"` if the leaf has no name.
+    """
 
     def renamed(leaf: Any) -> Any:
         return dataclasses.replace(leaf, name=f"{name}/{leaf.name}" if leaf.name else name)
@@ -48,9 +55,10 @@ def named(tree: Tree, name: str) -> Tree:
 def over_epochs(tree: Tree, epochs: int | None) -> Tree:
     """Return a tree of nodes that repeats another one for `epochs` epochs (None: without end).
 
-    A single source continues with its next epochs, each in its own order, if its order can change,
-    it has records, and it neither grows during the run nor can only be read in order. Any other
-    tree repeats the same elements.
+    A tree with a single source (no join) continues with the source's next epochs, each in its own
+    order. There are exceptions, which repeat the same elements in each epoch: sources whose order
+    cannot change, sources without records, sources that grow during the run, and sources that can
+    only be read in order. A tree with a join repeats the same elements, too.
     """
     base = line_of(tree)[-1]
     if not isinstance(base, Read) or base.leaf.growth is not None or not base.leaf.facts.can_change:

@@ -1,4 +1,5 @@
 """Nodes of the tree behind a `MapDataset` chain.
 
-Each method call has one node, which makes the element at any index.
+There is a node for each method call. It makes the element at any index of the dataset that the
+method returns.
 """

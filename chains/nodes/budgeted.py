@@ -1,6 +1,6 @@
 """Batches by budget (`BudgetBatch`) with random access, of elements whose lengths are known.
 
-The records of each batch are known before any record is read.
+The batches are planned: it is known which elements each batch has before any of them is read.
 
 In: elements. Out: the batches that the operation `BudgetBatch` makes, each at its index. Every
 epoch has other batches.
@@ -35,8 +35,8 @@ from .node import Node, OfSeveral, fingerprint_of_node
 class NodeRecords:
     """The elements of a node, by epoch and place (index within the epoch).
 
-    All epochs have the same elements at the same places, except for the random numbers of random
-    maps.
+    All epochs have the same elements at the same places. Only the random numbers of random maps
+    differ.
 
     Args:
         node: the node that makes the elements.
@@ -56,7 +56,7 @@ class NodeRecords:
     def keys(self, places: Indices) -> Indices:
         """Return the indices `int64[n]` of the elements at places (indices within the epoch).
 
-        These are the places themselves.
+        In this class, the indices are equal to the places.
         """
         return places
 
@@ -71,9 +71,11 @@ class NodeRecords:
     def place_of(self, key: int, count: int) -> int | None:
         """Return the place (index within the epoch) of an element.
 
-        It equals `key`, the element's index in the dataset.
+        The place is equal to `key`. Return None if there is no such element in an epoch.
 
-        Return None if `key` is not below `count`, the number of elements in an epoch.
+        Args:
+            key: index of the element in the dataset.
+            count: number of elements in an epoch.
         """
         return key if key < count else None
 
@@ -87,8 +89,8 @@ class NodeRecords:
 class BudgetLine(Line):
     """A line (source, order, operations) whose source has planned batches as records.
 
-    The engine can run it with a repeat after the batches, if no operation merges several batches.
-    It cannot run it with another change of the order, such as a shuffle or a slice.
+    The engine can run a repeat after the batches as a part of this line, if no operation merges
+    several batches. It cannot run any other change of the order, such as a shuffle or a slice.
     """
 
     @property
@@ -100,11 +102,10 @@ class BudgetLine(Line):
         return any(each.takes is not None for each in self.operations)
 
     def reordered(self, index_map: IndexMap) -> Line | None:
-        """Return the line repeated, if `index_map` is a `Repeat` that reads later epochs .
+        """Return the line repeated, if `index_map` is a `Repeat` that reads later epochs.
 
-        Such a `Repeat` has `keeps_indices`.
-
-        Return None for another map, or if an operation merges several batches: the engine cannot
+        Such a `Repeat` has `keeps_indices`; any other `Repeat` reads the first epoch again. Return
+        None for other maps, or if an operation merges several batches, because the engine cannot
         run such a line.
         """
         order = self.alone
@@ -140,9 +141,9 @@ class BudgetBatched(OfSeveral):
             operation: the operation that makes the batches; its `lengths` are used if they are set.
 
         Raises:
-            LengthsError: if the lengths of the elements are unknown, an operation before may drop
-                elements, or there is not one length for each.
-            ValueError: if the elements never end.
+            LengthsError: if the lengths of the elements are unknown, if an earlier operation may
+                drop elements, or if there is not one length for each element.
+            ValueError: if the dataset of the elements is endless.
         """
         count = finite("budget_batch", node.length)
         if node.left_out_by:
@@ -189,6 +190,6 @@ class BudgetBatched(OfSeveral):
     def line(self) -> Line:
         """The line (source, order and operations) with which the engine makes the batches.
 
-        They serve any number of shards.
+        Any number of shards can read it.
         """
         return BudgetLine(self.source, ENDLESS, self.length, self.length, alone=self.order)

@@ -1,8 +1,7 @@
-"""Choices: maps from an index of a joined dataset to a part.
+"""Choices: they say from which part the element at an index of a joined dataset comes.
 
-They give the index of the part, and an index in this part.
-
-In: indices. Out: indices of parts, and indices in these parts.
+In: indices of the joined dataset. Out: for each of them, the index of a part (one of the datasets
+that are joined), and an index in this part.
 """
 
 from __future__ import annotations
@@ -24,7 +23,11 @@ from ...samplers.protocol import ENDLESS, VectorSampler
 
 
 class Choice(Protocol):
-    """Map from an index of a joined dataset to the index of a part, and an index in this part."""
+    """Base of choices, which say from which part the element at an index of a joined dataset comes.
+
+    The parts are the datasets that are joined. A choice converts an index of the joined dataset to
+    the index of a part, and an index in this part.
+    """
 
     @property
     def length(self) -> int:
@@ -44,25 +47,25 @@ class Choice(Protocol):
 
     @property
     def selections(self) -> Sequence[Any]:
-        """Plain attributes of a user's selection map, if there is one; else ().
+        """The attributes of a user's selection map, as plain values; () if there is no such map.
 
         States keep them to notice that the map has changed.
         """
         return ()
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Convert indices of the joined dataset to indices of parts, and indices in these.
+        """Convert indices of the joined dataset to indices of parts, and indices in these parts.
 
-        All are `int64[n]`.
+        All three are arrays `int64[n]`.
         """
 
     def one(self, index: int) -> tuple[int, int]:
-        """Convert one index of the joined dataset to the index of a part and one in it."""
+        """Convert one index of the joined dataset to the index of a part, and an index in it."""
         which, inner = self.many(np.array([index], dtype=np.int64))
         return int(which[0]), int(inner[0])
 
     def sampler(self, orders: Mapping[str, Any]) -> VectorSampler | None:
-        """Return a sampler that draws the records which this choice chooses.
+        """Return a sampler that draws the same records as this choice, in the same order.
 
         Return None if there is no such sampler.
 
@@ -106,7 +109,7 @@ class OneAfterAnother(Choice):
 
 @dataclass(frozen=True, eq=False)
 class ByMap(Choice):
-    """A choice by a user's map from an index to the index of a dataset and an index in it.
+    """A choice by a user's map, which returns a pair: index of a dataset, index in this dataset.
 
     Attributes:
         mapping: the user's `selection_map`.
@@ -156,9 +159,10 @@ class ByWeights(Choice):
         weights: a list, a dict by name, or a schedule; None for equal weights. See `MixSampler`.
         when_exhausted: what happens when a dataset has run out: "first" ends the mix, "all"
             continues without the dataset, "repeat" continues with its next epoch.
-        ramp: True changes the weights of a schedule linearly.
+        ramp: True changes weights linearly from one stage of a schedule to the next.
         records_per_step: number of elements in a step of a schedule.
-        max_epochs: numbers of epochs after which a dataset leaves the mix; None for no limits.
+        max_epochs: number of epochs after which a dataset leaves the mix, by name or in a list;
+            None for no limits.
     """
 
     lengths: dict[str, int]
@@ -205,7 +209,7 @@ class ByWeights(Choice):
     def _drawn(self) -> Indices:
         """Number of elements of each dataset that are drawn in an epoch of the mix.
 
-        Zeros for an endless mix.
+        For an endless mix, all numbers are 0.
         """
         return (
             self._mix.order.counts(self.length)

@@ -1,6 +1,7 @@
 """Find the lengths of a dataset's elements, from the user's argument `lengths=`.
 
-In: a node, `lengths=`. Out: an array, or a dict of arrays.
+In: a node of the dataset's tree, and the argument. Out: an array with a length for each element, or
+a dict of such arrays by leaf (field of an element).
 """
 
 from __future__ import annotations
@@ -21,18 +22,19 @@ def lengths_of_elements(node: Node, lengths: Any, method: str) -> Any:
 
     Args:
         node: the node.
-        lengths: None: the lengths that the source knows. A text: the name of a field of the
-            source's records; the chain must not change more than their order. A path: a file
-            written by `measure_lengths`, for the source's records or for the elements. A function:
-            it is called with each element. Any other value is returned unchanged.
+        lengths: the user's argument. None: the lengths that the source knows. A text: the name of a
+            field of the source's records; then the chain may change only the order of the records.
+            A path: a file written by `measure_lengths`, for the source's records or for the
+            elements. A function: it is called with each element. Any other value is returned
+            unchanged.
         method: name of the dataset method, for error messages.
 
     Returns:
         an array `int[len(node)]`, or a dict of such arrays by leaf (field of an element).
 
     Raises:
-        LengthsError: if the source has no such field, if maps may change it, or if the file belongs
-            to other data, is missing or damaged.
+        LengthsError: if the source has no such field, if maps may have changed the field, or if the
+            file belongs to other data, is missing or damaged.
     """
     elements = Evaluated(node, node.length)
     if isinstance(lengths, os.PathLike):

@@ -1,9 +1,10 @@
 """Give all epochs of a node the order of its first epoch.
 
-Plans made from lengths, such as batches by budget, need this.
+Plans that are made from lengths, such as batches by budget, need this: they say which elements each
+batch has by the elements' indices in the first epoch.
 
-In: a node whose order differs from epoch to epoch. Out: a node whose later epochs differ from
-the first only in the random numbers that random maps draw.
+In: a node whose order differs from epoch to epoch. Out: a node whose later epochs differ from the
+first only in the random numbers that random maps draw.
 """
 
 from __future__ import annotations
@@ -27,13 +28,12 @@ from .source_node import Source
 def in_first_order(node: Node, span: int | None = None) -> Node:
     """Return a node that reads the same records at `index` and at `index + span`.
 
-    All epochs have the first one's order.
-
-    Random maps may draw different random numbers for the two elements.
+    So all epochs have the order of the first one. Random maps may draw different random numbers for
+    the two elements.
 
     Args:
         node: the node whose first `span` elements are repeated.
-        span: a multiple of the node's length; None: its length.
+        span: a multiple of the node's length; None: the node's length.
     """
     span = node.length if span is None else span
     if isinstance(node, Source) or not span:
@@ -62,12 +62,12 @@ def in_first_order(node: Node, span: int | None = None) -> Node:
 
 
 def _spans_of(node: Chosen, span: int) -> list[int]:
-    """Return how many elements of each joined node the first `span` elements of the join need.
+    """Return how many elements of each joined node the first `span` elements of a join need.
 
-    These are whole epochs, and at least one.
+    Each number is rounded up to whole epochs of the joined node, and is at least one epoch.
 
     Args:
-        node: the node that joins them.
+        node: the join.
         span: number of elements of the join.
     """
     which, inner = node.choice.many(np.arange(span))
@@ -82,10 +82,11 @@ def _spans_of(node: Chosen, span: int) -> list[int]:
 class FirstOrder(IndexMap):
     """An index map that gives all epochs the order of the first epoch of another map.
 
-    An index map converts an index of a dataset to the index of the dataset below.
+    An index map converts an index of a dataset to an index of the dataset below, from which the
+    first one is made.
 
     Attributes:
-        first: the map of the first epoch.
+        first: the map that gives the order of the first epoch.
         span: number of indices in an epoch of the dataset.
         below: number of indices in an epoch of the dataset below.
     """
@@ -115,12 +116,13 @@ class FirstOrder(IndexMap):
 class FirstChoice(Choice):
     """A choice that gives all epochs the order of the first epoch of another choice.
 
-    A choice maps an index of a joined dataset to a part and an index in it.
+    A choice converts an index of a joined dataset to the index of a part, and an index in this
+    part.
 
     Attributes:
-        first: the choice of the first epoch.
-        span: number of indices in an epoch.
-        spans: number of indices of each part in an epoch.
+        first: the choice that gives the order of the first epoch.
+        span: number of indices in an epoch of the joined dataset.
+        spans: for each part, how many of its indices an epoch of the joined dataset needs.
     """
 
     first: Choice

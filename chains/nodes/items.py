@@ -1,7 +1,8 @@
 """Nodes that apply an operation to elements, and give the result at any index.
 
-An element that is dropped becomes None, and stays None. The function that applies the operation is
-the same as in the engine of `DataLoader`, so both give the same results.
+An element that an operation drops becomes None, and stays None in later nodes. The function that
+applies the operation is the same as in the engine of `DataLoader`, so node and engine give the same
+results.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ def applied(node: Node, operation: Operation) -> Node:
     """Make the node that applies an operation to the elements of `node`.
 
     Raises:
-        TypeError: if the operation takes several elements, and it is unknown which ones make the
-            element at an index.
-        ValueError, LengthsError, PackError: if the element at an index cannot be known for another
+        TypeError: if the operation makes one result of several elements, and it cannot be known
+            which elements make the result at an index.
+        ValueError, LengthsError, PackError: if the result at an index cannot be known for another
             reason, such as unknown lengths; or if batches of several shapes would be stacked.
     """
     if operation.plans_batches:
@@ -71,7 +72,7 @@ def applied(node: Node, operation: Operation) -> Node:
 class Applied(OnOne):
     """A node that applies `operation` to each element of `input`; None where it drops the element.
 
-    Base of other nodes.
+    It is also the base of nodes for batches and flat maps.
     """
 
     operation: Operation
@@ -88,7 +89,10 @@ class Applied(OnOne):
 
     @property
     def left_out_by(self) -> str | None:
-        """Name of a method or operation that drops elements, here or below; None if none does."""
+        """Name of a method or operation that may drop elements; None if no element is dropped.
+
+        It may be this node's operation, or one of the nodes below (nearer to the source).
+        """
         return (
             super().left_out_by if self.operation.one_to_one else self.operation.method or self.kind
         )
@@ -103,14 +107,14 @@ class Applied(OnOne):
 
     @cached_property
     def run(self) -> Runner:
-        """Runner of the operation on consecutive elements, for any thread."""
+        """Object that applies the operation to consecutive elements. Any thread may use it."""
         return Runner((self.operation,))
 
     @cached_property
     def _at(self) -> Callable[[Any, int], Any]:
-        """Function of an element (not None) and its index.
+        """Function that applies the operation: it takes an element (not None) and its index.
 
-        It returns the operation's result; None for a dropped element.
+        It returns the operation's result; None if the operation drops the element.
         """
         run, place, plain = self.run, self.input.place, self.operation.plain_function
         if plain is not None and self.operation.only_filters:
@@ -137,8 +141,9 @@ class Applied(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of an element, from which random maps derive random numbers.
 
-        They are the position and row of the element below; `(index, 0)` if this node is evaluated
-        as a source.
+        They are the position and row of the element of `input` from which this element is made.
+        They are `(index, 0)` if the engine cannot run the operation itself, and uses this node as a
+        source. `Node.place` says what a row is.
         """
         return self.input.place(index) if self._engine_agrees else (index, 0)
 
@@ -150,10 +155,10 @@ class Applied(OnOne):
 
     @property
     def line(self) -> Line:
-        """The line (source, order, operations) of the node below, with this operation added.
+        """The line (source, order, operations) of the node `input`, with this operation added.
 
-        If the results of the engine would differ from this node's, the line has this node as its
-        source, and no operations.
+        If the engine would give other results than this node when it runs the operation, the line
+        has this node as its source, and no operations.
         """
         if not self._engine_agrees:
             return self.evaluated
@@ -161,11 +166,11 @@ class Applied(OnOne):
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """Separate a shuffle, slice or repeat below from the operations on it.
+        """Separate the operation from a shuffle, slice or repeat of the elements before it.
 
-        Return this node without the reordering, and a `Line` with only the reordering. If the
-        operation depends on positions, nothing is separated: return this node, and a `Line` that
-        keeps its order.
+        Return this node without this reordering, and a `Line` with only the reordering. If the
+        operation depends on positions, nothing can be separated: return this node itself, and a
+        `Line` that leaves its elements in their order.
         """
         if self.operation.reads_position:
             return super().base_and_order
@@ -175,7 +180,7 @@ class Applied(OnOne):
 
 @dataclass(frozen=True, eq=False)
 class Regrouped(Applied):
-    """Base of nodes (batches, flat maps) whose elements have other indices than those below."""
+    """Base of nodes for batches and flat maps, which change the indices of elements."""
 
     keeps_indices = False
 
@@ -188,16 +193,20 @@ class Regrouped(Applied):
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """Return this node and a `Line` of its elements in their order.
+        """Return this node, and a `Line` with its elements in their order.
 
-        Another order below would change them.
+        Unlike in other nodes, a shuffle, slice or repeat before the operation is not separated from
+        this node, because batches of elements in another order would be other elements.
         """
         return self, self.evaluated
 
 
 @dataclass(frozen=True, eq=False)
 class FlatMapped(Regrouped):
-    """A node of a flat map: each element has `max_fan_out` indices; unused ones give None."""
+    """A node of a flat map, which makes up to `max_fan_out` elements of each element of `input`.
+
+    Each element of `input` gets `max_fan_out` indices. Indices that are not used give None.
+    """
 
     @cached_property
     def _fan_out(self) -> int:
@@ -208,7 +217,7 @@ class FlatMapped(Regrouped):
         return min(self.input.length * self._fan_out, ENDLESS)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Return the elements at indices `int64[n]`; each element below is read once."""
+        """Return the elements at indices `int64[n]`; each element of `input` is read once."""
         below, children = np.divmod(indices, self._fan_out)
         distinct, which = np.unique(below, return_inverse=True)
         families = list(map(self._children, self.input.records(distinct), distinct.tolist()))
@@ -235,11 +244,9 @@ class FlatMapped(Regrouped):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of the element at `index`.
 
-        Random maps derive random numbers from them.
-
-        The position is that of the input element from which the element was made. The row is
-        computed from the input's row, and from the index of the element among all elements made of
-        that input.
+        Random maps derive random numbers from them. The position is that of the input element from
+        which the element was made. The row is computed from the input's row, and from the index of
+        the element among all elements made of that input.
         """
         below, child = divmod(index, self._fan_out)
         position, row = self.input.place(below)
@@ -286,9 +293,12 @@ class Batched(Regrouped):
         )[0]
 
     def _below(self, index: int) -> tuple[int, int]:
-        """Return the index of a batch's first element, and the index after its last one.
+        """Return the index of the first element of a batch, and the index after its last element.
 
-        Raise IndexError for more than 64 bits.
+        These are indices of the node whose elements are batched.
+
+        Raises:
+            IndexError: if one of them exceeds 64 bits.
         """
         below, size = self.input.length, self.size
         epoch, number = divmod(index, self.length)
@@ -310,8 +320,8 @@ class Batched(Regrouped):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of a batch, from which random maps derive random numbers.
 
-        They are the position and row of the batch's first element. Positions are counted without
-        the elements that are dropped at the end of each epoch, if its last batch is not full.
+        They are the position and row of the batch's first element. If the last batch of an epoch is
+        dropped because it is not full, its elements are not counted in positions.
         """
         return self.input.place(
             index * self.size if self.operation.drops_remainder else self._below(index)[0]

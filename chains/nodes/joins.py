@@ -34,8 +34,7 @@ class OnSeveral(Node):
     """Base of nodes made from several nodes.
 
     Attributes:
-        nodes: the nodes; for a user's own dataset, the nodes of the datasets that it names as
-            parents.
+        nodes: the nodes; for a user's own dataset, the nodes of its `parents`.
     """
 
     nodes: tuple[Node, ...]
@@ -47,12 +46,12 @@ class OnSeveral(Node):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(OnSeveral):
-    """A node that joins several nodes: each element is one of theirs, chosen by `choice`.
+    """A node that joins several nodes: each element comes from one of them, as `choice` says.
 
     Attributes:
         nodes: the nodes.
         names: names of the nodes.
-        choice: maps an index to the index of a node and an index in it.
+        choice: converts an index to the index of a node, and an index in this node.
     """
 
     names: tuple[str, ...]
@@ -89,11 +88,12 @@ class Chosen(OnSeveral):
         return [used.named(self.names[number]) for used in self.nodes[number].made_of(inner)]
 
     def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
-        """Return the lengths of elements, or None if one of the nodes does not know them.
+        """Return the lengths of elements; None if one of the joined nodes does not know them.
 
         Args:
             indices: `int64[n]`, indices of the elements.
-            name: name of the field, or file, that has the lengths; None: the source's lengths.
+            name: name of the field, or file, that has the lengths; None: the lengths that the
+                source knows.
 
         Returns:
             an array `int[n]`, or a dict of such arrays by leaf (field of an element).
@@ -173,12 +173,13 @@ def _concatenated(lengths: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ChosenKeys(IndexMap):
-    """Index map of a node that joins several parts: index to a key of their `MixedSource`.
+    """Index map of a node that joins several parts: converts an index to a key of a `MixedSource`.
 
-    With n parts, record i of part p has key `i * n + p`.
+    The `MixedSource` contains the sources of all parts. With n parts, record i of part p has the
+    key `i * n + p`.
 
     Attributes:
-        choice: maps an index to the index of a part and an index in it.
+        choice: converts an index to the index of a part, and an index in this part.
         orders: the order of each part.
     """
 
@@ -259,12 +260,12 @@ class Zipped(OnSeveral):
 
 @dataclass(frozen=True, eq=False)
 class Own(OnSeveral):
-    """A node for a user's own dataset, called for one element at a time.
+    """A node for a user's own dataset, which is called for one element at a time.
 
     The dataset may return None for an element that it drops.
 
     Attributes:
-        nodes: the nodes of the datasets that it names as parents.
+        nodes: the nodes of the dataset's `parents`.
         dataset: the user's dataset.
     """
 
@@ -280,7 +281,7 @@ class Own(OnSeveral):
 
     @property
     def left_out_by(self) -> str | None:
-        """Always None.
+        """Name of a method that may drop elements: always None, so that batches may follow.
 
         If the user's dataset returns None as an element, a batch gets the None, and may raise an
         error.
@@ -296,13 +297,13 @@ class Own(OnSeveral):
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         """Return the element of the user's dataset as the only record.
 
-        It is unknown from what it is made.
+        It is unknown from which records of other sources this element is made.
         """
         return [UsedRecord(self.dataset, index)]
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the elements for the loader.
+        """Facts that the loader must know about the elements.
 
         One of them is that the dataset returns one element per call.
         """
@@ -310,7 +311,7 @@ class Own(OnSeveral):
 
     @property
     def operations(self) -> int:
-        """Number of operations below this node, plus 1.
+        """Number of operations in the nodes of the dataset's `parents`, plus 1.
 
         The user's dataset itself counts as an operation.
         """

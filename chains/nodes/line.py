@@ -1,9 +1,9 @@
 """A line: the form of a chain that the engine of `DataLoader` runs directly.
 
-It does not ask nodes for elements.
-
-It consists of a source, an order of the source's records, and operations on the records. A node
-that does not fit becomes the source of the line: the engine asks it for elements.
+A line consists of a source, an order of the source's records, and operations on the records. The
+engine reads the records and runs the operations itself, without calling nodes. If the engine cannot
+run a node in this way, the node becomes the source of the line, and the engine asks the node for
+elements.
 
 In: nodes, from the source upwards. Out: a source, an order and operations, as `Read` and `Apply` of
 the plan.
@@ -44,15 +44,15 @@ class Line:
         records: number of records; None for a source that accepts indices past its end.
         length: number of positions of the order.
         epoch_length: number of positions in an epoch, after which all records are read again.
-        maps: index maps from positions to record keys; the one applied first comes first.
+        maps: index maps that together convert a position to a record key; the one that is applied
+            first comes first.
         operations: operations on the records, in the order in which they run.
-        moves_freely: True if no operation depends on positions, so that they give the same results
-            before and after a reordering.
+        moves_freely: True if no operation depends on positions, so that the operations give the
+            same results before and after a reordering.
         keeps_positions: True if each result has the position of the record from which it is made.
         batches: True if one of the operations takes several elements, as a batch does.
-        may_be_none: True if a record may be None, for an element that was dropped.
-        alone: a sampler with the order of `maps`, which is used in place of them; None if there is
-            none.
+        may_be_none: True if a record may be None, because an element was dropped.
+        alone: a sampler that gives the order in place of `maps`; None if `maps` give it.
     """
 
     source: Any
@@ -70,8 +70,9 @@ class Line:
     def reordered(self, index_map: IndexMap) -> Line | None:
         """Return this line (source, order, operations) with its results in another order.
 
-        The result is None if an operation depends on positions, which the map changes. For a
-        `Repeat` that keeps indices, it is None if a batch would cross the end of an epoch.
+        Return None if this is impossible: if an operation depends on positions, and the map changes
+        positions. A `Repeat` that continues with the next epochs (`keeps_indices`) does not change
+        them; it is impossible only if a batch would cross the end of an epoch.
 
         Args:
             index_map: converts an index among the reordered results to an index among this line's
@@ -85,10 +86,12 @@ class Line:
     def _repeated(self, epochs: int | None) -> Line | None:
         """Return this line (source, order, operations) repeated for several epochs.
 
-        `epochs` is None for no end.
+        If the last batch of an epoch is not full, there are two cases. If batches drop their
+        remainder, and no operation uses positions, the records of the remainder are removed from
+        the order. Otherwise the result is None, because a batch would cross the end of the epoch.
 
-        The result is None if a batch would cross the end of an epoch. If batches drop their
-        remainder, and no operation uses positions, the remainder is removed from the order instead.
+        Args:
+            epochs: number of epochs; None for no end.
         """
         rest = self.length % unit_of(self.operations)
         if rest and any(
@@ -100,11 +103,10 @@ class Line:
         return whole.under(Repeat(whole.length, epochs))
 
     def under(self, index_map: IndexMap) -> Line:
-        """Return a line with the same source and operations.
+        """Return a line with the same source and operations, whose records come in another order.
 
-        Its records come in the order that `index_map` gives.
-
-        `index_map` converts positions of the new line to positions of this line.
+        Args:
+            index_map: converts positions of the new line to positions of this line.
         """
         return dataclasses.replace(
             self,
@@ -137,9 +139,9 @@ class Line:
 
         Args:
             shard: the shard of this process.
-            first: operations that run before the others.
+            first: operations that run before the operations of this line.
             balance: divides the records of each global batch among shards by cost; None: shards
-                read in turn.
+                take records in turn.
         """
         order = (
             self.alone or self.order

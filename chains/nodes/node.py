@@ -1,6 +1,6 @@
 """Nodes: the tree behind a `MapDataset` chain, with its sources at the bottom.
 
-In: indices, `int64[n]` or one int; an index past the end is in the next epoch. Out: elements; None
+In: indices, `int64[n]` or one int. An index past the end is in a later epoch. Out: elements; None
 for an element that a filter dropped.
 """
 
@@ -35,16 +35,14 @@ The distance is the number of nodes in between.
 
 
 def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
-    """Combine the seeds set in the inputs of a node.
-
-    Return those that apply to the node, the nearest one first.
+    """Return the seeds that apply to a node, from those of its inputs; the nearest one comes first.
 
     Args:
-        of_inputs: for each input, pairs of a seed set below it and its distance from the input, in
-            nodes.
+        of_inputs: for each input, pairs of a seed that was set below it, and the number of nodes
+            between them (the distance).
 
     Returns:
-        pairs of a seed and its distance from the node.
+        pairs of a seed and its distance from the node: one more than the distance from the input.
     """
     found = [(seed, depth + 1) for seeds in of_inputs for seed, depth in seeds]
     return tuple(sorted(found, key=lambda each: each[1]))
@@ -54,7 +52,7 @@ def default_seed(seeds: Seeds) -> int | None:
     """Return a seed in `[0, 2^32)` derived from the seeds set earlier in a chain; None without any.
 
     Args:
-        seeds: pairs of a seed and the number of nodes since it was set; the result depends on both.
+        seeds: pairs of a seed and the number of nodes since it was set. The result depends on both.
     """
     if not seeds:
         return None
@@ -144,7 +142,8 @@ class Node:
 
         Args:
             indices: `int64[n]`.
-            name: name of the field, or file, that has the lengths; None: the source's lengths.
+            name: name of the field, or file, that has the lengths; None: the lengths that the
+                source knows.
 
         Returns:
             an array `int[n]`, or a dict of such arrays by leaf (field of an element).
@@ -154,7 +153,8 @@ class Node:
     def packed_costs(self, cost: Cost | None) -> Any:
         """Return the costs of elements that are made of several segments, `float64[length]`.
 
-        Return None for all nodes but packs, also if packed rows are reordered.
+        Only packed rows, in the order in which `pack` made them, have such costs. Return None for
+        all other nodes, also for packed rows that were reordered.
 
         Args:
             cost: function of an array of lengths; None: the cost is the length.
@@ -164,22 +164,25 @@ class Node:
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of the element at an index.
 
-        Random maps derive random numbers from them.
+        Random maps derive random numbers from them. The position is that of a record or element
+        from which the element is made. The row distinguishes the elements that a flat map makes of
+        one element; it is 0 if there is no flat map.
         """
         return index, 0
 
     def dataset_at(self, index: int) -> str | None:
-        """Return the name of the mixed or concatenated dataset of the element at an index.
+        """Return the name of the mixed or concatenated dataset that has the element at an index.
 
-        Return None if no datasets are joined below, the element comes from several, or its dataset
-        is unknown.
+        Return None if this node and the nodes below join no datasets, if the element comes from
+        several datasets, or if its dataset is unknown.
         """
         return None
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         """Return the records from which the element at an index is made.
 
-        By default, the element itself is the only record, without a source.
+        If a class of nodes does not define this method, the element itself is the only record,
+        without a source.
         """
         return [UsedRecord(None, index)]
 
@@ -190,7 +193,7 @@ class Node:
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the node's elements, if it is used as a source.
+        """Facts about the node's elements, for a loader that uses the node as a source.
 
         They follow from the facts of the sources below.
         """
@@ -215,9 +218,9 @@ class Node:
     def base_and_order(self) -> tuple[Node, Line]:
         """Separate the order of this node's elements from the elements.
 
-        Return a node without the order, and a `Line` with only the order, without operations. This
-        default separates nothing: it returns the node itself, and a `Line` with its elements in
-        their present order.
+        Return a node without the order, and a `Line` (source, order, operations) with only the
+        order. A node that does not define this property separates nothing: it returns itself, and a
+        `Line` with its elements in their present order.
         """
         return self, self.evaluated
 
@@ -281,9 +284,10 @@ class Evaluated:
 
 
 def fingerprint_of_node(node: Node) -> dict[str, Any]:
-    """Return the fingerprint of a node that is used as a source: JSON values.
+    """Return the fingerprint of a node that is used as a source: a dict of JSON values.
 
-    They are kind, length and digests.
+    The values are kind, number of elements, and digests of the chain, of the weights of mixes, and
+    of users' selection maps.
     """
     later = {
         name: digest(value, 12)
@@ -327,9 +331,9 @@ class OnOne(Node):
 
 
 class OfSeveral(OnOne):
-    """Base of nodes (packs, batches by budget) whose elements are made  of several below.
+    """Base of nodes (packs, batches by budget) whose elements are made of several elements below.
 
-    A known plan says of which.
+    A plan, which is known before anything is read, says of which elements.
     """
 
     @property
@@ -346,12 +350,10 @@ class OfSeveral(OnOne):
 
 @contextmanager
 def naming_datasets(node: Node, indices: Indices) -> Iterator[None]:
-    """Add a note with the mixed datasets' names to an error of a batch or a pack.
+    """Return a context that adds the names of mixed datasets to an error of a batch or pack.
 
-    A context manager.
-
-    A `BatchError` or `PackError` gets the note if the elements come from several datasets, and is
-    raised again.
+    If a `BatchError` or `PackError` is raised in the context, and the elements come from several
+    datasets, the error gets a note with the names. Then it is raised again.
 
     Args:
         node: the node of the elements that are batched or packed.
@@ -372,11 +374,11 @@ def some_lengths(lengths: Any, indices: Indices) -> Any:
     """Return the lengths at some indices.
 
     Args:
-        lengths: an array, or a dict (perhaps nested) of arrays by leaf.
+        lengths: an array; or a dict (perhaps nested) of arrays by leaf (field of an element).
         indices: `int64[n]`.
 
     Returns:
-        an array `int[n]`, or such a dict of them.
+        an array `int[n]`, or a dict of such arrays, like `lengths`.
     """
     if isinstance(lengths, Mapping):
         return {name: some_lengths(of_leaf, indices) for name, of_leaf in lengths.items()}

@@ -1,4 +1,4 @@
-"""The node of packed rows."""
+"""The node whose elements are the rows into which `pack` packs documents."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from .node import Node, OfSeveral, naming_datasets
 
 @dataclass(frozen=True, eq=False)
 class Packed(OfSeveral):
-    """A node of packed rows of an epoch's documents.
+    """A node whose elements are the rows into which the documents of an epoch are packed.
 
-    `plan`, made from lengths, says which documents are in each row.
+    The attribute `plan` says which documents are in each row. It is made from the lengths of the
+    documents, before any of them is read.
     """
 
     operation: Pack  # how they are packed
@@ -36,16 +37,16 @@ class Packed(OfSeveral):
 
         Args:
             node: the node of the documents.
-            operation: the packing.
+            operation: the operation that says how documents are packed.
             lengths: lengths of the documents, as for `MapDataset.pack`; None if the source knows
                 them.
 
         Raises:
-            PackError: if the lengths are unknown, there is not one for each, or elements may be
-                dropped before.
+            PackError: if the lengths are unknown, if there is not one length for each document, or
+                if an earlier operation may drop elements.
             LengthsError: if a length is invalid, or `lengths` names a field or file that does not
                 fit.
-            ValueError: if the documents never end.
+            ValueError: if the dataset of the documents is endless.
         """
         documents = finite("pack", node.length)
         if node.left_out_by:
@@ -78,9 +79,11 @@ class Packed(OfSeveral):
         return [fingerprint(self.operation), self.operation.window, self.length]
 
     def packed_costs(self, cost: Cost | None) -> Any:
-        """Return the cost of each row: the sum of its segments' costs.
+        """Return the cost of each row, which is the sum of its segments' costs.
 
-        `cost` computes it from lengths (None: the length).
+        Args:
+            cost: function that computes costs from an array of lengths; None: the cost is the
+                length.
         """
         return self.plan.costs(cost)
 

@@ -47,10 +47,10 @@ class Seeded(OnOne):
 
     @property
     def parameters(self) -> Any:
-        """None, as no seed is needed.
+        """None: the seed does not identify this node in fingerprints.
 
-        Operations above that derive their seeds from this node have these seeds among their own
-        parameters.
+        Operations above that derive their seeds from this node's seed have the derived seeds among
+        their own parameters.
         """
         return None
 
@@ -99,8 +99,8 @@ class Reordered(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row of an element, from which random maps derive random numbers.
 
-        If this node is only a repeat, which the engine runs, these are the position and row of the
-        element below. Otherwise, they are `(index, 0)`.
+        If this node only repeats, and the engine runs this repeat itself, they are the position and
+        row of the element below. Otherwise, they are `(index, 0)`.
         """
         return self.input.place(index) if self._only_repeats else (index, 0)
 
@@ -159,17 +159,17 @@ class LivingElements(Reordered):
     def asks_records(self) -> bool:
         """True if a user's function decided which records to omit.
 
-        It is not called for records appended later.
+        It decided once, when the node was made. It is not called for records that are appended
+        later.
         """
         return self.by_function
 
     @classmethod
     def of(cls, node: Node, omit: Any) -> Node:
-        """Make the node without the records that a user names.
+        """Make the node that has all elements of a node except those of omitted records.
 
-        Leave out records that were deleted from its source too.
-
-        If there are no such records, the elements are those of `node`.
+        Omitted records are those that the user names in `omit`, and those that were deleted from
+        the source. If there are none, return `node` itself.
 
         Args:
             node: the node of all records.
@@ -181,8 +181,8 @@ class LivingElements(Reordered):
             RecordKeyError: if it names a record that the source does not have.
             SourceError: if the file of keys cannot be read, or a function is given and the source
                 does not know the files of its records.
-            ValueError: if the elements are not made one by one of the records of one source, in
-                whole epochs, without the index.
+            ValueError: if an element of `node` is not made of one record of a single source, or
+                depends on its index; or if the source is not read in whole epochs.
             EmptyStreamError: if no record is left.
         """
         if isinstance(node, LivingElements):

@@ -1,10 +1,10 @@
 """Resume a mix of streams whose datasets have changed since the state was saved.
 
-In: the current pipeline, and a state. Out: the state, rearranged for this pipeline: datasets that
-are in both mixes continue where they were, and added datasets begin at their start. Changed weights
-need no work here, because each dataset has its own position. Work that was begun under the earlier
-mix, such as a half delivered window of a `Pack`, becomes a leftover, and is finished with the
-earlier mix.
+In: the current pipeline, and a state. Out: the state, rearranged for this pipeline. Datasets that
+are in both mixes continue where they were. Added datasets begin at their start. Changed weights
+need no work here, because each dataset has its own position. Work that was begun in the earlier
+mix, such as a window of a `Pack` of which only some rows were delivered, becomes a leftover: it is
+saved apart in the state, and is finished with the earlier mix.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def with_datasets_of_now(
 ) -> LoaderState:
     """Rearrange a shard's state for the current pipeline, if the pipeline's last mix has changed.
 
-    Its datasets or weights may have changed. If it has not, or if the last join of the pipeline or
-    of the state is no mix, the state is returned unchanged.
+    Its datasets or its weights may have changed. The last mix is the last join of streams in the
+    pipeline. The state is returned unchanged if this mix is the same as in the state, or if the
+    last join of the pipeline or of the state is not a mix.
 
     Args:
         pipeline: the current pipeline.
@@ -49,8 +50,9 @@ def with_datasets_of_now(
 
     Raises:
         CheckpointError: operations after the mix have changed; a dataset now has other operations;
-            the state was saved inside a window in which records or random numbers would now differ,
-            or on several shards, which read sources that grow; or the state is damaged.
+            the state was saved inside a window, and this window would now get other records or
+            random numbers; the state was saved inside a window on one of several shards, and a
+            source of the pipeline grows during the run; or the state is damaged.
     """
     saved, join = _uppermost(state), pipeline.joins[-1]
     if (
@@ -100,13 +102,13 @@ def with_datasets_of_now(
 def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
     """Return True if a random operation after the mix would now draw other numbers.
 
-    It would if its index has changed. An operation's index is part of the key of its random
-    numbers. It changes if the number of operations before it changes.
+    The key of an operation's random numbers contains the operation's index in the pipeline. So the
+    numbers differ if the pipeline has more or fewer operations before it than in the state.
 
     Args:
         pipeline: the current pipeline.
         state: state of the run.
-        moved: the state's values in the order of the current datasets.
+        moved: converter of the state's values to the current datasets.
     """
     renumbered = len(state.identity.operations) != len(pipeline.operations)
     return renumbered and any(stage.reads_position for stage in pipeline.stages[moved.stages_now :])
@@ -115,7 +117,7 @@ def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> b
 def _has_changed(state: LoaderState) -> bool:
     """Return True if records of any source were appended or omitted before the state was saved.
 
-    Below a join, an order can change in no other way.
+    The orders of sources that are joined to a stream can change in no other way during a run.
     """
     return bool(state.history.changes) or any(
         OMITTED in order for order in state.identity.every_order
@@ -127,12 +129,13 @@ class _Moved:
 
     Args:
         pipeline: the current pipeline, whose last join is the mix.
-        saved: the description of the earlier mix in the state (in its identity).
+        saved: the description of the earlier mix, from the state's `identity`.
 
     Attributes:
         mix: the earlier mix as JSON text.
-        stages: number of stages (groups of operations that run in one task) before the earlier mix.
-        stages_now: number of stages before the current mix.
+        stages: number of stages (groups of operations that run in one task) in all datasets of the
+            earlier mix.
+        stages_now: number of stages in all datasets of the current mix.
 
     Raises:
         CheckpointError: a dataset has other operations than in the state.
@@ -160,11 +163,15 @@ class _Moved:
     def cursor(self, cursor: Cursor) -> Cursor:
         """Convert a saved cursor (place in the stream) to a cursor of the current pipeline.
 
-        It is the cursor of the whole pipeline, or of a section of it that contains the mix. Added
-        datasets begin at their start.
+        Datasets that were added to the mix begin at their start.
+
+        Args:
+            cursor: cursor of the whole earlier pipeline, or of a section of it that contains the
+                mix.
 
         Raises:
-            CheckpointError: the saved cursor has no progress of the mix, so the state is damaged.
+            CheckpointError: the saved cursor does not say how far the mix has come, so the state is
+                damaged.
         """
         if not cursor.notes:
             raise CheckpointError(
@@ -182,14 +189,14 @@ class _Moved:
         )
 
     def check_draws(self, cursor: Cursor) -> None:
-        """Check that operations draw the same random numbers if they finish partly delivered work.
+        """Check that finishing partly delivered work needs the same random numbers as before.
 
         Args:
             cursor: the place from which the run continues, for the current pipeline.
 
         Raises:
-            CheckpointError: an operation would draw other numbers, because datasets before its
-                dataset in the mix were added or removed.
+            CheckpointError: an operation of a dataset would draw other numbers, because the
+                datasets that come before this dataset in the mix were added, removed or replaced.
         """
         begun = {rest.stage for rest in cursor.unfinished}
         begun |= {stage.number for skip, stage in zip(cursor.skips, self._pipeline.stages) if skip}
@@ -206,9 +213,11 @@ class _Moved:
                 )
 
     def _is_renumbered(self, name: str) -> bool:
-        """Return True if a dataset is in both mixes, and its operations have other indices.
+        """Return True if a dataset is in both mixes, and its operations have other indices now.
 
-        Also return True if a dataset before it in the earlier mix was removed.
+        The operations of a pipeline are numbered over all datasets. So the indices change if
+        datasets before this one now have more or fewer operations. Return True, too, if a dataset
+        that was before this one was removed.
         """
         if name not in self._sizes:
             return False
@@ -223,7 +232,11 @@ class _Moved:
     def by_leaf(self, values: Iterable[Value], new: Value) -> tuple[Value, ...]:
         """Rearrange one value per leaf of the earlier pipeline to one per leaf of the current one.
 
-        A leaf is a source with its sampler. A leaf of an added dataset gets `new`.
+        A leaf is a source with its sampler. The values of removed datasets are left out.
+
+        Args:
+            values: a value for each leaf of the earlier pipeline.
+            new: the value for each leaf of an added dataset.
         """
         left = iter(values)
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
@@ -231,10 +244,15 @@ class _Moved:
         return tuple(value for each in every for value in each)
 
     def marks(self, marks: Mapping[int, Mark]) -> dict[int, Mark]:
-        """Replace the keys of a dict, indices of leaves, by their indices in the current pipeline.
+        """Return a state's marks (facts about leaves), renumbered for the current pipeline.
 
-        The keys are indices in the earlier pipeline. A leaf is a source with its sampler. Leaves of
-        removed datasets are left out.
+        A leaf is a source with its sampler. Marks of leaves of removed datasets are left out.
+
+        Args:
+            marks: dict from the index of a leaf in the earlier pipeline to its mark.
+
+        Returns:
+            Dict from the index of a leaf in the current pipeline to its mark.
         """
         left = iter(range(sum(size.leaves for size in self._sizes.values())))
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
@@ -248,7 +266,13 @@ class _Moved:
         return {moved[former]: mark for former, mark in marks.items() if former in moved}
 
     def identity(self, saved: Identity) -> Identity:
-        """Return the current pipeline's identity with saved orders of datasets in both mixes."""
+        """Return the current pipeline's identity, but with the saved orders of known datasets.
+
+        These are the datasets that are in both mixes.
+
+        Args:
+            saved: identity of the earlier pipeline.
+        """
         present = self._pipeline.identity
         known = self.by_leaf(saved.orders, {})
         orders = (former or now for former, now in zip(known, present.orders, strict=True))
@@ -281,9 +305,10 @@ class _Moved:
 
 
 def _uppermost(state: LoaderState) -> dict[str, Any] | None:
-    """Return the description of a state's last join, if it is a mix; else None.
+    """Return the description of the last join that a state names, if this join is a mix.
 
-    Also return None if the state does not say how far the mix has come.
+    Return None if it is another kind of join, if there is no join, or if the state does not say how
+    far the mix has come.
     """
     last = state.identity.joins[-1] if state.identity.joins else {}
     is_mix = last.get("kind") == "mix" and state.cursor.notes and state.cursor.notes[-1]

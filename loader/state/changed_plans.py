@@ -1,8 +1,10 @@
 """Resume planned batches (`BudgetBatch` with known lengths) whose shapes have changed.
 
-In: the new pipeline, and saved states. Out: both, with the earlier run's plan for all windows
-(records that are grouped into batches together) that a shard has begun, and the new plan for all
-later windows.
+A plan says, before anything is read, which records each batch has. It is made window by window: the
+records of a window are grouped into batches together.
+
+In: the new pipeline, and saved states. Out: both, with the earlier run's plan for all windows that
+a shard has begun, and the new plan for all later windows.
 """
 
 from __future__ import annotations
@@ -27,18 +29,19 @@ def with_plan(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt a pipeline of planned batches, and saved states, to a plan that has changed since.
 
-    Planned batches are those of `BudgetBatch` with known lengths. Other pipelines and their states
-    are returned unchanged.
+    Planned batches are those of `BudgetBatch` with known lengths. Their plan says in advance which
+    records each batch has. Other pipelines and their states are returned unchanged.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of all shards of one run, or of one shard.
-        strict: if True, the plan is not adapted. A later comparison raises if it has changed.
+        strict: if True, the pipeline is not adapted to another plan, and the caller later raises if
+            the plan differs.
 
     Raises:
         CheckpointError: the plan has changed, and states of some shards are missing, or steps are
             still to be skipped, or a state was saved inside something that is made of several
-            batches.
+            batches, or inside a batch that is being split.
     """
     if not states or len(pipeline.leaves) > 1 or not pipeline.leaf.of_several:
         return pipeline, states
@@ -75,9 +78,10 @@ def _with_order(states: Sequence[LoaderState], order: SavedOrder) -> list[Loader
 
 
 def without_epochs(order: Values) -> Values:
-    """Return the values of an order except the number of its epochs.
+    """Return the values that describe an order of planned batches, without the number of epochs.
 
-    The plan of an epoch does not depend on it.
+    The plan of an epoch does not depend on the number of epochs. So two orders have the same plan
+    if these values are equal.
     """
     return {name: value for name, value in order.items() if name != "epochs"}
 

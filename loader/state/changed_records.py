@@ -1,8 +1,9 @@
 """Resume a run if records were appended to its sources, or other records are omitted than before.
 
-In: the new pipeline, and saved states. Out: both, with the earlier run's orders up to where it
-stopped, and the new orders from there on. A mix has an order for each part, under the part's name;
-a single source has one, under the name "" (`ONLY`).
+In: the new pipeline, and saved states. Out: both, with an order of records that is the earlier
+run's up to the position where the run stopped, and has the new records from there on. The parts of
+a mix each have such an order, under the part's name; a single source has one order, under the name
+"" (`ONLY`).
 """
 
 from __future__ import annotations
@@ -57,18 +58,19 @@ def migrate_records(
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of all shards of one run, or of one shard.
-        strict: if True, more records may be omitted than before, but not fewer, nor the same number
-            of others; and records may be appended only if the records before them are the same.
+        strict: if True, all records that the run omitted must still be omitted (more may be); and
+            records may be appended only if the records before them are the same.
         run: function that runs a pipeline (see `Run`). It is called only if a state was saved
-            inside a window of rows, to find the end of the window.
+            inside a window of rows (results of earlier operations), to find the end of the window.
 
     Returns:
         The pipeline and the states to resume from.
 
     Raises:
-        CheckpointError: `strict` forbids the omitted records; fewer records exist; a record that is
-            now omitted is in a partly delivered batch or window; states of some shards are missing;
-            or a window would be made of other records.
+        CheckpointError: `strict` forbids the change of the omitted records; the source has fewer
+            records than before; a record that is now omitted is in a partly delivered batch or
+            window; states of some shards are missing; or a window that was delivered in part would
+            now be made of other records.
     """
     states = [_with_generations(pipeline.leaf, state) for state in states]
     whole = pipeline.leaf.sampler.whole
@@ -85,7 +87,8 @@ def _with_orders(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt a pipeline and states as `migrate_records` does, for `iter(loader)` over all epochs.
 
-    Loops over `loader.epochs()` are adapted by `in_epoch` instead.
+    For loops over `loader.epochs()`, `migrate_records` calls `in_generation` and `in_epoch`
+    instead.
     """
     latest = max(states, key=changes_of)
     known, leaf = latest.order(), pipeline.leaf
@@ -144,33 +147,39 @@ def _with_orders(
 
 
 def _with_order(pipeline: Pipeline, orders: ChangingOrders) -> Pipeline:
-    """Return the pipeline with the orders of its mix's parts, or of its single source, replaced."""
+    """Return the pipeline with the orders of its mix's parts, or of its single source, replaced.
+
+    Args:
+        pipeline: the pipeline.
+        orders: the new orders, by name of the mix's part; "" for a single source.
+    """
     sampler = pipeline.leaf.sampler.with_parts(orders)
     return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler))
 
 
 def _as_it_was(pipeline: Pipeline, saved: SavedOrder, length: int) -> Pipeline:
-    """Return the pipeline of a mix with the weights, and the ends of its parts, of the earlier run.
+    """Return the pipeline of a mix with the earlier run's weights, and with the ends of its parts.
 
     Args:
         pipeline: pipeline of the mix.
-        saved: the mix in the earlier run's state.
-        length: number of positions of the earlier run.
+        saved: the mix as the state of the earlier run describes it.
+        length: number of positions of the earlier run's order, on all shards together.
     """
     mix: Any = pipeline.leaf.sampler.as_it_was(saved, length)
     return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=mix))
 
 
 def _former_source(pipeline: Pipeline, orders: ChangingOrders, histories: Histories) -> Values:
-    """Return the fingerprint of the source (or of the mix's sources) as the earlier run read it.
+    """Return the fingerprint of the source, or of the mix's sources, as the earlier run read it.
 
-    Records appended later do not count: each growing source is taken at the generation (version of
-    its files) that the run read last.
+    A generation is a version of the files of a growing source. Each growing source is taken at the
+    generation that the run read last. So records that were appended later do not count.
 
     Args:
         pipeline: the current pipeline.
-        orders: the orders whose records may change, by name.
-        histories: for each of them, the changes that the run has seen.
+        orders: the orders whose records may change, by name of the mix's part; "" for a single
+            source.
+        histories: by the same names, the changes of each order that the run has seen.
     """
     then = {name: history.last.generation for name, history in histories.items()}
     then = {name: number for name, number in then.items() if number < orders[name].generation}
@@ -184,12 +193,12 @@ def _former_source(pipeline: Pipeline, orders: ChangingOrders, histories: Histor
 def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> LoaderState:
     """Add, to the state of a shard, the changes of orders that other shards have already reached.
 
-    A state that also differs in something else is returned unchanged.
+    The state is returned unchanged if it differs from `latest` in anything else than such changes.
 
     Args:
         state: state of the shard.
         latest: state of the shard that has reached most changes.
-        names: names of the orders.
+        names: names of the orders: the parts of a mix; or "" for a single source.
     """
     own, known, identity = state.order(), latest.order(), latest.identity.of_any_sizes
     if (state.identity.of_any_sizes, own) == (identity, known):
@@ -208,10 +217,10 @@ def _as_of(state: LoaderState, latest: LoaderState, names: Iterable[str]) -> Loa
 
 
 def _with_generations(leaf: Leaf, state: LoaderState) -> LoaderState:
-    """Add to a state the generation (version of the files) of each source that has none in it.
+    """Add the numbers of generations to a state, for sources whose generation it does not contain.
 
-    Sources whose order cannot change are left out, because such an order does not name a
-    generation.
+    A generation is a version of the files of a growing source. It is found by the number of records
+    that the source has in the state. Sources whose order cannot change during a run get no number.
     """
     saved, parts = state.order(), leaf.sampler.whole.parts
     for name, generations in generations_of(leaf.source).items():
@@ -224,9 +233,14 @@ def _with_generations(leaf: Leaf, state: LoaderState) -> LoaderState:
 
 
 def _generation_of(records: Any, generations: Generations) -> dict[str, int]:
-    """Return {GENERATION: number} for the first generation with this number of records.
+    """Return {GENERATION: number} of the first generation that has a given number of records.
 
-    Return {} if the generation's number is 0, or if none has so many records.
+    A generation is a version of the files of a growing source. Return {} if its number is 0, or if
+    no generation has this number of records.
+
+    Args:
+        records: number of records.
+        generations: the source's generations.
     """
     every = range(generations.generation + 1)
     found = next((one for one in every if generations.generation_records(one) == records), 0)
@@ -236,16 +250,17 @@ def _generation_of(records: Any, generations: Generations) -> dict[str, int]:
 def in_generation(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline of an epoch, and states, for the same generation (version of the files).
+    """Return the pipeline of an epoch, and states, for the same generation of the source's files.
 
-    If a state was saved inside the epoch, it is the generation that the run read; otherwise, the
-    current one.
+    A generation is a version of the files of a growing source. If a state was saved inside the
+    epoch, the pipeline is changed to the generation that the run was reading. Otherwise, the states
+    are changed to the current generation.
 
     Args:
         pipeline: pipeline of the epoch, over the current generation.
         states: states of one run.
-        strict: if True, and that generation of the source no longer has the content that the run
-            read, pipeline and states are returned unchanged.
+        strict: if True, pipeline and states are returned unchanged if the source's content in the
+            generation that the run read is no longer the same.
     """
     known, sources, order = states[0].order(), states[0].identity.sources, pipeline.leaf.sampler
     saved = known.described
@@ -275,18 +290,18 @@ def in_epoch(
 ) -> Sequence[LoaderState]:
     """Adapt states of a loop over `loader.epochs()` to the records that are omitted now.
 
-    States are returned unchanged if the same records are omitted as before, or if the order differs
-    in something else.
+    States are returned unchanged if the same records are omitted as before. They are also returned
+    unchanged if the order differs in something other than omitted records; the caller then compares
+    the orders.
 
     Args:
         pipeline: pipeline of the epoch.
         states: states of one run.
-        strict: if True, not fewer records may be omitted than before, nor the same number of
-            others.
+        strict: if True, all records that the run omitted must still be omitted; more may be.
 
     Raises:
         CheckpointError: other records are omitted, and a state was saved inside the epoch, or
-            states of some shards are missing; or `strict` forbids it.
+            states of some shards are missing; or `strict` forbids the change.
     """
     known, order = states[0].order(), pipeline.leaf.sampler
     saved, present = known.described, order.fingerprint
@@ -307,15 +322,17 @@ def in_epoch(
 
 
 def _check_weights(whole: VectorSampler, states: Sequence[LoaderState]) -> None:
-    """Check that the weights or parts have not changed since a state was saved inside an epoch.
+    """Check that no weights or parts of a mix have changed if a state was saved inside an epoch.
+
+    It is for loops over `loader.epochs()`.
 
     Args:
         whole: the program's order of all epochs.
         states: states of one run.
 
     Raises:
-        CheckpointError: they have changed: some records would come twice in the epoch, and others
-            never.
+        CheckpointError: weights or parts have changed, so that some records would come twice in the
+            epoch, and others never.
     """
     known = states[0].order()
     saved = known._replace(
@@ -335,9 +352,10 @@ def _check_weights(whole: VectorSampler, states: Sequence[LoaderState]) -> None:
 
 
 def _is_inside(state: LoaderState) -> bool:
-    """Return True if a state of `loader.epochs()` is inside its epoch.
+    """Return True if a state of `loader.epochs()` was saved after some of its epoch was read.
 
-    That is so if this shard has begun it, or shards of an earlier run have.
+    The epoch may have been begun by the shard of this state, or by the shards of an earlier run
+    that had another number of shards.
     """
     cursor = state.cursor
     return any(

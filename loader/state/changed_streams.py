@@ -1,10 +1,9 @@
 """Resume a pipeline whose order or records have changed since the states were saved.
 
-It may join several streams.
-
-In: the new pipeline, and saved states. Out: both, in the form to resume. Each source of joined
-streams is adapted separately. The joins (mix, zip and others) need no work, because they choose
-among rows, not records.
+In: the new pipeline, which may join several streams, and saved states. Out: both, in the form to
+resume. Each source of joined streams is adapted separately. The joins themselves (mix, zip and
+others) need no adapting to changed records, because they count rows, and do not depend on which
+records these rows are made of.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def migrate(
         strict: if True, the order must be the same, except that records may be appended and more
             records omitted.
         run: function that runs a pipeline (see `Run`). It is called only if a state was saved
-            inside a window of rows, to find the end of the window.
+            inside a window of rows (results of earlier operations), to find the end of the window.
 
     Returns:
         The pipeline and the states to resume from.
@@ -71,7 +70,7 @@ def migrate(
 
 
 def _omitted(state: LoaderState) -> set[str]:
-    """Return the digests of all sets of records that the orders omit at the start or later."""
+    """Return a digest of each set of records that a run omitted, at its start or later."""
     values = (*state.identity.every_order, *(change.values for change in state.history.changes))
     return {each[OMITTED] for each in values if each.get(OMITTED)}
 
@@ -87,7 +86,7 @@ def _inputs(join: Values) -> Values:
 def _with_leaves(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt all sources of joined streams, and the states, to changed orders or records."""
+    """Adapt each source of joined streams, and the states, to changed orders or records."""
     if len(states[0].identity.orders) != len(pipeline.leaves):
         return pipeline, states  # a later comparison tells
     for number in range(len(pipeline.leaves)):
@@ -99,9 +98,9 @@ def _with_leaves(
 def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
     """Check that planned batches or packed rows have the same plan as in a state.
 
-    A state at the start may have any plan.
-
-    Positions count planned batches. With another plan, each position would stand for other records.
+    A plan says, before anything is read, which records each batch (or packed row) has. Positions
+    count these batches. So with another plan, the positions in the state would stand for other
+    records. A state that was saved before the first batch may have any plan.
 
     Raises:
         CheckpointError: the plan differs.
@@ -122,7 +121,7 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
 class LeafAlone:
     """A leaf (a source with its sampler) of joined streams, as a pipeline of its own.
 
-    Without joins, it is the whole pipeline.
+    If the whole pipeline has no joins, it has only this leaf, and is itself this pipeline.
 
     Attributes:
         number: index of the leaf.
@@ -145,7 +144,12 @@ class LeafAlone:
         return cls(number, dataclasses.replace(alone, snapshot=snapshot), True)
 
     def state_of(self, whole: Pipeline, state: LoaderState) -> LoaderState:
-        """Return what a state of the whole pipeline says about the leaf, as a state of the leaf."""
+        """Return the part of a state that is about this leaf, as a state of this leaf's pipeline.
+
+        Args:
+            whole: the whole pipeline.
+            state: a state of the whole pipeline.
+        """
         if not whole.joins:
             return state
         number, stage = self.number, whole.stage_on(self.number).number
@@ -160,7 +164,12 @@ class LeafAlone:
         )
 
     def put_back(self, whole: Pipeline, changed: Pipeline) -> Pipeline:
-        """Return the whole pipeline with the leaf of `changed`, this leaf's changed pipeline."""
+        """Return the whole pipeline with this leaf replaced by the leaf of `changed`.
+
+        Args:
+            whole: the whole pipeline.
+            changed: the leaf's own pipeline after a change.
+        """
         if not whole.joins:
             return changed
         assert whole.snapshot is not None
@@ -171,9 +180,12 @@ class LeafAlone:
         return dataclasses.replace(whole, leaves=tuple(leaves), snapshot=snapshot)
 
     def put_back_state(self, whole: LoaderState, of_leaf: LoaderState) -> LoaderState:
-        """Return `whole` with the source, order and history of this leaf from `of_leaf`.
+        """Return a state of the whole pipeline with this leaf's source, order and history replaced.
 
-        `whole` is a state of the whole pipeline.
+        Args:
+            whole: the state of the whole pipeline.
+            of_leaf: a state of the leaf's own pipeline, which has the new source, order and
+                history.
         """
         if not self.joined:
             return of_leaf
@@ -190,7 +202,7 @@ def _may_change(leaf: Leaf, saved: SavedOrder) -> bool:
 
     Args:
         leaf: the source with its sampler.
-        saved: its order in the earlier run.
+        saved: the source's order in the earlier run.
     """
     begun = any(OMITTED in each for each in (saved.described, *parts_in(saved.described).values()))
     changed = any(order.facts.keeps_history for order in leaf.sampler.parts.values())
@@ -205,7 +217,7 @@ def _with_leaf(
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of one run.
-        number: index of the source among all sources (leaves) of the pipeline.
+        number: index of the source among all sources of the pipeline.
         strict: if True, the order must be the same, except that records may be appended and more
             records omitted.
         run: function that runs a pipeline (see `Run`).
@@ -232,9 +244,10 @@ def _with_leaf(
 
 
 def _records(order: SavedOrder) -> list[Any]:
-    """Return what decides an order's records: omitted keys and generation at first, and changes.
+    """Return the values that decide which records an order has, for a comparison of two orders.
 
-    For a mix, these values of each part are included.
+    These are, for the start of the run, the omitted records and the generation (version of the
+    source's files), also of each part of a mix; and all later changes of the order.
     """
     begins = (order.described, *parts_in(order.described).values())
     return [
@@ -244,17 +257,18 @@ def _records(order: SavedOrder) -> list[Any]:
 
 
 def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
-    """Check that no state was saved inside a batch or window of joined streams.
+    """Check that no state was saved inside a batch or window of rows of joined streams.
 
-    The order of a source has changed.
+    It is called if the order of a source has changed. Batches and windows that are made of one
+    source's records, before streams are joined, are not looked at.
 
     Args:
         pipeline: the pipeline.
         states: states of one run.
-        number: index of the source whose order has changed.
+        number: index of the source whose order has changed, for the message.
 
     Raises:
-        CheckpointError: a state was saved inside one.
+        CheckpointError: a state was saved inside such a batch or window.
     """
     leaf = pipeline.leaves[number].name or "the source"
     stages = {pipeline.stage_on(each).number for each in range(len(pipeline.leaves))}
@@ -270,12 +284,14 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
 
 
 def _check_repeated(pipeline: Pipeline, number: int) -> None:
-    """Check that no stream that `repeat()` reads again has the source at index `number`.
+    """Check that `repeat()` does not read a source, whose order has changed, several times.
 
-    The order of this source has changed.
+    Args:
+        pipeline: the pipeline.
+        number: index of the source.
 
     Raises:
-        CheckpointError: it is.
+        CheckpointError: a stream with this source is repeated.
     """
     if pipeline.begins_anew(number):
         leaf = pipeline.leaves[number].name or "the source"
@@ -289,7 +305,8 @@ def _check_repeated(pipeline: Pipeline, number: int) -> None:
 def _check_not_ended(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
     """Check that a growing source, whose order has changed, has not ended on any shard of a mix.
 
-    The source may grow again.
+    A shard on which the source has ended in the mix would not read records that are appended later.
+    Sources that do not grow pass.
 
     Args:
         pipeline: the pipeline of joined streams.
@@ -297,7 +314,7 @@ def _check_not_ended(pipeline: Pipeline, states: Sequence[LoaderState], number: 
         number: index of the source.
 
     Raises:
-        CheckpointError: it has ended on a shard.
+        CheckpointError: the source has ended on a shard.
     """
     leaf = pipeline.leaves[number]
     if leaf.growth is None:

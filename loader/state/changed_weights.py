@@ -51,12 +51,13 @@ def migrate_weights(
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
-        states: states of all shards of one run, or of one shard. If something has changed, all
-            shards' states are needed, except for joined streams.
-        strict: if True, nothing is adapted to changes of the program. A later comparison of
-            identities then raises if something has changed. Changes that the run itself made stay.
+        states: states of all shards of one run, or of one shard. If something has changed, the
+            states of all shards are needed, except for joined streams.
+        strict: if True, nothing is adapted to changes of the program, and the caller later raises
+            if something has changed. Changes that the run itself made, such as `iterator.change`,
+            stay.
         run: function that runs a pipeline (see `Run`). It is called only if a state was saved
-            inside a window of rows, to find the end of the window.
+            inside a window of rows (results of earlier operations), to find the end of the window.
 
     Returns:
         The pipeline and the states to resume from.
@@ -105,14 +106,18 @@ def migrate_weights(
 def _set_apart(
     pipeline: Pipeline, states: Sequence[LoaderState], saved: SavedOrder, change: str, run: Run
 ) -> tuple[Sequence[LoaderState], int]:
-    """Return states that can go on with other weights or parts, and the first position with these.
+    """Return states that can resume with other weights or parts, and the first position with these.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of one run.
         saved: the order of the run.
-        change: text about the change, for messages.
+        change: text that says what has changed, for messages.
         run: function that runs a pipeline (see `Run`).
+
+    Returns:
+        The states; and the first position (counted over all shards) at which the new weights or
+        parts are used.
 
     Raises:
         CheckpointError: see `migrate_weights`.
@@ -142,9 +147,14 @@ def _set_apart(
 
 
 def _replaced_part(mix: VectorSampler, saved: SavedOrder) -> str:
-    """Return a text for the first part whose order differs from the mix of the earlier run.
+    """Return a text that names the first part of a mix whose order differs from the earlier run.
 
-    The text is "the order of part 'name'". Return "" if the order of no part differs.
+    The text is "the order of part 'name'". It is "" if the order of no part differs, or if the
+    sampler is not a mix.
+
+    Args:
+        mix: the program's sampler.
+        saved: the order of the earlier run.
     """
     for name, part in mix.parts.items() if mix.facts.parts else ():
         before = saved.part(name).described
@@ -154,10 +164,10 @@ def _replaced_part(mix: VectorSampler, saved: SavedOrder) -> str:
 
 
 def _check_length(states: Sequence[LoaderState], order: VectorSampler) -> None:
-    """Check that no shard has read more positions than its share of the order.
+    """Check that no shard has read more positions than its share of the new order.
 
-    This can happen with fewer epochs; and, without replacement, with more weights of 0, which make
-    the epochs shorter.
+    A shard can have read more if the new order has fewer epochs, or shorter ones. If records are
+    drawn without replacement, each further weight of 0 makes the epochs shorter.
 
     Raises:
         CheckpointError: a shard has read more.
@@ -185,9 +195,9 @@ def _check_dealt(states: Sequence[LoaderState], change: str, later: Blocks | Non
 
     Args:
         states: states of all shards.
-        change: text about the change for the message.
-        later: how the program divides records by cost, if it does that in another way than the run;
-            else None.
+        change: text that says what has changed, for the message.
+        later: the blocks of positions in which the program divides records by cost, if these are to
+            be checked as well as the blocks of the run; else None.
 
     Raises:
         CheckpointError: a state was saved inside such a batch.
@@ -210,18 +220,20 @@ def _check_dealt(states: Sequence[LoaderState], change: str, later: Blocks | Non
 
 
 def is_within(state: LoaderState) -> bool:
-    """Return True if a state was saved between two elements made together, or has unfinished work.
+    """Return True if a state was saved inside a group of elements that are made together.
 
-    Such elements are the rows of one record, of one batch or of one window.
+    Such a group is the rows of one record, of one batch or of one window. Return True, too, if the
+    state has leftovers (unfinished work of earlier shards).
     """
     return any(state.cursor.skips) or bool(state.cursor.unfinished)
 
 
 def _check_within(pipeline: Pipeline, saved: Identity) -> None:
-    """Check that no mix other than the pipeline's last one has changed.
+    """Check that no mix has changed that is inside another dataset.
 
-    Such a mix is sliced, shuffled or part of another dataset, so its parts could not continue with
-    their next elements.
+    Such a mix is sliced, shuffled, repeated or part of another dataset, so its parts could not
+    continue with their next elements. The pipeline's last mix, which is outside of all others, may
+    have changed.
 
     Args:
         pipeline: the current pipeline.
@@ -245,9 +257,10 @@ def _check_within(pipeline: Pipeline, saved: Identity) -> None:
 
 
 def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) -> None:
-    """Check that no removed part (dataset) of a mix has records to deliver from before the change.
+    """Check that no dataset was removed from a mix while records of it are still to be delivered.
 
-    Such records exist if shards stopped at different steps, or inside a window. A window of rows
+    Such records exist if shards stopped at different steps, or inside a window: up to the position
+    of the change, the earlier mix is still read. A window of rows (results of earlier operations)
     that was begun is run, to find its end.
 
     Args:
@@ -257,7 +270,7 @@ def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) 
         run: function that runs a pipeline (see `Run`).
 
     Raises:
-        CheckpointError: such a part was removed. The message names it.
+        CheckpointError: such a dataset was removed. The message names it.
     """
     leaf = pipeline.leaves[0]
     mix: Any = leaf.sampler

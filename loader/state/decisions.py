@@ -1,8 +1,8 @@
-"""The log in which the shards of a run agree from which position on they read appended records.
+"""The log by which the shards of a run agree at which position they begin to read appended records.
 
 In: a position, and the newest generation (version of a source's files) that a shard found there.
-Out: the decision of the first shard that checked at this position. Shards need not communicate
-otherwise.
+Out: the decision of the first shard that checked for appended records at this position. All other
+shards read this decision from the log; they do not communicate in any other way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Decision(NamedTuple):
 
     Attributes:
         generation: number of the generation.
-        joins: True if its records join in the current epoch; False: in the next one.
+        joins: True if the generation's new records are read in the current epoch already; False if
+            they are read from the next epoch on.
     """
 
     generation: int
@@ -48,7 +49,7 @@ class DecisionLog:
         """Return the decisions at a position, by source name; None if no shard has checked there.
 
         Raises:
-            CheckpointError: the file is damaged, or cannot be read.
+            CheckpointError: the position's file is damaged, or cannot be read.
         """
         path = self._path(position)
         try:
@@ -76,9 +77,13 @@ class DecisionLog:
         return found
 
     def first(self, position: int, found: Decisions) -> Decisions:
-        """Return the decisions for all shards at a position: those of the first that wrote any.
+        """Return the decisions at a position that were written first; they hold for all shards.
 
-        If no shard has, write and return `found`, the decisions of this shard.
+        If the log has none for this position, the decisions of this shard are written and returned.
+
+        Args:
+            position: position at which the shards check for appended records.
+            found: the decisions of this shard, by source name.
 
         Raises:
             CheckpointError: the folder cannot be written or read, or the file is damaged.

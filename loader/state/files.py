@@ -1,7 +1,8 @@
 """The files of a checkpoint: one for each process, with the names that Grain uses.
 
-In: a folder, as a path object that has `/`, `exists`, `glob`, `read_bytes` and `write_bytes`; and
-index and number of this JAX process, if JAX is imported. Out: bytes.
+In: a folder, as a path object that has `/`, `exists`, `glob`, `read_bytes` and `write_bytes`. If
+JAX is imported, the index of this process and the number of processes come from JAX; otherwise,
+there is one process. Out: the bytes of states.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 
 
 def state_file(folder: Any) -> Any:
-    """Return the path of this process's file in a folder.
+    """Return the path of this process's file in a folder: `process_<index>-of-<count>.json`.
 
-    It is `process_0-of-1.json` if JAX has one process.
+    Index and count are those of JAX's processes. If JAX is not imported, there is one process, and
+    the name is `process_0-of-1.json`.
     """
     index, count = _process()
     return folder / f"process_{index}-of-{count}.json"
@@ -37,7 +39,7 @@ def with_state(item: Any) -> Any:
     """Return the object itself, after checking that it has a state (a method `get_state`).
 
     Raises:
-        TypeError: it has none. The message says what to pass instead.
+        TypeError: it has no `get_state`. The message says what to pass instead.
     """
     if not hasattr(item, "get_state"):
         remedy = (
@@ -55,8 +57,9 @@ def with_state(item: Any) -> Any:
 def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
     """Move an iterator to the position saved in a folder, and begin to prefetch there.
 
-    A process reads only its own file if it can. If another number of processes saved the
-    checkpoint, or if the order of records has changed since, it reads the files of all processes.
+    If possible, a process reads only its own file. It reads the files of all processes if the
+    checkpoint was saved by another number of processes, or if the order of records has changed
+    since.
 
     Args:
         folder: folder with the files.
@@ -80,7 +83,7 @@ def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
 
 
 def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
-    """Restore from this process's file; if all shards' states are needed, from all in the folder.
+    """Restore from this process's file; if all shards' states are needed, from all files.
 
     Args:
         folder: folder with the files.
@@ -89,7 +92,8 @@ def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
         strict: False accepts states of another source, sampler or other operations.
 
     Raises:
-        CheckpointError: a state cannot be used; or all are needed, and some are missing.
+        CheckpointError: a state cannot be used; or the states of all shards are needed, and some
+            are missing.
         OSError: a file cannot be read.
     """
     try:
@@ -104,7 +108,8 @@ def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
 def as_said(strict: bool) -> dict[str, bool]:
     """Return keyword arguments for `set_state`: {"strict": False} if `strict` is False, else {}.
 
-    Because of {}, an iterator whose `set_state` has no argument `strict` can be restored, too.
+    So the argument `strict` is passed only if it is needed, and iterators of other libraries, whose
+    `set_state` does not have it, can be restored, too.
     """
     return {} if strict else {"strict": False}
 
@@ -143,20 +148,24 @@ def _all_states(folder: Any, file: str) -> list[bytes]:
 
 
 def to_bytes(state: Any) -> bytes:
-    """Return the bytes of a state for a file: the state itself, or JSON if it is a dict.
+    """Return the bytes of a state for a file.
 
-    In other libraries, it is a dict.
+    States of headrace are JSON text already, and are returned unchanged. In other libraries, states
+    are dicts, and are returned as JSON.
     """
     return state if is_json_text(state) else json.dumps(state).encode()
 
 
 def is_json_text(state: Any) -> bool:
-    """Return True if a state is JSON text, as headrace's own are; other libraries' are dicts."""
+    """Return True if a state is JSON text.
+
+    States of headrace are JSON text; states of other libraries are dicts.
+    """
     return isinstance(state, (bytes, bytearray, str))
 
 
 def from_bytes(content: bytes, iterator: Any) -> Any:
-    """Convert bytes that `to_bytes` made back to a state of the iterator.
+    """Convert bytes that `to_bytes` returned to a state of the iterator.
 
     Returns:
         A dict if the iterator's states are dicts; else the bytes.
@@ -190,7 +199,8 @@ async def write_later(folder_to_come: Any, state: Any) -> None:
     """Wait until the folder exists, then write the state to this process's file.
 
     Args:
-        folder_to_come: object of Orbax with `await_creation()`, which waits and returns the folder.
+        folder_to_come: object of Orbax with `await_creation()`, which waits for the folder and
+            returns its path.
         state: the state, as bytes or a dict.
     """
     import asyncio  # which takes longer than the rest of this package

@@ -1,7 +1,8 @@
 """Detect records that were appended to a source during a run, and switch the run to them.
 
 In: a pipeline, and the place where a run continues. Out: the position up to which its order cannot
-change; if the order changes there, the pipeline and the state with which the run continues.
+change; and, if appended records change the order at this position, the pipeline and the state with
+which the run continues.
 """
 
 from __future__ import annotations
@@ -68,13 +69,13 @@ class WaitNotice:
 class OrderChangedError(Exception):
     """Raised if appended records change the order of a run at a position.
 
-    The iterator catches it, and switches the order.
+    The iterator catches it, and switches to the new order.
 
     Attributes:
         position: first global position (counted over all shards) with the new order.
         leaf: index of the source among the joined sources; 0 without joins.
-        news: for each source with appended records, by name: the decision which version of its
-            files to read.
+        news: a dict by name of the source, or of the mix's part, for each that has appended
+            records: the `Decision` about the generation (version of its files) to read.
     """
 
     def __init__(self, position: int, leaf: int, news: Decisions) -> None:
@@ -90,8 +91,8 @@ def grown(
     Args:
         loaders: the pipeline as the program built it, before any state was applied.
         state: state of the user's position.
-        change: the position of the change, and the generations (versions of the source's files) to
-            read from there on.
+        change: position of the change, and the generations (versions of the source's files) to read
+            from there on.
     """
     from .changed_streams import LeafAlone  # not needed before records are appended
 
@@ -115,12 +116,12 @@ def _grown(
 
 
 def _grown_mix(mix: Any, saved: SavedOrder, change: OrderChangedError) -> Any:
-    """Return a mix in which some parts get appended records from the position of a change on.
+    """Return a mix in which some parts have appended records from the position of a change on.
 
     Args:
         mix: the mix over the new versions of the sources.
         saved: the run's mix before the change.
-        change: the position of the change, and the names of these parts.
+        change: the position of the change, and the decisions by name of these parts.
     """
     former, parts = saved_order(saved), {}
     counts = dict(zip(former.names, former.counts(change.position).tolist()))
@@ -134,16 +135,19 @@ def _grown_mix(mix: Any, saved: SavedOrder, change: OrderChangedError) -> Any:
 def lookouts_of(
     pipeline: Pipeline, state: LoaderState, notice: WaitNotice, begins: Mapping[int, int]
 ) -> dict[int, Lookout]:
-    """Return the objects that check for appended records during a run, by the index of the source.
+    """Return a `Lookout`, which checks for appended records, for each source that is checked.
 
-    A source has none if its loader or stream does not ask for such checks.
+    A source is checked if the user's options for its loader or stream say so.
 
     Args:
         pipeline: pipeline of the run.
         state: state from which the run continues.
-        notice: logs once that the run waits.
-        begins: by the index of a source, position of the last change of its order in this run.
-            Checks before it are not repeated.
+        notice: logs once in the run that the run waits for records.
+        begins: by index of the source, the position of the last change of its order in this run.
+            The checks before this position were made already.
+
+    Returns:
+        A dict by index of the source.
     """
     return {
         number: Lookout(pipeline, state, number, leaf.growth, notice, begins.get(number, 0))
@@ -162,8 +166,9 @@ class Lookout:
         state: state from which the run continues.
         number: index of the source.
         growth: the user's options for growing sources.
-        notice: logs once that the run waits.
-        begin: position of the last change of this source's order in this run.
+        notice: logs once in the run that the run waits for records.
+        begin: position of the last change of this source's order in this run; 0 if it did not
+            change.
     """
 
     def __init__(
@@ -194,7 +199,7 @@ class Lookout:
     def stop(self) -> int | None:
         """Local position of the next check for appended records; None if there are no more checks.
 
-        Up to it, the order cannot change.
+        Before this position, the order cannot change.
         """
         look = self._looks.position
         if self._is_final or look is None:
@@ -206,19 +211,17 @@ class Lookout:
     def advance(self, wait: bool) -> bool:
         """Make the next check for appended records, and move `stop` to the check after it.
 
-        `stop` is None after the last check.
+        After the last check, `stop` is None.
 
         Args:
-            wait: True if the user has reached the position of the check. If all records were read
-                and a writer is still at work, the check is then repeated until there are more
-                records or the writer has ended. If False, this function does not wait.
+            wait: True if the user has reached the position of the check. Then, if all records were
+                read and the writer of the source is still at work, the check is repeated until
+                there are more records or the writer has ended. If False, this method does not wait.
 
         Returns:
-            True if the check was made and found no change of the order. False, only possible with
-            `wait=False`, if the
-            check was not made: because its position is not yet read, or because all records were
-                read, and a writer is
-            still at work.
+            True if the check was made and found no change of the order. False if the check could
+            not be made yet; this is only possible with `wait=False`, if shards have not read up to
+            the check's position, or if all records were read and the writer is still at work.
 
         Raises:
             OrderChangedError: records were appended. The iterator catches it, and switches to the
@@ -247,7 +250,7 @@ class Lookout:
         Args:
             look: position of the check.
             name: name of the part of a mix; "" for a single source.
-            found: the decision which version of its files to read.
+            found: the decision about the generation (version of the source's files) to read.
         """
         order, index = self._orders[name], self._looks.index(name, look)
         if index == 0 and not order.history.changes:
@@ -257,7 +260,7 @@ class Lookout:
         )
 
     def _found(self, look: int, wait: bool) -> Decisions | None:
-        """Return the decisions for the check at position `look`, by name of the source.
+        """Return the decisions for the check at position `look`, by name of the mix's part (or "").
 
         If another shard has already decided, its decisions are read from the log. Otherwise the
         sources are checked, and the decisions are logged. If all records were read and a writer is
@@ -282,10 +285,10 @@ class Lookout:
             time.sleep(PAUSE_SECONDS)
 
     def _looked(self, name: str, ends: bool, look: int) -> Decision | None:
-        """Check one source for appended records; decide on the generation to read.
+        """Check one source for appended records, and decide which generation of it is read next.
 
-        A generation is a version of the source's files. The decision also says from which epoch on
-        it is read.
+        A generation is a version of the source's files. The decision also says if its new records
+        are read in the current epoch already, or from the next one on.
 
         Args:
             name: name of the part of a mix; "" for a single source.
@@ -310,14 +313,14 @@ class Lookout:
         return Decision(generation, joins)
 
     def _began_incomplete(self, name: str, look: int) -> bool:
-        """Return True if the source's writer was at work when an epoch got its records.
+        """Return True if the source's writer was still at work when an epoch got its records.
 
-        The epoch ends at position `look`. The writer may have ended since then. Its last records
-        belong to this epoch, too.
+        Then records that the writer has appended since belong to this epoch, too, even if it has
+        ended by now.
 
         Args:
             name: name of the part of a mix; "" for a single source.
-            look: position of the check.
+            look: position of the check. The epoch ends there.
         """
         source, order = self._sources[name], self._orders[name]
         if source.generation_complete(order.generation):
@@ -327,11 +330,11 @@ class Lookout:
 
 
 def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
-    """Return the pipeline over the generation (version of the files) of all shards in an epoch.
+    """Return an epoch's pipeline over the generation (version of the files) that all shards read.
 
     It is for loops over `loader.epochs()`. The shard that begins the epoch first decides on the
-    newest version, and writes it to the log; the others read the log. The pipeline is unchanged if
-    the loader does not look for appended records.
+    newest generation, and writes it to the log; the other shards read the log. The pipeline is
+    unchanged if the loader does not look for appended records.
 
     Raises:
         CheckpointError: the log cannot be read or written.

@@ -1,9 +1,10 @@
-"""The values that a run keeps in its states besides its place in the stream.
+"""The values that a run keeps in its states besides its place in the stream, as one object.
 
-Other files pass them on as one object.
+These are the steps that the run skips, and the user's own values (see `set_extra_state`).
 
 In: values that the loader or the user sets. Out: their entries in the JSON of a state, and back;
-the values of all shards as one; and the values in words.
+one object for a new number of shards, made of the objects of all earlier shards; and texts that
+show the values.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ MOST_EXTRA = 10_000
 
 @dataclass(frozen=True)
 class Kept:
-    """The values that a run keeps. They do not depend on the place in the stream.
+    """The values that a run keeps in its states. They do not depend on the place in the stream.
 
-    A field is also the name of an entry in a state. Each method has a line for each field.
+    A field is also the name of an entry in a state.
 
     Attributes:
         skipped: steps that the run skips because the user asked for it.
@@ -43,13 +44,16 @@ class Kept:
 
     @cached_property
     def entries(self) -> dict[str, str]:
-        """The entries of a state, JSON texts by name; "" for an empty value."""
+        """JSON texts for the entries of a state, by name of the entry; "" for an empty value."""
         skipped = json_text([self.skipped.steps, self.skipped.absorbed]) if self.skipped else ""
         return {"skipped": skipped, "extra": self.extra}
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Kept:
-        """Read the values from the parsed entries of a state, which may have others, too.
+        """Read the values from the parsed JSON of a state. Other entries of the state are ignored.
+
+        Args:
+            content: the entries of the state, by name.
 
         Raises:
             CheckpointError: an entry is damaged.
@@ -62,17 +66,21 @@ class Kept:
 
     @classmethod
     def of_shards(cls, shards: Sequence[Kept]) -> Kept:
-        """Return the values with which shards of another number resume.
+        """Return the values with which a run resumes on another number of shards.
+
+        Steps that any of the earlier shards skipped are skipped. The other values are those of the
+        first object in `shards`.
 
         Args:
-            shards: values of all shards; those of the shard with the largest step come first.
+            shards: values of all earlier shards. Those of the shard with the largest step come
+                first.
         """
         steps = union(chain.from_iterable(each.skipped.steps for each in shards))
         return cls(SkippedSteps(steps, shards[0].skipped.absorbed), shards[0].extra)
 
     @property
     def told(self) -> dict[str, tuple[str, Any]]:
-        """For tools, each value in words and as plain JSON values, by a label."""
+        """The values for tools to show: a dict from a label to a pair (text, plain JSON values)."""
         steps = ", ".join(f"{start:,} to {stop - 1:,}" for start, stop in self.skipped.steps)
         return {
             "left out": (
@@ -84,15 +92,16 @@ class Kept:
 
     @property
     def extra_values(self) -> Any:
-        """A copy of the user's own values; None for none."""
+        """A copy of the user's own values; None if there are none."""
         return json.loads(self.extra or "null")
 
 
 class Keeper:
-    """Holder of the values that a run keeps now.
+    """Holder of the values that a run keeps in its states, as they are now.
 
-    An iterator and its positions share it. So a new value is also in the state of a position that
-    was taken before, such as that of a batch which a feeder has read ahead.
+    An iterator and all positions taken from it share one `Keeper`. So if the user sets a new value,
+    the states of earlier positions have it, too: for example, the position after a batch that a
+    feeder has read ahead.
 
     Attributes:
         kept: the values.
@@ -102,7 +111,12 @@ class Keeper:
         self.kept = kept
 
     def set_extra(self, values: Any) -> None:
-        """Keep other values of the user, as `set_extra_state` of an iterator does."""
+        """Replace the user's own values, as `set_extra_state` of an iterator does.
+
+        Raises:
+            TypeError: the values are not a dict of plain JSON values.
+            ValueError: they are too long.
+        """
         self.kept = replace(self.kept, extra=_extra_text(values))
 
 
@@ -114,22 +128,22 @@ class ExtraState:
         raise NotImplementedError
 
     def get_extra_state(self) -> Any:
-        """Return a copy of the values that `set_extra_state` stored, or None.
+        """Return a copy of the values that `set_extra_state` stored; None if there are none.
 
-        They were stored in this run, or in one whose state was restored.
+        They were stored in this run, or in the run whose state was restored.
 
         Raises:
-            TypeError: it is a feeder that reads from something other than a `DataLoader`.
+            TypeError: the iterator is a feeder that reads from something other than a `DataLoader`.
         """
         return self.here().get_extra_state()
 
     def set_extra_state(self, values: Any) -> None:
         """Store your values, such as a token count, in the state from the last element received on.
 
-        They are in all later states, also of a device feeder that has read ahead, until you set
-        others. `set_state` restores them. On another number of shards, `set_states` restores those
-        of the shard with the largest step. They are not in the state of the iterator until you call
-        this, and change nothing in the stream.
+        All later states contain the values, until you set others. This also holds for a device
+        feeder that has read ahead. The values change nothing in the stream. `set_state` restores
+        them. If `set_states` resumes on another number of shards, it restores those of the shard
+        with the largest step.
 
         Args:
             values: a dict of plain JSON values: dicts with texts as keys, lists, texts, finite
@@ -137,8 +151,9 @@ class ExtraState:
                 ASCII counts as six. None removes the values.
 
         Raises:
-            TypeError: it is not a dict, or has other values, such as arrays; or it is a feeder that
-                reads from something other than a `DataLoader`.
+            TypeError: `values` is not a dict, or contains something else than plain JSON values,
+                such as arrays; or the iterator is a feeder that reads from something other than a
+                `DataLoader`.
             ValueError: the values have more than 10,000 characters.
 
         >>> import headrace
@@ -155,10 +170,10 @@ class ExtraState:
 
 
 def _extra_text(values: Any) -> str:
-    """Return the user's own values as JSON text, "" for None, after a check.
+    """Check the user's own values, and return them as JSON text; "" for None.
 
     Raises:
-        TypeError: they are no dict, or reading the text would give other values.
+        TypeError: the values are not a dict, or parsing the JSON text would not give equal values.
         ValueError: the text is too long.
     """
     if values is None:
@@ -192,7 +207,7 @@ def _extra_text(values: Any) -> str:
 def damage(**parts: Any) -> Iterator[None]:
     """Return a context in which a TypeError or ValueError becomes a CheckpointError.
 
-    The error names the damaged `parts` of a state.
+    The error says that the state is damaged, and names the entries in `parts`.
 
     Args:
         **parts: names and values of the entries that are read inside the context.

@@ -1,9 +1,11 @@
 """Leftovers: windows, or batches split into elements, that an earlier shard delivered only in part.
 
-In: the place where that shard stopped. Out: a place from which any shard can continue; and
-leftovers: one of the new shards makes each of them again, and delivers the rest. The end of a
-window of records is computed. A window of rows (results of earlier operations) is run to find its
-end.
+In: the place where that shard stopped. Out: a place from which any shard can continue, and
+leftovers. One of the new shards makes each leftover again, and delivers the elements that the
+earlier shard did not deliver.
+
+The place after a window must be known. The end of a window of records is computed. A window of rows
+(results of earlier operations) is run to find its end.
 """
 
 from __future__ import annotations
@@ -38,14 +40,15 @@ rows.
 def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
     """Return the cursor (place in the stream) from which any shard can continue after one stopped.
 
-    Work that the shard had delivered in part becomes a `Leftover` in the cursor. It is also used if
-    the same shard continues with another mix.
+    A window or batch of which the shard had delivered only some elements becomes a `Leftover` in
+    the cursor, and the place itself is moved to the end of this window or batch. The function is
+    also used if the same shard continues with another mix.
 
     Args:
         loaders: the new pipeline, as the program built it, before any state is applied.
         state: state of the shard.
         run: function that runs a pipeline (see `Run`). It is called only if the shard stopped
-            inside a window of rows, to find the end of the window.
+            inside a window of rows (results of earlier operations), to find the end of the window.
         mix: the earlier mix as JSON text, if the mix has changed; else "".
 
     Raises:
@@ -59,9 +62,13 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
     ends = tuple(None if leaf.endless else leaf.total for leaf in former.leaves)
 
     def split(part: Subtree, cursor: Cursor) -> Cursor:
-        """Return the cursor (place in the stream) to continue a part of the pipeline.
+        """Return the cursor (place in the stream) to continue a section of the pipeline.
 
-        It has leftovers for begun work.
+        A window or batch that was begun in this section becomes a leftover in this cursor.
+
+        Args:
+            part: the section.
+            cursor: cursor of this section at which the shard stopped.
         """
         rests = tuple(rest for rest in cursor.unfinished if rest.stage == part.stage)
         if part.stage is None:
@@ -86,10 +93,13 @@ def set_apart(
 ) -> list[LoaderState]:
     """Return states that can continue in a changed order.
 
-    Half delivered windows that need the earlier order become leftovers. Half delivered windows have
-    the same records in both orders, and stay as they are, with two exceptions, which become
-    leftovers: windows of rows (results of earlier operations), and a window that the end of the
-    earlier order cut short.
+    Most windows that were delivered in part have the same records in the earlier and in the changed
+    order. Their states are returned unchanged. Two kinds of windows need the earlier order, and
+    become leftovers (unfinished work that is saved apart in the state, and is made in the earlier
+    order):
+
+    * windows of rows (results of earlier operations)
+    * a window that is shorter than others because the earlier order ended in it
 
     Args:
         former: pipeline with the earlier order.
@@ -106,10 +116,15 @@ def set_apart(
 
 
 def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
-    """Return True if a half delivered window of a state must be finished with the earlier order.
+    """Return True if a partly delivered window of a state must be finished with the earlier order.
 
-    That is so for a window of rows (results of earlier operations), and for a window that the end
-    of the earlier order cut short. `length` is the number of positions of that order.
+    This is necessary for a window of rows (results of earlier operations), and for a window that is
+    shorter than others because the earlier order ended in it.
+
+    Args:
+        former: pipeline with the earlier order.
+        state: the state.
+        length: number of positions of the earlier order, on all shards together.
     """
     begun = former.begun_at(former.top, state.cursor)
     shard = ShardOptions(*state.shard, former.shard.drop_remainder)
@@ -123,8 +138,8 @@ def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
     """Run a leftover (unfinished work of an earlier shard) to its end, and drop its rows.
 
-    Its errors are raised now. Only a window of rows is run. For a batch or window of records,
-    nothing is read.
+    So errors of this work are raised when the run resumes, not later. Only a window of rows
+    (results of earlier operations) is run. For a batch or window of records, nothing is read.
 
     Args:
         loaders: the new pipeline, as the program built it, before any state is applied.
@@ -143,11 +158,11 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
     """Return the cursor (place in the stream) at the end of a batch or window delivered in part.
 
     Args:
-        former: pipeline of the shard that had begun it.
+        former: pipeline of the shard that had begun the batch or window.
         part: section of that pipeline up to the operations that make the batch or window.
         cursor: cursor of this section, inside the batch or window.
-        run: function that runs a pipeline (see `Run`). It is used if the window is made of rows,
-            not records.
+        run: function that runs a pipeline (see `Run`). It is called if the window is made of rows
+            (results of earlier operations), not of records.
     """
     assert part.stage is not None, "only stages make something of several inputs"
     stage = former.stages[part.stage]
@@ -184,7 +199,7 @@ def _to_end(
 def with_lineages(
     pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions
 ) -> Pipeline:
-    """Return a shard's pipeline, in which each source is read only where earlier runs did not.
+    """Return a shard's pipeline in which each source is read only where earlier runs did not read.
 
     Args:
         pipeline: pipeline that reads everything.
@@ -193,8 +208,8 @@ def with_lineages(
         shard: the shard.
 
     Raises:
-        CheckpointError: there are not as many histories as leaves, or a history does not fit the
-            leaf's order.
+        CheckpointError: there are more or fewer histories than leaves, or a history does not fit
+            the leaf's order.
     """
     if len(lineages) != len(pipeline.leaves):
         raise CheckpointError(
@@ -231,9 +246,15 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
 
 
 def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
-    """Return True if a cursor (place in the stream) lies after the end of a pipeline's section.
+    """Return True if a cursor (place in the stream) does not fit a pipeline's section.
 
-    Return True, too, if the cursor has another form.
+    It does not fit if it lies after the end of the section; if it has more or fewer entries than
+    the section has sources and joins; or if an entry cannot be the progress of its join.
+
+    Args:
+        pipeline: the pipeline.
+        part: the section.
+        cursor: cursor of the section.
     """
     ends = [leaf.total for leaf in pipeline.leaves[part.leaves]]
     beyond = any(position > end for position, end in zip(cursor.positions, ends))
@@ -249,7 +270,8 @@ def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
 def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
     """Add the shards of earlier runs to a pipeline that are needed to finish leftovers.
 
-    Leftovers are unfinished work of such shards.
+    Leftovers are unfinished work of such shards. They are made with the order and the mix of the
+    shard that began them.
 
     Args:
         loaders: the new pipeline, as the program built it, before any state is applied.
@@ -298,7 +320,7 @@ def _former(
 def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
     """Return the section of a pipeline that makes a leftover (unfinished work of an earlier shard).
 
-    Return None if there is none.
+    Return None if the pipeline has no such section.
     """
     return pipeline.stages[rest.stage].part if rest.stage < len(pipeline.stages) else None
 
@@ -309,26 +331,25 @@ def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) 
     Args:
         sampler: the user's sampler.
         order: the order of one shard, as `order_for` returns it.
-        order_shards: which orders there are. 0: one order for all shards; or each shard has an
-            order of its own, and the number of shards never changed. 1: all shards read parts of
-            the order for a single shard. Another number: that of the shards of the first run, each
-            of which had an order of its own.
+        order_shards: says how the shards of the run get their orders. 0: all shards read one order,
+            or each shard has an order of its own and the number of shards never changed. 1: all
+            shards read parts of the order that a single shard would have. A larger number: each
+            shard of the first run had an order of its own, and there were as many shards.
 
     Returns:
-        `order` if `order_shards` is not 0; else the unsharded sampler, whose length includes the
-        positions at the end that are dropped if shards must be equally long.
+        `order` if `order_shards` is not 0; else the sampler for a single shard. Its length includes
+        the positions at the end that are dropped if shards must be equally long.
     """
     return order if order_shards else sampler.with_shard_options(NoSharding())
 
 
 def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
-    """Return the order that a shard reads, a sampler.
+    """Return the order that a shard reads, as a sampler.
 
     Args:
         sampler: the user's sampler.
         shard: the shard.
-        order_shards: number of shards of the first run, if the sampler gives each shard an order of
-            its own; 1 if all of these shards read parts of the order for a single shard; else 0.
+        order_shards: says how the shards of the run get their orders, see `everything`.
 
     Raises:
         CheckpointError: the sampler cannot give that many shards an order of their own.

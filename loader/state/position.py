@@ -1,9 +1,11 @@
 """An iterator's position in its stream; and the common methods of iterators, feeders and epochs.
 
-In: which element the iterator delivered last. Out: the cursor (a place in the stream) after it, the
-state and the records, computed only when the caller asks for them. So taking a position is cheap: a
-device feeder takes one for every batch. A position does not change, except for the values of its
-`keeper`, which the user may set at any time. So any thread may use it.
+In: which element the iterator delivered last. Out: the cursor (a place in the stream) after this
+element, the state, and the records of the element. They are computed only when the caller asks for
+them, so taking a position is cheap: a device feeder takes one for every batch.
+
+Any thread may use a position, because it does not change. Only the values of its `keeper`, which
+the user may set at any time, can change.
 """
 
 from __future__ import annotations
@@ -33,11 +35,13 @@ class StreamPosition(NamedTuple):
     Its methods compute the values that iterators return: state, step, epoch, records.
 
     Attributes:
-        pipeline: the pipeline that runs, as it was resumed.
-        keeper: holder of the other values that the run keeps, such as skipped steps.
-        start: cursor (place in the stream) at which the iterator began or to which it was set.
-        run: `Rows` object that contains the element delivered last; None if nothing was
-            delivered since the start.
+        pipeline: the pipeline that runs. If the run was resumed from a state, it begins where the
+            state says.
+        keeper: holder of the other values that the run keeps in its states, such as skipped steps.
+        start: cursor (place in the stream) at which the iterator began, or to which it was moved
+            last.
+        run: `Rows` object that contains the element delivered last; None if nothing was delivered
+            since the start.
         row: index of that element in `run`.
         step: number of elements delivered or skipped by `skip()`, in all runs.
     """
@@ -61,9 +65,10 @@ class StreamPosition(NamedTuple):
 
     @property
     def is_at_end(self) -> bool:
-        """True if this shard has read all of its positions.
+        """True if this shard has certainly read all of its positions.
 
-        False if that is not known, as after a `Filter`.
+        False if it has not, or if that cannot be known: if elements have different numbers of
+        records, for example after a `Filter`.
         """
         return self.pipeline.aligned and self.cursor.positions[0] >= self.pipeline.leaf.total
 
@@ -106,9 +111,9 @@ class StreamPosition(NamedTuple):
 
     @property
     def passed(self) -> int:
-        """Number of the elements counted by `len()` that come before this position.
+        """Number of elements before this position, counted as `len()` counts.
 
-        Those left out by `skip()` do not count.
+        Elements left out by `skip()` do not count.
         """
         return passed_before(
             self.pipeline, (self.cursor.positions[0], self.step), self.kept.skipped
@@ -116,7 +121,10 @@ class StreamPosition(NamedTuple):
 
     @property
     def unread(self) -> Ranges:
-        """Ranges of local positions of the steps to skip from here on; empty if unknown."""
+        """Ranges of this shard's positions that belong to steps to skip, from here on.
+
+        Empty if they are unknown, because elements can have different numbers of records.
+        """
         if not self.pipeline.aligned:
             return ()
         at = (self.cursor.positions[0], self.step)
@@ -171,14 +179,14 @@ class StreamPosition(NamedTuple):
 class StreamPositionAPI(Changeable, ExtraState, Resumable):
     """Base of the iterators of a `DataLoader` and of device feeders.
 
-    If a feeder reads from something other than a `DataLoader`, most of the methods raise a
-    TypeError.
+    Most of the methods raise a TypeError for a feeder that reads from something other than a
+    `DataLoader`.
     """
 
     _ended: bool  # `next` has told the end
 
     def here(self) -> StreamPosition:
-        """Return the user's position, for tools.
+        """Return the user's position as an object, for tools such as `headrace`'s command line.
 
         Takes less than a microsecond.
 
@@ -194,13 +202,13 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def __len__(self) -> int:
         """Return the number of elements of the whole stream, as `len(loader)` does.
 
-        After `set_states` with the states of another number of shards, only the elements that those
-        shards did not deliver are counted. For a feeder with `on_uneven="drop"` or `"pad"`, you may
-        receive more or fewer, because that depends on other processes.
+        After `set_states` with the states of another number of shards, elements that those shards
+        delivered are not counted. A feeder with `on_uneven="drop"` or `"pad"` may deliver fewer or
+        more elements, because their number then also depends on the other processes.
 
         Raises:
-            TypeError: the stream is endless, or joined from several; or an operation or `on_error`
-                decides its length.
+            TypeError: the stream is endless, or joined from several streams; or its length depends
+                on an operation, or on failing records (`on_error`).
         """
         return self.here().len()
 
@@ -208,8 +216,9 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def passed(self) -> int:
         """Number of delivered elements, also by earlier runs, without steps left out by `skip()`.
 
-        If all elements have the same number of records, elements that were delivered before the
-        number of shards changed do not count, as in `len()`.
+        There is an exception: if all elements have the same number of records, elements that were
+        delivered before the number of shards changed are not counted. `len()` does not count them
+        either.
 
         Raises:
             TypeError: the number is unknown, because a feeder reads from something other than a
@@ -232,8 +241,8 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def step(self) -> int:
         """Number of the next element of this shard, from 0.
 
-        Earlier runs, and elements left out by `skip()`, count too. After `set_states` with another
-        number of shards, it continues from the largest step of the former shards.
+        Elements of earlier runs, and elements left out by `skip()`, count too. After `set_states`
+        with the states of another number of shards, it is the largest step among these states.
         """
         return self.here().step
 
@@ -253,11 +262,12 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
 
     @property
     def part_epochs(self) -> dict[str, int]:
-        """Epoch, from 0, of the last record of each part (dataset) of a mix.
+        """Epoch, from 0, that each part (dataset) of a mix has reached at this shard's last record.
 
-        It is the last record up to this shard's last record. Records of other shards count, too.
-        Between rows of one window of a `Pack`, it is the epoch of the window's first record. If
-        several streams are joined, the dict has each of their sources.
+        It is the epoch of the part's last record up to there in the order of all shards, so records
+        of other shards count, too. Between rows of one window of a `Pack`, the epoch is computed at
+        the window's first record. If several streams are joined, the dict has each of their
+        sources.
 
         Raises:
             AttributeError: there is a single source that is not a mix. So `hasattr` is True only
@@ -280,8 +290,9 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def part_records(self) -> dict[str, int]:
         """Number of records of each part (dataset) of a mix, up to the record delivered last.
 
-        Records of all runs and all shards count, in the order of the stream; other shards may have
-        delivered more, or less. If several streams are joined, the dict has each of their sources.
+        The records of all runs and all shards are counted that come, in the order of the stream,
+        before this shard's place. Other shards may have delivered some records after this place, or
+        not yet all before it. If several streams are joined, the dict has each of their sources.
 
         Raises:
             AttributeError: there is a single source that is not a mix.
@@ -302,12 +313,13 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def last_records(self) -> Any:
         """Return the keys `int64[records]` of the records in the element delivered last.
 
-        They are in the order of the stream. A key is the index of a record in its source. A key
-        comes as often as the sampler drew the record, even if several rows were made of it. For a
-        mix, the result is a dict of such arrays by part; for joined datasets, a dict by the
-        datasets' names (or, as texts, their indices). Records that a filter dropped are not
-        included. The keys are computed when this is called, so it costs nothing while the loop
-        runs.
+        A key is the index of a record in its source. The keys are in the order of the stream. A key
+        is contained as often as the sampler drew the record, even if several rows were made of it.
+        Records that a filter dropped are not included. The keys are computed when this method is
+        called, so it costs nothing while the loop runs.
+
+        For a mix, the result is a dict of such arrays by part. For joined datasets, it is a dict by
+        the datasets' names (or, for datasets without names, their indices as texts).
 
         Raises:
             ValueError: no element was delivered since the start, the last `set_state`, a change of
@@ -325,8 +337,8 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
         """Return the keys `int64[records in the element]` of the records of a step still to come.
 
         A key is the index of a record in its source; for a mix, the result is a dict of such arrays
-        by part. Unlike `DataLoader.records_at`, it is also right if the number of shards or the
-        batch size has changed, or if steps are skipped.
+        by part. Unlike `DataLoader.records_at`, this method also gives the right keys if the number
+        of shards or the batch size has changed, or if steps are skipped.
 
         Args:
             step: number of the step, from 0; not less than the iterator's `step`.

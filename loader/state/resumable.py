@@ -1,6 +1,6 @@
 """The methods of objects that have a state and can be closed.
 
-Iterators, feeders and epochs have them, and those of `RemoteLoader`.
+These objects are iterators, device feeders and loops over epochs, also those of a `RemoteLoader`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Resumable(ClosedAtExit):
     def start_prefetch(self) -> None:
         """Start workers and reading now instead of at the first `next`.
 
-        The first element then comes sooner.
+        The first element is then available sooner.
         """
         raise NotImplementedError
 

@@ -1,8 +1,9 @@
 """Resume a pipeline from the state of its own shard, or from those of all shards of an earlier run.
 
-In: saved states, and the new pipeline. Out: the pipeline and the state to resume with;
-or a `CheckpointError` that says why that is not possible. No record is read here, except
-by the caller's function `run`, to find the end of a window that was delivered in part.
+In: saved states, and the new pipeline. Out: the pipeline and the state to resume with; or a
+`CheckpointError` that says why the run cannot be resumed. No record is read here, with one
+exception: the caller's function `run` may be called to find the end of a window that was delivered
+in part.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Resumed(NamedTuple):
 
     Attributes:
         program: the pipeline as the program built it, adapted to changes since the state was saved.
-        pipeline: pipeline that runs.
+        pipeline: the pipeline that runs. It reads only what earlier runs did not read.
         start: cursor (place in the stream) from which it runs.
         state: state of this shard.
     """
@@ -68,17 +69,18 @@ def resume(
     of_all_shards: bool = False,
     equal_steps: bool = False,
 ) -> Resumed:
-    """Resume a run with a program that may describe another order than the run's.
+    """Resume a run, also with a program whose order of records differs from the run's.
 
     Args:
         program: the new pipeline, as the program built it, before any state is applied.
-        states: the state of this shard, in a list.
+        states: a list with the state of this shard; or with other states, see `of_all_shards` and
+            `equal_steps`.
         strict: False accepts a state of another source, sampler or other operations.
         run: function that runs a pipeline (see `Run`). It is called only if a state was saved
-            inside a window of rows.
+            inside a window of rows (results of earlier operations).
         of_all_shards: True if `states` has the states of all shards of a run, in any order.
         equal_steps: True if `states` has the state of only one shard, and all shards were at the
-            same step.
+            same step. Then `of_all_shards` must be True, too.
 
     Raises:
         CheckpointError: a state is missing, or is from another run or program, or the run cannot be
@@ -94,10 +96,10 @@ def resume(
 
 
 def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
-    """Resume from a state of this shard, after the pipeline was adapted to the state's order.
+    """Resume from a state of this shard, with a pipeline that was adapted to the state's order.
 
     Args:
-        pipeline: the adapted pipeline.
+        pipeline: the adapted pipeline (see `migrate`).
         state: state of the same shard.
         strict: False accepts a state of another source, sampler or other operations.
 
@@ -132,8 +134,9 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
     """Describe, as a list of short texts, how a pipeline differs from the one that saved a state.
 
-    A batch size that differs counts only if the state was saved inside a batch, or if there are
-    more or fewer sizes.
+    The list is empty if they do not differ. Another batch size counts as a difference only if the
+    state was saved inside a batch, or if one of the pipelines has more batches or windows than the
+    other.
     """
     saved, present = (each.identity.labelled for each in (state, pipeline))
     if len(saved["batch_sizes"]) == len(present["batch_sizes"]):
@@ -151,16 +154,17 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 def merge_shard_states(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> LoaderState:
-    """Return the state with which this shard resumes, from those of all shards of an earlier run.
+    """Return the state with which this shard resumes, made of the states of all earlier shards.
 
-    If the number of shards is the same as before, it is the state of this shard.
+    If the earlier run had as many shards as now, the result is the saved state of this shard.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
         states: states of all shards of the earlier run, in any order.
         strict: False accepts states of another source, sampler or other operations.
         run: function that runs a pipeline (see `Run`). It is called only if a shard of the earlier
-            run stopped inside a window of rows, to find the end of the window.
+            run stopped inside a window of rows (results of earlier operations), to find the end of
+            the window.
 
     Raises:
         CheckpointError: a state is missing, or is of another run or pipeline.
@@ -201,10 +205,13 @@ def merge_shard_states(
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
-    """Group leftovers (unfinished work of earlier shards) into lists.
+    """Group leftovers (unfinished work of earlier shards) by the shard that began them.
 
-    One new shard gets all leftovers of a list. Each list has the leftovers of one earlier shard: a
-    zip, for example, needs all of its inputs on one shard.
+    All leftovers of a group must go to the same new shard: a zip, for example, needs all of its
+    inputs on one shard.
+
+    Returns:
+        A list of groups.
     """
     by_former: dict[tuple[Any, ...], list[Leftover]] = {}
     for rest in unfinished:
@@ -254,13 +261,15 @@ def _dealt_after(
     number: int,
     skipped: SkippedSteps,
 ) -> ReshardHistory:
-    """Return the history of shards after planned batches (`BudgetBatch` with known lengths).
+    """Return the history of shards after a run with planned batches.
+
+    Planned batches are those of `BudgetBatch` with known lengths.
 
     Args:
         leaf: source of the planned batches, with its sampler.
         before: history before the run.
         states: states of all shards of the run.
-        cursors: their cursors (places in the stream).
+        cursors: for each of these states, the cursor (place in the stream).
         number: index of the source among all sources of the pipeline.
         skipped: steps that the run skips.
 
@@ -287,8 +296,8 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
     """Return the states sorted by shard, after checking that they are all states of one run.
 
     Raises:
-        CheckpointError: states are missing, or are of different runs; or two different ones are of
-            one shard.
+        CheckpointError: states are missing, or are of different runs; or two states are of the same
+            shard, and differ.
     """
     if not states:
         raise CheckpointError(
@@ -345,10 +354,10 @@ def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) ->
     Args:
         states: states of all shards.
         skipped: steps that the run skips.
-        total: number of positions of the order.
+        total: number of positions of the order, on all shards together.
 
     Raises:
-        CheckpointError: the batch size changed at different steps of the shards.
+        CheckpointError: the shards changed their batch size at different steps.
     """
     if not skipped:
         return ()

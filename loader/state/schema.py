@@ -1,8 +1,8 @@
 """The layout of the state that a checkpoint stores.
 
 In: a place in the stream, the identity of the pipeline and its history. Out: JSON of a few hundred
-bytes, and back. For a mix, it has some 200 bytes more for each part; in a mix of 100 parts or more,
-which is compressed, some 50.
+bytes, and back. For a mix, the JSON has about 200 bytes more for each part; a mix of 100 parts or
+more is compressed, and has about 50 bytes for each part.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ class LoaderState:
             all runs.
         shard: `(shard_index, shard_count)` of the run. The cursor's positions are local to this
             shard.
-        identity: identity of sources, orders, joins and operations.
-        history: what happened to the orders since the first run.
+        identity: values that identify the sources, orders, joins and operations of the pipeline.
+        history: changes of the orders since the first run, and how far shards of earlier runs had
+            read.
         kept: other values that the run keeps, such as skipped steps.
         marks: facts about orders that a later program cannot compute again, by the index of the
             leaf (source with its sampler).
@@ -66,14 +67,14 @@ class LoaderState:
         return SavedOrder(self.identity.orders[leaf], self.history.orders[leaf], mark.ended)
 
     def with_order(self, leaf: int, order: SavedOrder, source: Values | None = None) -> LoaderState:
-        """Return this state with another order (and another source, if given) of a leaf.
+        """Return this state with another order (and another source, if given) for one leaf.
 
         A leaf is a source with its sampler.
 
         Args:
             leaf: index of the leaf.
-            order: the order.
-            source: fingerprint of the source; None to keep it.
+            order: the new order.
+            source: fingerprint of the new source; None to keep the source.
         """
         marks = self.marks
         if order.ended != self.order(leaf).ended:
@@ -89,8 +90,8 @@ class LoaderState:
     def to_json(self) -> bytes:
         """Return the state as UTF-8 JSON with sorted keys, without empty entries.
 
-        Equal states give equal bytes. It is fast enough to be called at every step, because the
-        text of values that do not change during a run is cached.
+        Equal states give equal bytes. This method is fast enough to be called at every step,
+        because the text of values that do not change during a run is cached.
         """
         cursor, shard = self.cursor, self.shard
         positions, skips = (
@@ -125,8 +126,8 @@ class LoaderState:
 
         Args:
             data: the bytes.
-            like: another state of the same run. If it has the same history, that history is not
-                parsed a second time.
+            like: another state of the same run, which is only used to save time: if both states
+                have the same history, it is not parsed a second time.
 
         Raises:
             CheckpointError: the bytes are not a state of a version that can be read, or are
@@ -153,8 +154,8 @@ class LoaderState:
 
         Args:
             values: the values.
-            like: another state of the same run. If it has the same history, that history is not
-                parsed a second time.
+            like: another state of the same run, which is only used to save time: if both states
+                have the same history, it is not parsed a second time.
 
         Raises:
             CheckpointError: the values are not a state of a version that can be read, or are
@@ -243,7 +244,7 @@ def unsealed(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a state without the checksum, after checking that the checksum is right.
 
     Raises:
-        CheckpointError: the checksum does not belong to the values.
+        CheckpointError: the state is damaged: its checksum is not the one of the values.
     """
     content = {name: value for name, value in values.items() if name != CHECKSUM}
     try:
@@ -263,10 +264,9 @@ def unsealed(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_grains(values: Any) -> None:
-    """Check that the values are not a state of Grain.
+    """Raise a CheckpointError if values are a state of Grain.
 
-    Raises:
-        CheckpointError: they are a state of Grain.
+    The message says how to continue from Grain's state.
     """
     if not isinstance(values, dict):
         return
@@ -309,8 +309,8 @@ def _cursor(values: Any) -> Cursor:
 
     Args:
         values: a list of two or three lists: positions of the leaves (sources with their samplers);
-            numbers of delivered rows of the stages (operations that run in one task); and the
-            progress of the joins, if there are any.
+            numbers of delivered rows of the stages (groups of operations that run in one task); and
+            the progress of the joins, if the pipeline joins streams.
 
     Raises:
         TypeError, ValueError: the values are damaged.
@@ -335,7 +335,7 @@ def _shard(values: Any) -> tuple[int, int]:
 def _place_values(cursor: Cursor) -> list[Any]:
     """Return a cursor (place in the stream) as plain JSON values.
 
-    The values have no entry for joins if there are none.
+    The values have no entry for the progress of joins if the pipeline joins no streams.
     """
     return [cursor.positions, cursor.skips, *([cursor.notes] if cursor.notes else [])]
 

@@ -1,5 +1,8 @@
 """Check that the size of a batch or window that was delivered in part is unchanged.
 
+Such a batch or window gives several elements, of which some were delivered before the state was
+saved.
+
 In: the pipeline, and a saved state. Out: a `CheckpointError` if a size has changed.
 """
 
@@ -17,11 +20,15 @@ from ..schema import LoaderState
 
 
 def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
-    """Return a bool for each operation that takes several inputs.
+    """Return, for each operation that takes several inputs, whether its size must stay the same.
 
-    It is True if one of its batches or windows was delivered in part. The size of such an operation
-    must not change, because elements would then be repeated or lost. The state's place and its
-    leftovers (unfinished work of earlier shards) count.
+    Such an operation is a batch or window. Its size must stay the same if one of its batches or
+    windows was delivered only in part when the state was saved. With another size, elements would
+    be repeated or lost.
+
+    Returns:
+        A list with a bool for each of these operations, in the order of the pipeline. Besides the
+        state's own place, its leftovers (unfinished work of earlier shards) count.
     """
     begun = [(pipeline.top, state.cursor)]
     begun += [
@@ -38,7 +45,7 @@ def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
 def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
     """Check that batches and windows delivered in part have the same size in pipeline and state.
 
-    If the pipeline's operations differ from the state's, nothing is checked here.
+    If the pipeline has other groups of operations (stages) than the state, nothing is checked here.
 
     Raises:
         CheckpointError: such a batch or window has another size, so that elements would be repeated
@@ -62,11 +69,12 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
 def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
     """Return the state with one entry for each stage of this pipeline.
 
-    Return None if the pipeline has other stages than the state.
+    A stage is a group of operations that run in one task. The entry says how many of the rows that
+    the stage makes next were delivered already. If datasets were added to the pipeline's last mix
+    or removed from it, only the stages after the mix can be compared, and the entries of the other
+    stages are 0.
 
-    A stage is a group of operations that run in one task. If datasets of the pipeline's last mix
-    were added or removed, only the stages after the mix are compared; the entries of the others are
-    0.
+    Return None if the pipeline has other stages than the state, or other batches or windows.
     """
     skips, stages = state.cursor.skips, len(pipeline.stages)
     if len(skips) == stages:

@@ -19,19 +19,19 @@ from .record_checks import run_length
 def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[LoaderState]:
     """Make the states of all shards of a run from the state of one shard.
 
-    All shards must have been at the same step.
+    All shards must have been at the same step when the state was saved.
 
     Args:
         pipeline: the new pipeline, as the program built it, before any state is applied.
         states: a list with the one state.
 
     Returns:
-        A state for each shard of the earlier run; a list with the one state if it had one shard.
+        A list with a state for each shard of the earlier run.
 
     Raises:
-        CheckpointError: there is not exactly one state; steps differ in their number of records;
-            records are appended during the run; or the shard has ended, and others are longer or
-            shorter.
+        CheckpointError: the list has more or fewer than one state; steps of the pipeline can have
+            different numbers of records; records are appended during the run; or this shard has
+            reached its end, and the shards differ in their number of records.
     """
     if len(states) != 1:
         raise CheckpointError(

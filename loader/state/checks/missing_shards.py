@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 class MissingShardsError(CheckpointError):
     """Raised if a restore needs the states of all shards, but got fewer.
 
-    These do not tell where the other shards are.
+    The states that it got do not tell which positions the other shards had reached.
     """
 
 
 def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
     """Check that there is a state of every shard.
 
-    The order has changed, and shards may be at different steps.
+    This is necessary if the order has changed, because shards may have stopped at different steps.
 
     Args:
         states: states of one run.
-        change: text about the change, for the message.
+        change: text that says what has changed, for the message.
 
     Raises:
         MissingShardsError: there are fewer states than the run had shards.

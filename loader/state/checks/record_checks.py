@@ -1,7 +1,7 @@
-"""Check if a run may resume with more records, omitted records, or another mix; texts of refusals.
+"""Check if a run may resume with more records, omitted records, or another mix.
 
-In: pipelines in the form to resume, and saved states. Out: facts about them; a `CheckpointError` if
-the run cannot resume.
+In: pipelines in the form to resume, and saved states. Out: facts about both, such as the first
+position that no shard has read; or a `CheckpointError` if the run cannot resume.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ If shards have read that much more or less than others, resuming fails.
 
 
 def changes_of(state: LoaderState) -> int:
-    """Return a number that is largest for the shard that has seen most changes of the run's orders.
+    """Return a number that tells how many changes of the run's orders a shard has seen.
 
-    Shards of a run see the same changes in the same order, but some may be ahead. The result is the
-    number of changes in the state, plus the numbers of the generations (versions of the source's
-    files) with which its orders begin.
+    The shards of a run see the same changes in the same order, but some shards may be ahead of
+    others: they have larger numbers. The number is the number of changes in the state, plus the
+    number of the generation (version of the source's files) with which each order begins.
     """
     begins = [order.get(GENERATION) for order in state.identity.every_order]
     return len(state.history.changes) + sum(number for number in begins if isinstance(number, int))
@@ -48,8 +48,10 @@ def changes_of(state: LoaderState) -> int:
 def comes_before(until: RecordsHistory, history: RecordsHistory) -> bool:
     """Return True if the changes in `until` are the first changes in `history`, or all of them.
 
-    Records that are appended before the first record is read are no change. Then `history` may
-    begin with more records and a later generation (version of the source's files) than `until`.
+    So a shard with `until` can have the same changes as a shard with `history`, only fewer. There
+    is an exception: records that are appended before the first record is read do not count as a
+    change. If `until` has no change, `history` may therefore begin with more records, and with a
+    later generation (version of the source's files), than `until`.
     """
     if until.changes or until.generation == history.generation:
         return until == history.first(len(until.changes))
@@ -60,13 +62,14 @@ def comes_before(until: RecordsHistory, history: RecordsHistory) -> bool:
 def retold(
     states: Sequence[LoaderState], known: SavedOrder, now: SavedOrder, source: Values | None = None
 ) -> list[LoaderState]:
-    """Return the states of a source, with the order `now` in each that has the order `known`.
+    """Return the states of a source, with another order in all states that have the order `known`.
 
     Args:
         states: the states.
-        known: an order.
+        known: the order to replace. States with another order are returned unchanged.
         now: the order that replaces it.
-        source: fingerprint of the source that replaces that of these states; None to keep theirs.
+        source: fingerprint of the source that replaces the fingerprint in these states; None to
+            keep it.
     """
     return [
         state.with_order(0, now, source) if state.order() == known else state for state in states
@@ -74,15 +77,18 @@ def retold(
 
 
 def check_omitted(before: str, now: str, of_part: str = "") -> None:
-    """Check that all records omitted before still are; the program may have forgotten some.
+    """Check that no record that the earlier run omitted has come back.
+
+    Digests contain the number of omitted records. A larger number passes; that the earlier records
+    are among them is not checked.
 
     Args:
-        before: digest of the records omitted before, which contains their number.
-        now: digest of the records omitted now.
-        of_part: text for the message about the part of a mix, such as " of part 'web'".
+        before: digest of the records that were omitted before; "" for none.
+        now: digest of the records that are omitted now; "" for none.
+        of_part: text for the message that names the part of a mix, such as " of part 'web'".
 
     Raises:
-        CheckpointError: fewer records are omitted, or the same number of other records.
+        CheckpointError: fewer records are omitted than before, or the same number of other records.
     """
     if before != now and _count(now) <= _count(before):
         raise CheckpointError(
@@ -103,9 +109,9 @@ def _count(digest: str) -> int:
 
 
 def inside_a_window_of_growing() -> CheckpointError:
-    """Return an error for a mix of growing sources that changed inside a window.
+    """Return the error for a changed mix of growing sources, for a state saved inside a window.
 
-    Inside a window, the shards would not check for appended records at the same places.
+    After such a change, the shards would check for appended records at different positions.
     """
     return CheckpointError(
         "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside "
@@ -117,16 +123,16 @@ def inside_a_window_of_growing() -> CheckpointError:
 def check_nothing_owed(
     states: Sequence[LoaderState], position: int, length: int, change: str
 ) -> None:
-    """Check that all shards have read all records before a change.
+    """Check that all shards have read all of their records before the position of a change.
 
-    Shards that are behind would need the earlier order, but a state stores only a digest of its
-    values.
+    A shard that is behind the position would need the earlier order up to there. But the state has
+    only a digest of the values that made this order (weights of records, for example).
 
     Args:
         states: states of all shards.
         position: position from which the order differs.
         length: number of positions of the earlier order.
-        change: description of the change for the message.
+        change: text that says what has changed, for the message.
 
     Raises:
         CheckpointError: a shard has not read all of its records before the position.
@@ -148,7 +154,10 @@ def check_nothing_owed(
 def _reached(
     states: Sequence[LoaderState],
 ) -> Iterator[tuple[Cursor, tuple[int, int], ReshardHistory]]:
-    """Yield cursor, shard and history of shards of each state, and of all unfinished work in it."""
+    """Yield (cursor, shard, history of shards) for each state, and for each leftover in it.
+
+    A cursor is a place in the stream. A leftover is unfinished work of an earlier shard.
+    """
     for state in states:
         yield state.cursor, state.shard, state.history.shards[0]
         for rest in those_within(state.cursor.unfinished):
@@ -165,7 +174,7 @@ def check_unread(
 ) -> None:
     """Check that no newly omitted record is still to be read before the position of the change.
 
-    Up to that position, shards that are behind still read in the earlier order, which has the
+    Before that position, shards that are behind still read the earlier order, which contains the
     record.
 
     Args:
@@ -175,8 +184,8 @@ def check_unread(
         position: position of the change.
 
     Raises:
-        CheckpointError: an omitted record is still to be read before the position; or shards are
-            too far apart to check that.
+        CheckpointError: an omitted record is still to be read before the position; or a shard has
+            too many records to read before it, so that this cannot be checked.
     """
     for cursor, shard, lineage in _reached(states):
         unread = _positions_before(position, cursor, shard, lineage)
@@ -223,12 +232,15 @@ def _positions_before(
 def first_unread(
     pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None
 ) -> int:
-    """Return a global position in a source's order from which on no shard has read anything.
+    """Return the global position from which on no shard has read anything in a source's order.
 
-    With `of_shard`, it is the position after the last position that this shard has certainly read;
-    another shard may have read later positions. If there are several shards, those of a window that
-    was delivered in part do not count, because the window may be made of rows that another shard
-    has left. What was decided there is in the log.
+    A shard that has begun a window (several records that are processed together) counts as having
+    read the whole window.
+
+    With `of_shard`, the result is the position after the last one that this shard has certainly
+    read; other shards may have read later positions. If there are several shards, a window that the
+    shard has begun then does not count as read, because its rows may be a leftover of another
+    shard.
 
     Args:
         pipeline: pipeline of the run.
@@ -252,11 +264,14 @@ def first_unread(
 def former_length(states: Sequence[LoaderState], saved: SavedOrder, former: VectorSampler) -> int:
     """Return the number of positions of an earlier run's order, on all shards together.
 
+    The number is taken from the states if they contain it. Otherwise, for a mix, it is computed
+    from `saved`. If records have weights, it is stored in `saved`. In all other cases, it is the
+    length of `former`.
+
     Args:
-        states: states of the run. If they contain the number, it is returned.
-        saved: the run's order. For a mix, the number is computed from it.
-        former: order of the run. If records have weights, the number is in `saved`; in all other
-            cases, it is the length of this order.
+        states: states of the run.
+        saved: the run's order as a state describes it.
+        former: the run's order as a sampler.
     """
     known = [mark for state in states if (mark := state.marks.get(0)) is not None and mark.place]
     if known:
@@ -268,7 +283,14 @@ def former_length(states: Sequence[LoaderState], saved: SavedOrder, former: Vect
 
 
 def run_length(pipeline: Pipeline, state: LoaderState) -> int:
-    """Return the number of positions, on all shards, of the order of the run that saved a state."""
+    """Return the number of positions of the order of the run that saved a state.
+
+    Positions of all shards count.
+
+    Args:
+        pipeline: the program's pipeline.
+        state: the state.
+    """
     sampler, saved = pipeline.leaf.sampler, state.order()
     if sampler.facts.parts and saved.is_mix:
         return former_length([state], saved, sampler)
@@ -283,12 +305,17 @@ def run_length(pipeline: Pipeline, state: LoaderState) -> int:
 
 
 def marks_of(pipeline: Pipeline, state: LoaderState) -> dict[int, Mark]:
-    """Return the `marks` of a state.
+    """Return the marks of a state: facts about orders that a later program cannot compute again.
 
-    They give, for each source that omits records, the place in its order from which on nothing is
-    read. A mix that ends also has a place if records were appended to one of its parts. If parts of
-    a mix end before the mix, their ends are marked, too. The result is a dict by the index of the
-    source among all sources of the pipeline.
+    These are:
+
+    * for a source that omits records, the place in its order from which on no shard has read
+      anything. A mix that ends also has such a place if records were appended to one of its parts
+    * for a mix with parts that end before the mix, the positions of these ends
+
+    Returns:
+        A dict of `Mark` objects by the index of the source among all sources of the pipeline.
+        Sources without such facts are left out.
     """
     found = ((number, _mark_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
     return {number: mark for number, mark in found if mark is not None}
@@ -341,6 +368,10 @@ def place_in(
             (`ONLY`).
         position: first position that no shard has read.
         changed: for each order, by name, the index of its first record after its last change.
+
+    Returns:
+        The position; and a dict with the number of records of each order that come before it, by
+        name.
     """
     if mix is None:
         position = max(position, changed[ONLY])

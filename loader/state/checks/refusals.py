@@ -26,9 +26,12 @@ MOST_WEIGHTS = 5  # lines of an error
 
 
 def remedy_of(state: LoaderState, pipeline: Pipeline, several: bool) -> str:
-    """Return what to do about a state of another pipeline or shard.
+    """Return a text that says what to do about a state of another pipeline or shard.
 
-    `several` is True if more than one thing differs.
+    Args:
+        state: the state.
+        pipeline: the program's pipeline.
+        several: True if state and pipeline differ in more than one thing.
     """
     if state.shard == (pipeline.shard.shard_index, pipeline.shard.shard_count):
         of_epochs = "epoch" in state.identity.order and "epoch" not in pipeline.identity.order
@@ -49,12 +52,13 @@ def remedy_of(state: LoaderState, pipeline: Pipeline, several: bool) -> str:
 def of_another(what: str, changed: Sequence[str], remedy: str) -> str:
     """Return the message of an error for a state of another pipeline or shard.
 
-    Changed weights of a mix, if there are several, get a line each, but at most `MOST_WEIGHTS`.
+    If two or more weights of a mix have changed, each gets a line of its own, up to `MOST_WEIGHTS`
+    lines.
 
     Args:
-        what: beginning of the sentence.
+        what: beginning of the sentence, such as "the state belongs".
         changed: descriptions of the differences.
-        remedy: what to do, as the end of the sentence.
+        remedy: text that says what to do, without a full stop at its end.
     """
     if len(changed) == 1 and changed[0].startswith("shard: "):
         return f"{what} to another shard ({changed[0].removeprefix('shard: ')}). {remedy}."

@@ -1,7 +1,7 @@
 """The method `change` of iterators and device feeders.
 
-In: the arguments of a call. Out: the new value of each kind of change, by name, for the class that
-makes the change.
+In: the arguments of a call. Out: a dict with the new value of each kind of change, which the method
+`_change` of the subclass gets.
 """
 
 from __future__ import annotations
@@ -27,25 +27,28 @@ class Changeable:
     ) -> None:
         """Change the weights, the omitted records or the batch size from a step on, during the run.
 
-        All shards must make the same call, before any of them comes to the step; nothing is sent
-        between them. The iterator of a `RemoteLoader` changes the run on all hosts by one call.
-        What was prefetched is dropped, and workers start again.
+        All shards must make the same call, before any of them comes to the step, because nothing is
+        sent between them. The iterator of a `RemoteLoader` changes the run on all hosts by one
+        call. What was prefetched is dropped, and workers start again.
 
         Weights of a mix: every state after the call contains the change. A program with the earlier
-        weights, or with the new ones, can restore it on any number of shards. Other changes are
-        made when the iterator comes to the step, except for weights or omitted records if a shard
-        has no record there. `set_state` drops changes whose step has not come. A state of a later
-        step must be restored in a program that describes the change.
+        weights, or with the new ones, can restore such a state on any number of shards.
+
+        Other changes are made when the iterator comes to the step. There is an exception: weights
+        of records and omitted records are not changed if a shard has no record at this step.
+        `set_state` drops changes whose step has not come. A state of a later step must be restored
+        in a program that describes the change.
 
         The first possible step is `step`, the next element. Batches that a device feeder has read
         already stay as they are, so its first possible step is `step + host_buffer + device_buffer
-        + 2`; with `across_hosts`, `step + buffer_size + 3`; of a `RemoteLoader`, `step +
-        buffer_size`.
+        + 2`; with `across_hosts`, it is `step + buffer_size + 3`. For a `RemoteLoader`, it is `step
+        + buffer_size`.
 
         Args:
             weights: for a mix, numbers: a dict by name of the part, or a list. For a
                 `WeightedSampler`, a weight for each record.
-            omit: records to omit besides those that are omitted already, as for `DataLoader`.
+            omit: records to omit besides those that are omitted already, in the form that
+                `DataLoader` takes.
             batch_size: number of elements in the last `Batch`.
             max_tokens: maximum of rows times padded length in a planned `BudgetBatch`, from its
                 next `window` on.
@@ -53,8 +56,8 @@ class Changeable:
                 on several shards, all must then be at the same step.
 
         Raises:
-            TypeError: not exactly one change is given; the pipeline cannot be changed so, such as
-                joined streams; or a feeder does not read from a `DataLoader`.
+            TypeError: not exactly one change is given; the pipeline cannot be changed in this way
+                (joined streams, for example); or a feeder does not read from a `DataLoader`.
             ValueError: the step is too early; a value is outside its range; weights of a mix begin
                 after the end of a shard; or (here, or in a later `next`) the step is inside a
                 window of records that cannot be made again.
@@ -89,7 +92,8 @@ class Changeable:
         """Make one change from a step on.
 
         Args:
-            wanted: the new value of each kind of change, by name; None where none was passed.
+            wanted: the new value of each kind of change, by name of the argument of `change`; None
+                for arguments that were not passed.
             at_step: number of the first changed element; None: the first possible step.
         """
         raise NotImplementedError

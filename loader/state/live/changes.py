@@ -33,23 +33,24 @@ class WeightsChange(NamedTuple):
     """A change of the weights of a mix.
 
     Attributes:
-        position: first global position (counted over all shards) at which they are used.
-        weights: the weights, as the user passed them.
+        position: first global position (counted over all shards) at which the new weights are used.
+        weights: the new weights, as the user passed them.
     """
 
     position: int
     weights: Any
 
     def replaces(self, other: Change) -> bool:
-        """Return True if another change, which was made earlier, no longer has an effect.
+        """Return True if another change, which was made earlier, has no effect any more.
 
-        That is so if the other change is one of weights, too, and does not begin before this one.
+        The other change must be a change of a mix's weights, too, and must begin at the same
+        position as this change or later.
         """
         return isinstance(other, WeightsChange) and other.position >= self.position
 
     @property
     def is_of_order(self) -> bool:
-        """True: the order, and so every state, has the change once the user has asked for it."""
+        """True: the order and all states contain this change from the call of `change` on."""
         return True
 
 
@@ -66,11 +67,11 @@ def weights_change(
         ahead: number of steps after the user's position that may have been read already.
 
     Raises:
-        TypeError: the pipeline has no mix, or joins streams; steps differ in their number of
+        TypeError: the pipeline has no mix, or joins streams; steps can have different numbers of
             records; records are appended during the run; or `weights` or `at_step` has the wrong
             type.
         ValueError: the step is too early, after the end, or inside a global batch that was divided
-            by cost; or the weights are outside their range.
+            among shards by cost; or the weights are outside their range.
     """
     pipeline = here.pipeline
     if len(pipeline.leaves) > 1 or not pipeline.leaf.facts.parts or not pipeline.aligned:
@@ -100,9 +101,9 @@ def with_change(pipeline: Pipeline, change: WeightsChange) -> Pipeline:
 
 
 def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPosition:
-    """Return a position whose state contains the changes of weights among `changes`.
+    """Return the position, with the changes of a mix's weights from `changes` in its pipeline.
 
-    Other changes are ignored.
+    So the state of the returned position contains them. Other changes are ignored.
     """
     for change in changes:
         if isinstance(change, WeightsChange) and not _has_change_at(
@@ -117,9 +118,10 @@ def _has_change_at(order: VectorSampler, position: int) -> bool:
 
 
 class ProgramChange(NamedTuple):
-    """A change of what the program describes, other than the weights of a mix.
+    """A change of something that the program describes, such as the batch size.
 
-    The iterator makes it when it reaches a step.
+    Changes of the weights of a mix are not among these (see `WeightsChange`). The iterator makes
+    the change when it reaches a step.
 
     Attributes:
         step: number of the first element that is made after the change.
@@ -136,11 +138,14 @@ class ProgramChange(NamedTuple):
         return False
 
     def has_effect(self, here: StreamPosition) -> bool:
-        """Return True if the iterator must make the change at its position.
+        """Return True if the iterator, which has reached the change's step, must make the change.
 
-        All shards at this step get the same answer. It is False at the end of the shard; for a
-        change of the order, also if another shard has ended. This shard then has at most one record
-        left.
+        Usually it must. It need not at the end of the shard; nor, if the order changes, if another
+        shard has no record left at this step (this shard then has at most one). All shards at this
+        step get the same answer.
+
+        Args:
+            here: the user's position.
         """
         return not (here.is_at_end or (self.reorders and has_ended_early(here)))
 
@@ -154,9 +159,13 @@ Change: TypeAlias = WeightsChange | ProgramChange
 
 
 def as_changed(loaders: Pipeline, changes: Iterable[Change]) -> Pipeline:
-    """Return the pipeline as the program would build it after `changes`.
+    """Return the pipeline as a program would build it that describes all of `changes`.
 
     Changes of the weights of a mix are ignored.
+
+    Args:
+        loaders: the pipeline as the program built it.
+        changes: the changes.
     """
     for change in changes:
         loaders = change.described(loaders) if isinstance(change, ProgramChange) else loaders
@@ -226,10 +235,11 @@ def _check_changeable(loaders: Pipeline, name: str) -> None:
 
     Args:
         loaders: the pipeline.
-        name: "weights" (of a `WeightedSampler`), "omit", "batch_size" or "max_tokens".
+        name: name of the argument: "weights" (of a `WeightedSampler`), "omit", "batch_size" or
+            "max_tokens".
 
     Raises:
-        TypeError: it cannot be used.
+        TypeError: the argument cannot be used.
         ValueError: records cannot be omitted, because they are divided among shards by cost.
     """
     if name == "omit" and not loaders.joins:
@@ -317,7 +327,7 @@ _DESCRIBED = {
 def continued(change: ProgramChange, loaders: Pipeline, here: StreamPosition, run: Run) -> Resumed:
     """Resume a run at its own position with a changed pipeline.
 
-    All shards must be at the same step if the order changes.
+    If the change reorders records, all shards must be at the same step.
 
     Args:
         change: the change.

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def step_of(here: StreamPosition, at_step: int | None, ahead: int) -> int:
-    """Return the step at which a change begins: `at_step`, or the first possible one if it is None.
+    """Return the step at which a change begins.
 
     Args:
         here: the user's position.
-        at_step: number of a step, or None.
+        at_step: number of the step that the user gave; None for the first possible step.
         ahead: number of steps after the user's position that may have been read already.
 
     Raises:
@@ -47,9 +47,9 @@ def position_of(here: StreamPosition, step: int) -> int:
     """Return the first global position (counted over all shards) of a step.
 
     Raises:
-        ValueError: at this step, shards still read what a run on another number of shards has left;
-            the step is after the end; or it is inside a block of records that were divided among
-            shards by cost.
+        ValueError: at this step, shards still read records that an earlier run on another number of
+            shards did not read; the step is after the end; or the step is inside a block of records
+            that were divided among shards by cost.
     """
     leaf, unit = here.pipeline.leaf, here.pipeline.stages[0].unit
     local = here.kept.skipped.position_of(step, (here.cursor.positions[0], here.step), unit)
@@ -77,12 +77,15 @@ def position_of(here: StreamPosition, step: int) -> int:
 
 
 def check_within(leaf: Leaf, step: int, local: int) -> None:
-    """Check that all shards have a record at a step (see `_has_ended`).
+    """Check that all shards have a record at a step.
 
-    The step begins at the local position `local`.
+    Args:
+        leaf: the source with its sampler.
+        step: number of the step, for the message.
+        local: this shard's position at the step.
 
     Raises:
-        ValueError: a shard has none.
+        ValueError: a shard has no record at the step.
     """
     if _has_ended(leaf, local):
         where = "" if leaf.shard.shard_count == 1 else " on some shards"
@@ -92,17 +95,24 @@ def check_within(leaf: Leaf, step: int, local: int) -> None:
 
 
 def _has_ended(leaf: Leaf, local: int) -> bool:
-    """Return True if a shard has no record at a step.
+    """Return True if at least one shard has no record at a step.
 
-    All of them get the same answer, also those that are at their end. `local` is this shard's
-    position at the step; if its last batch was short, the position of its end.
+    All shards get the same answer, also a shard that is at its end.
+
+    Args:
+        leaf: the source with its sampler.
+        local: this shard's position at the step. If the shard is at its end after a batch that was
+            not full, it is the position of the end.
     """
     shards = leaf.shard.shard_count
     return _left(leaf) - local * shards < shards
 
 
 def has_ended_early(here: StreamPosition) -> bool:
-    """Return True if a shard has no record at this step, and shards differ in number of records."""
+    """Return True if some shard has no record at the user's step while another shard may have one.
+
+    Return False if all shards have the same number of records.
+    """
     leaf = here.pipeline.leaf
     uneven = (
         not leaf.plans_batches
@@ -113,5 +123,9 @@ def has_ended_early(here: StreamPosition) -> bool:
 
 
 def _left(leaf: Leaf) -> int:
-    """Return the number of positions, on all shards, left by runs on other numbers of shards."""
+    """Return how many positions, counted over all shards, earlier runs have not read.
+
+    Earlier runs are those on other numbers of shards. Without such a run, it is the number of all
+    positions.
+    """
     return leaf.lineage.length(len(leaf.sampler.with_shard_options(NoSharding())))

@@ -1,7 +1,8 @@
-"""The changes of the program that an iterator has made, and those to come.
+"""Changes of a run by `iterator.change`, except changes of a mix's weights.
 
-In: changes, each with its step. Out: the next one, when its step has come; and the pipeline without
-changes that were made, for an iterator that moves back.
+In: changes, each with its step. Out: the next change, when the iterator reaches its step; and, for
+an iterator that moves back, the pipeline without the changes that were made after the place to
+which it moves.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class ProgramChanges:
-    """The changes of what the program describes: those that an iterator made, and those to come.
+    """The changes that an iterator has made, and those whose step is still to come.
+
+    Changes of the weights of a mix are not among them.
 
     Attributes:
         waiting: changes whose step is still to come, sorted by step.
@@ -32,7 +35,11 @@ class ProgramChanges:
         self.waiting = sorted([*self.waiting, change], key=lambda each: each.step)
 
     def latest(self, loaders: Pipeline) -> Pipeline:
-        """Return the program's pipeline `loaders` with all waiting changes."""
+        """Return the program's pipeline after all waiting changes.
+
+        Args:
+            loaders: the program's pipeline with the changes that were already made.
+        """
         return reduce(lambda pipeline, change: change.described(pipeline), self.waiting, loaders)
 
     def next_at(self, step: int) -> ProgramChange | None:
@@ -45,21 +52,23 @@ class ProgramChanges:
     def made(self, change: ProgramChange, before: Pipeline) -> None:
         """Remember that a change was made.
 
-        `before` is the program's pipeline with all earlier changes, but not this one.
+        Args:
+            change: the change.
+            before: the program's pipeline with all earlier changes, but without this one.
         """
         self._made.append((change, before))
 
     def back_at(self, step: int, loaders: Pipeline) -> Pipeline:
         """Undo the changes at `step` and at later steps, for an iterator that moves back to `step`.
 
-        They wait again until the iterator reaches their steps.
+        The iterator makes these changes again when it reaches their steps.
 
         Args:
             step: the earlier step.
             loaders: the pipeline with all changes that were made.
 
         Returns:
-            The pipeline without them.
+            The pipeline without the undone changes.
         """
         while self._made and self._made[-1][0].step >= step:
             change, loaders = self._made.pop()
