@@ -1,7 +1,7 @@
 """Name the work of a thread in profiles of `jax.profiler`.
 
-In: a name. Out: a context that adds the name to a profile, if one is being taken. Does not import
-jax.
+In: a name. Out: a context that adds the name to a profile, if a profile is being taken. Does not
+import jax.
 """
 
 from __future__ import annotations
