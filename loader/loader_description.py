@@ -19,7 +19,8 @@ class LoaderDescription:
         execution: options of workers and reading.
         max_errors: largest number of skipped records; None for no limit.
         skipped_steps: steps that `skip` leaves out.
-        tuning: keeps the search for the best number of workers from one epoch to the next.
+        tuning: with `worker_count="auto"`, what the search for the best number of workers has found
+            so far. The next run of the loader continues the search there.
     """
 
     pipeline: Pipeline

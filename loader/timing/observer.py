@@ -156,8 +156,7 @@ class Ledger:
         self.count += 1
 
     def last_tasks(self) -> Iterator[tuple[tuple[int, ...], Moments, TaskTimes]]:
-        """Yield for each of the last tasks its numbers, its moments and the times that the worker
-        measured.
+        """Yield the numbers, the moments, and the measured times of each of the last tasks.
 
         The numbers are: block (the task's result), stage (the operations that it ran), start, stop;
         see `write`. The field `look` of the times is always None here.
