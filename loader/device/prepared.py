@@ -111,7 +111,7 @@ class Prepared:
         """Return the leaves (arrays and numbers) of the batch that are put on devices.
 
         In a feeder without devices, these are the leaves that can be filled up: arrays and numbers.
-        Those of them that have rows are filled up.
+        All returned leaves that have rows are filled up.
 
         Args:
             rows: number of rows to which leaves are filled up. None: they are returned as they are.

@@ -5,7 +5,7 @@ each with the iterator's position after it; then the end or an error.
 
     reader thread:    upstream iterator → transform         ─► loaded, at most `host_buffer` batches
     transfer thread:  loaded → agree with others → transfer ─► ready, at most `device_buffer`
-    batches ─► the user
+    user's thread:    ready → batches
 
 There are two threads, so that a slow record does not delay the transfer of earlier batches, and a
 transfer does not delay reading. The threads have a reference to the run, but not to the feeder.
@@ -229,7 +229,7 @@ def _all_runs() -> list[Run]:
 def _stop_all() -> None:
     """Stop all runs of feeders when the interpreter ends.
 
-    Wait for transfers, and up to a second for each reader.
+    Wait until current transfers are done, and up to a second for each reader thread.
     """
     runs = _all_runs()
     for run in runs:

@@ -157,8 +157,7 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
 
     Returns:
         Seconds of waiting in total, and for each cause. A step in making the batch counts only as
-        far
-        as the user waited meanwhile.
+        far as the user waited meanwhile.
 
     >>> split(10.0, 20.0, Times(8.0, 13.0, 14.0, 14.0, 14.0, 19.5))
     StepTimes(waited=10.0, reading=3.0, transforming=1.0, agreeing=0.0, transfer=5.5, hand_over=0.5)

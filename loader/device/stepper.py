@@ -78,10 +78,8 @@ class Stepper:
 
         Returns:
             A `Delivered` batch. If this process has no batch left, but other hosts continue, this
-            is a
-            batch whose rows are all filled in. An `End` at the end of the stream on all hosts. A
-            `Failed`
-            if this process or the agreement failed. None if `stopped()` became True.
+            is a batch whose rows are all filled in. An `End` at the end of the stream on all hosts.
+            A `Failed` if this process or the agreement failed. None if `stopped()` became True.
         """
         agree_from = time.perf_counter()
         if self._agreement is not None and not self._agreement.begin(stopped):

@@ -87,8 +87,8 @@ class Upstream:
     def mark(self) -> Any:
         """Return the iterator's position.
 
-        The result has the methods of `StreamPosition`; some of them raise an error if the iterator
-        has no state.
+        The result has the methods of `StreamPosition`. If the iterator is not a `DataLoader`'s, all
+        of them except `get_state` raise an error.
         """
         host = self.host_iterator
         return OtherMark(self.iterator, self.goes_back) if host is None else host.here()

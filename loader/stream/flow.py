@@ -3,8 +3,8 @@
 In: a pipeline, the cursor (a place in the stream) to start from, an executor. Out: elements in
 order, each with its origin (the records it was made from, and the cursor after it).
 
-    spans → Ordered → StageOutput  [→ Regroup → Ordered → StageOutput  for every further stage]  →
-    elements └→ JoinedRuns, with those of other inputs ─┘
+    spans → Ordered → StageOutput [→ Regroup → Ordered → StageOutput for each next stage] → elements
+                          └→ JoinedRuns, with the rows of other inputs ─┘
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from .states import as_one, of_shards
 
 @dataclass(frozen=True)
 class OfEpoch:
-    """Function that makes the loader of one epoch, on a host. It can be pickled.
+    """Function that makes the loader of one epoch, on a host.
 
     Attributes:
         make_loader: function that makes the host's loader, with all epochs.

@@ -176,7 +176,8 @@ class RemoteIterator(StreamPositionAPI):
     def snapshot(self) -> Snapshot:
         """Return counts and times of your steps.
 
-        No host is asked, so records, bytes and stages are not counted.
+        No host is asked, so the numbers of records and bytes, and the times of operations, are
+        missing.
         """
         return self._watch.snapshot(None)
 
