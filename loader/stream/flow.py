@@ -230,11 +230,11 @@ class Flow:
         self._runs.fill()
 
     def __iter__(self) -> Generator[tuple[Any, Rows, int], None, bool]:
-        """Yield each element, with the consecutive `Rows` that contain it and its index there.
+        """Yield each element, the consecutive `Rows` that contain it, and its index in these rows.
 
-        "There" means in these rows. The `Rows` know the cursor (place in the stream) after each
-        element. If a task failed, its exception is raised at the place of its elements in the
-        stream. Return True at the end of the stream.
+        The `Rows` know the cursor (place in the stream) after each element. If a task failed, its
+        exception is raised at the place of its elements in the stream. Return True at the end of
+        the stream.
         """
         waits = self._waits
         while True:

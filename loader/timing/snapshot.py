@@ -97,13 +97,13 @@ class StageStats:
 class StepTimes(NamedTuple):
     """Seconds for which the user waited for a batch of a device feeder, divided by causes.
 
-    They add up to `waited`.
+    The causes add up to `waited`. Each counts only as far as the user waited meanwhile.
 
     Attributes:
         waited: seconds in `next`.
-        reading: seconds until the host iterator returned the batch.
+        reading: seconds in which the iterator that the feeder reads was making the batch.
         transforming: seconds in which `transform` ran.
-        agreeing: seconds of waiting for the other hosts' decisions about the step.
+        agreeing: seconds in which the hosts agreed on the step, and so waited for the slowest host.
         transfer: seconds in which the batch was transferred to the devices.
         hand_over: remaining seconds: queues, and the waking up of threads.
     """
