@@ -1,4 +1,4 @@
-"""The loader: it runs source, sampler and operations, and knows the position in the stream."""
+"""The loader: it runs a source, a sampler and operations, and knows the position in the stream."""
 
 from typing import TYPE_CHECKING
 

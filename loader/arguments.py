@@ -1,6 +1,6 @@
 """Check the arguments of a loader.
 
-Arguments of other libraries are refused, with what to write instead.
+Arguments that belong to other libraries cause an error, which says what to write instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _FORMS = {
 
 
 class LoaderOptions(TypedDict, total=False):
-    """Arguments of `DataLoader` that `load` passes on unchanged; `DataLoader` describes them."""
+    """Arguments of `DataLoader` that `load` passes on unchanged.
+
+    The class `DataLoader` describes each of them.
+    """
 
     worker_count: int | Literal["auto", "cluster"] | Auto | None
     worker_buffer_size: int
@@ -52,9 +55,10 @@ class LoaderOptions(TypedDict, total=False):
 
 
 def options_of_workers(options: Any) -> dict[str, Any]:
-    """Return the options of an object with `num_workers` as arguments of `ExecutionOptions`.
+    """Return arguments for `ExecutionOptions`.
 
-    Any other object is a `worker_count`.
+    If `options` has an attribute `num_workers`, as Grain's `MultiprocessingOptions` has, the result
+    is made of its attributes. Any other object becomes the argument `worker_count`.
     """
     try:
         workers = options.num_workers
@@ -70,13 +74,13 @@ def options_of_workers(options: Any) -> dict[str, Any]:
 def refuse(
     function: str, unnamed: Sequence[Any], unknown: Iterable[str], known: Sequence[str]
 ) -> None:
-    """Refuse arguments that `DataLoader` or `load` does not accept: positional and unknown ones.
+    """Raise an error for arguments that `DataLoader` or `load` does not accept.
 
     Args:
         function: name of the function, "DataLoader" or "load".
-        unnamed: positional arguments.
+        unnamed: positional arguments, which are not accepted.
         unknown: names of unknown keyword arguments.
-        known: names of all arguments.
+        known: names of all arguments that are accepted.
 
     Raises:
         TypeError: if there is a positional argument or an unknown name. The message says what to
@@ -94,9 +98,11 @@ def refuse(
 
 
 def as_list(name: str, operations: Any) -> Sequence[Any]:
-    """Return `operations` if they are a list or a tuple.
+    """Return `operations`, after checking that they are a list or a tuple.
 
-    `name` is the argument's name, for the error message.
+    Args:
+        name: name of the argument, for the error message.
+        operations: its value.
 
     Raises:
         TypeError: if they are neither a list nor a tuple.
@@ -110,7 +116,10 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
 
 
 def sampler_alone(**others: Any) -> None:
-    """Check that the arguments of `load` which define an order are None, as a sampler is given.
+    """Check that no argument of `load` that defines an order is given together with a sampler.
+
+    Args:
+        **others: these arguments by name; None if not given.
 
     Raises:
         TypeError: if one of the arguments is not None.
@@ -131,13 +140,14 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
     Args:
         source: source of the loader.
-        balance: None or False for no balance; True, which means that the cost of a record is its
-            length; a function of lengths that returns costs; or a `Balance`, which is returned.
-        lengths: lengths of the records, in the forms that `load` accepts. None: from the source.
+        balance: None or False for no balance. True: the cost of a record is its length. A function
+            that takes lengths and returns costs. Or a `Balance`, which is returned.
+        lengths: lengths of the records, in the forms that `load` accepts. None: the source must
+            know them.
 
     Raises:
-        TypeError: if `balance` has a wrong type; or `lengths` are given and `balance` is None,
-            False or a `Balance`.
+        TypeError: if `balance` has a wrong type. Also if `lengths` are given where they have no
+            effect: `balance` is None, False or a `Balance`.
         LengthsError: if lengths are unknown or invalid.
     """
     if balance is None or balance is False or isinstance(balance, Balance):
@@ -165,13 +175,14 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _packed_costs(source: Any, cost: Cost | None) -> Any:
-    """Return the costs of packed rows, `float64[records]`; None if the source has no packed rows.
+    """Return the cost of each packed row, `float64[records]`; None without packed rows.
 
-    In a mix, a part without packed rows gets costs from its lengths.
+    In a mix of sources with and without packed rows, records of the sources without them get costs
+    from their lengths.
 
     Args:
         source: source of the records, perhaps a mix.
-        cost: function of lengths that returns costs; None if the cost is the length.
+        cost: function that takes lengths and returns costs; None if the cost is the length.
 
     Raises:
         LengthsError: if the lengths of a part are unknown.
@@ -187,16 +198,19 @@ def _packed_costs(source: Any, cost: Cost | None) -> Any:
 
 
 def skips(on_error: Any, max_errors: int | None) -> Skips:
-    """Return True to skip failing records, False to raise, or the user's function as `Asked`.
+    """Return what to do with failing records, from the user's arguments.
 
     Args:
         on_error: the user's argument: "raise", "skip", or a function.
         max_errors: the user's argument: largest number of skipped records; None for no limit.
 
+    Returns:
+        True to skip them, False to raise an error, or the user's function as `Asked`.
+
     Raises:
         TypeError: if `max_errors` is not an integer.
-        ValueError: if `on_error` is another value; or `max_errors` is negative, or given with
-            "raise".
+        ValueError: if `on_error` is neither "raise" nor "skip" nor a function; or `max_errors` is
+            negative, or given with "raise".
     """
     if not callable(on_error):
         one_of("on_error", on_error, "raise", "skip")
@@ -211,10 +225,14 @@ def skips(on_error: Any, max_errors: int | None) -> Skips:
 
 
 def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None) -> None:
-    """Check that the sampler has a seed (`sampler_seed`) if the option `seed_globals` is set.
+    """Check that the sampler has a seed if the option `seed_globals` is set.
+
+    Args:
+        execution: options, of which one is `seed_globals`.
+        sampler_seed: seed of the sampler; None if it has none.
 
     Raises:
-        SeedError: if the sampler has no seed.
+        SeedError: if the option is set, and the sampler has no seed.
     """
     if execution.seed_globals and sampler_seed is None:
         raise SeedError(
@@ -225,9 +243,9 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
 
 
 def warn_of_no_effect(execution: ExecutionOptions) -> None:
-    """Warn if `timeout` or `worker_init_fn` has no effect.
+    """Warn if `timeout` or `worker_init_fn` is given, but has no effect.
 
-    They have none if there are no worker processes or actors.
+    They have no effect without workers, and with threads as workers.
     """
     no_process = execution.worker_count == 0 or execution.worker_kind == "thread"
     if execution.timeout is not None and no_process:
@@ -246,10 +264,10 @@ def warn_of_no_effect(execution: ExecutionOptions) -> None:
 
 
 def warn_of_shared_blocks(source: Any, shuffle: Any, shard_count: int) -> None:
-    """Warn if several of the `shard_count` shards fetch the same blocks from a store.
+    """Warn if several shards fetch the same blocks of records from an object store.
 
-    This needs a `BlockShuffle` as `shuffle`, whose `lanes` the number of shards does not divide,
-    and a `source` that reads from a store.
+    This happens only if `source` reads from an object store, `shuffle` is a `BlockShuffle`, and its
+    `lanes` is not a multiple of `shard_count`. In all other cases, this function does nothing.
     """
     if not isinstance(shuffle, BlockShuffle) or facts_of(source).announce is None:
         return
@@ -263,12 +281,12 @@ def warn_of_shared_blocks(source: Any, shuffle: Any, shard_count: int) -> None:
 
 
 def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
-    """Return the index of the operation that is the requested `Batch`.
+    """Return the index, among all operations, of the `Batch` that the user means.
 
     Args:
         operations: operations of a pipeline.
-        batch: number of the `Batch` among all batches, which may be negative. None: there is only
-            one.
+        batch: which `Batch`, if there are several: 0 for the first, -1 for the last. None: there is
+            only one.
 
     Raises:
         TypeError: if `batch` is not an integer.

@@ -1,6 +1,6 @@
 """The loader describes a stream: source, sampler, operations.
 
-It has no open file or thread; `iter(loader)` runs it.
+It has no open file and no thread; `iter(loader)` makes an iterator that runs it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 class LoaderMethods(Remarks):
     """All methods of a `DataLoader` except `__len__`.
 
-    Loaders under Grain's names, which have no length, derive from it.
+    Loaders under Grain's names (`headrace.compat`) derive from this class, because they have no
+    length.
     """
 
     _description: LoaderDescription
@@ -145,7 +146,7 @@ class LoaderMethods(Remarks):
     def with_batch_size(self, batch_size: int, *, batch: int | None = None) -> Self:
         """Return the same loader with another batch size.
 
-        It also resumes from states of the loader with the old size.
+        The new loader can also resume from states of the loader with the old batch size.
 
         Args:
             batch_size: number of elements in the `Batch`, at least 1.
@@ -171,9 +172,10 @@ class LoaderMethods(Remarks):
         return self._with(pipeline=with_batch_size(self._pipeline, batch_size, batch))
 
     def records_at(self, step: int) -> Any:
-        """Return the record keys `int64[records]` of this shard's element number `step`, from 0.
+        """Return the keys of the records in this shard's element number `step`, counted from 0.
 
-        For a mix, a dict of such arrays by part. Reads no record.
+        The result is an array `int64[records]`; for a mix, a dict of such arrays by part. No record
+        is read.
 
         Raises:
             TypeError: if an operation or `on_error` decides which records are in an element; or
@@ -190,9 +192,9 @@ class LoaderMethods(Remarks):
     def find(self, record_key: int, epoch: int) -> steps.Place:
         """Return the place of a record in this shard's stream, `Place(step, row)`.
 
-        The place is given as if nothing was left out by `skip`. Reads nothing. With `IndexSampler`
-        it takes the same time for any record. With other samplers, positions are searched one
-        after another; the first one with the record counts.
+        Steps that `skip` leaves out are counted, too. No record is read. With `IndexSampler`, this
+        takes the same time for any record. With other samplers, positions are searched one after
+        another, and the first position that has the record is returned.
 
         Args:
             record_key: key of a record of the source.
@@ -217,13 +219,15 @@ class LoaderMethods(Remarks):
     def skip(self, ranges: Sequence[tuple[int, int]]) -> Self:
         """Return the same loader without the steps `[start_step, stop_step)` of each range.
 
-        Use it, for example, after a loss spike. Steps keep their numbers. Several calls add up. The
-        state stores the ranges, so that a resumed run skips them too. Skipped records are not read,
-        unless a `Filter` or `FlatMap` decides what a step is. All shards should skip the same
+        Use it, for example, after a loss spike. All other steps keep their numbers. If `skip` is
+        called again on the result, the ranges of both calls are skipped. The state stores the
+        ranges, so that a resumed run skips them, too. Records of skipped steps are not read, unless
+        a `Filter` or `FlatMap` decides which records a step has. All shards should skip the same
         steps.
 
-        Raises TypeError if `ranges` are not pairs of integers, and ValueError if a range is empty
-        or begins below 0.
+        Raises:
+            TypeError: if `ranges` are not pairs of integers.
+            ValueError: if a range is empty or begins below 0.
 
         >>> from headrace import load
         >>> loader = load(range(10), batch_size=2, num_epochs=1).skip([(1, 3)])
@@ -236,19 +240,19 @@ class LoaderMethods(Remarks):
         """Return the epochs to loop over: `for epoch in loader.epochs(10): for batch in epoch:`.
 
         One state covers all epochs. With an `IndexSampler`, each epoch has every record once; with
-        `shuffle`, in an order of its own. Its last batch may be short, or is dropped with
-        `drop_remainder=True`. Shards divide each epoch separately. `iter(loader)`, in contrast,
-        fills the last batch of an epoch with records of the next. Worker processes are started
-        again, and `max_errors` counts from 0, for each epoch.
+        `shuffle`, each epoch has an order of its own. The last batch of an epoch may be short, or
+        is dropped with `drop_remainder=True`. (`iter(loader)`, in contrast, fills the last batch of
+        an epoch with records of the next.) Shards divide each epoch separately. For each epoch,
+        worker processes are started again, and skipped records are counted from 0 for `max_errors`.
 
         Args:
             count: number of epochs. None (default): all epochs of the sampler.
 
         Raises:
             TypeError: if `count` is not an integer.
-            ValueError: if `count` is below 1, or the sampler has fewer epochs; steps are skipped,
-                whose numbers are those of `iter(loader)`; or appended records are added during an
-                epoch (`growth="now"`, and mixes).
+            ValueError: if `count` is below 1, or the sampler has fewer epochs. If steps are skipped
+                (`skip`), because their numbers are those of `iter(loader)`. If appended records
+                would be added during an epoch, as with `growth="now"`, or to a mix.
             EmptyStreamError: if an epoch has too few records for a batch.
 
         >>> from headrace import load
@@ -287,24 +291,24 @@ class LoaderMethods(Remarks):
 class DataLoader(LoaderMethods):
     """Records of a source, in a sampler's order, run through operations.
 
-    The stream depends only on these, not on `worker_count`, buffers, timing or restarts. A loader
-    is immutable. Each `iter(loader)` is an independent run from the start. For a loop per epoch use
-    `loader.epochs(…)`: a second `for batch in loader` repeats the same elements. If they are one
-    shuffled epoch, it warns.
+    The stream depends only on source, sampler and operations, not on `worker_count`, buffers,
+    timing or restarts. A loader is immutable. Each `iter(loader)` is an independent run from the
+    start. For one loop per epoch, use `loader.epochs(…)`: a second `for batch in loader` repeats
+    the same elements. If these are one epoch in random order, the second loop causes a warning.
 
     Args:
         data_source: anything with `__len__` and `__getitem__(int)`, preferably also
-            `__getitems__(keys)`. A list, an array or a dict of arrays becomes a `MemorySource`.
-            For a mix, a dict or list of sources.
+            `__getitems__(keys)`. A list, an array or a dict of arrays becomes a `MemorySource`. For
+            a mix, a dict or list of sources.
         sampler: order of the records: `IndexSampler`, `MixSampler`, or your own.
-        operations: transforms, batches, and plain functions, which are maps; in order. Default:
-            none.
+        operations: the operations in order: transforms, batches, and plain functions (which become
+            maps). Default: none.
         worker_count: 0 (default): work in the calling thread, and read ahead on threads. Other
             numbers: work in this number of processes. None: one for each CPU. "auto", or
-            `Auto(most=…)`: as many as help. "cluster", with Ray: as many as the cluster has
-            resources for, at any time.
+            `Auto(most=…)`: as many as make the stream faster, which is found while it runs.
+            "cluster", with Ray: as many as the cluster has resources for, at any time.
         worker_buffer_size: number of finished batches that are kept ready for each worker (default
-            1). In place of one batch, up to 32 small ones are kept ready, of at most 16 MB
+            1). If batches are small, up to 32 are kept ready in place of one, of at most 16 MB
             together.
         shard_options: the part of the stream for this process. None (default): the sampler's
             `shard_options`.
@@ -312,53 +316,57 @@ class DataLoader(LoaderMethods):
         enable_profiling: Grain's name for `observe="log"`. False (default) leaves it to `observe`.
         worker_kind: "process", "thread" for operations that release the GIL, or "ray" for actors in
             a Ray cluster, on this machine and others; arrays from actors are read-only. None
-            (default): "process", or in a Python without GIL "thread", unless an operation is not
-            `thread_safe`, or `timeout` or `seed_globals` is used.
+            (default): "process". In a Python without GIL, it is "thread" if all operations are
+            `thread_safe`, and neither `timeout` nor `seed_globals` is used.
         timeout: maximum seconds of a task (a batch, or a span of records) in a worker process.
             After that, the worker is killed, and the task is tried again, three times in all. None
             (default): no limit. Work in your own process, or on threads, cannot be stopped; there,
             a timeout has no effect, and causes a warning.
-        on_error: "raise" (default), or "skip" to skip records (and, after a batch, batches) that
-            cannot be read, whose operations fail, or that end or hang their worker process at each
-            of three tries. They are logged and counted in `iterator.skipped_count`, and the next
-            records take their places. Or a function `(error, keys)` that returns "raise" or "skip"
-            for each failure. It gets the exception and a list of the keys of the records that would
-            be skipped (for a mix, pairs of part and key). It runs in workers, and may be called
-            more than once for a failure.
+        on_error: "raise" (default): raise an error. "skip": skip records that cannot be read, that
+            make an operation fail, or that end or hang their worker process in each of three tries.
+            If an operation after a `Batch` fails, the whole batch is skipped. Skipped records are
+            logged and counted in `iterator.skipped_count`, and the next records take their places.
+            Or a function `(error, keys)` that returns "raise" or "skip" for each failure. It gets
+            the exception and a list of the keys of the records that would be skipped (for a mix,
+            pairs of part and key). It runs in workers, and may be called more than once for a
+            failure.
         max_errors: maximum number of skipped records, before `TooManyErrorsError`. None (default):
             any number.
         ray_options: resources of each actor, as arguments of Ray's `.options()`. Default: one CPU.
         address: address of the Ray cluster, "host:port" or "auto". None (default): the cluster that
-            this process has joined, or that the environment variable RAY_ADDRESS names; otherwise
-            one is started on this machine.
+            this process has joined, or that the environment variable RAY_ADDRESS names; otherwise a
+            cluster is started on this machine.
         observe: True (default): time tasks and operations, for `iterator.stats()`; costs less than
-            1 %. "log": also write its table to the log once a minute and at the end: logger
-            "headrace", level INFO.
+            1 %. "log": also write the table of `stats()` to the log once a minute and at the end:
+            logger "headrace", level INFO.
         seed_globals: True: seed the global random generators (NumPy's, Python's `random`, and
-            torch's on the CPU if torch is loaded) before each call of an operation, by seed,
-            position and operation. Then operations that draw from them give the same results with
-            any number of workers, at 15 µs a call. After each task the generators are restored. The
-            sampler needs a seed. Not for threads, which share the generators. False (default): each
-            worker process has its own states, and an operation that is seen to draw from them
-            causes a warning. It is better to use the generator that `RandomMapTransform` passes.
+            torch's on the CPU if torch is loaded) before each call of an operation, by the
+            sampler's seed, the position and the operation. Then operations that draw from them give
+            the same results with any number of workers, at 15 µs a call. After each task the
+            generators are restored. The sampler needs a seed. Not for threads, which share the
+            generators. False (default): each worker process has its own states, and an operation
+            that is seen to draw from them causes a warning. It is better to use the generator that
+            `RandomMapTransform` passes.
         hang_seconds: seconds after which a warning about an unfinished task is logged, and again
-            each time these seconds have passed (default 60; None: never). It names the operation,
-            the record and the line of code that runs.
+            each time these seconds have passed (default 60; None: never). The warning names the
+            operation, the record and the line of code that runs.
         growth: for sources, or parts of a mix, with `growing=True`: when appended records are added
             to the stream; see `GrowthOptions`. None (default): "epoch".
         omit: records to omit: an array, list or set of their keys; the path of a file of keys, one
             a line or `.npy`; or a function of a file name and a row (or an array of rows), which
-            the loader calls when it is made. The other records keep their order. States of runs
-            that omitted fewer records can be resumed. The random numbers of a record depend on its
-            new position. None (default): only records that were deleted from the source.
+            the loader calls when it is made. The other records keep their order. A run can resume
+            from a state of a run that omitted fewer records. The random numbers of a record depend
+            on its position among the records that are not omitted. None (default): only records
+            that were deleted from the source.
 
     Raises:
         TypeError: if an argument has a wrong type, or a name of another library.
         ValueError: if an argument is out of range, or arguments do not fit together.
-        SeedError: if there is a random operation without a seed, or `seed_globals=True`, and the
-            sampler has no seed.
-        RecordKeyError, SourceError: if `omit` names a record that the source does not have, or
-            cannot be read; or is a function, and the source does not know the files of its records.
+        SeedError: if the sampler has no seed, and there is a random operation without a seed of its
+            own, or `seed_globals=True`.
+        RecordKeyError, SourceError: if `omit` names a record that the source does not have; if its
+            file cannot be read; or if it is a function, and the source does not know the files of
+            its records.
 
     >>> from headrace import Batch, DataLoader, IndexSampler
     >>> loader = DataLoader(
@@ -371,7 +379,9 @@ class DataLoader(LoaderMethods):
     """
 
     def __len__(self) -> int:
-        """Return the number of elements of this shard's whole stream, all epochs. Nothing is read.
+        """Return the number of elements in this shard's whole stream, over all epochs.
+
+        Nothing is read.
 
         Raises:
             TypeError: if the stream is endless, or the number of elements depends on an operation

@@ -27,11 +27,12 @@ T = TypeVar("T", bound=StreamPositionAPI)
 class Epochs(Resumable, ExtraState, Generic[Kind]):
     """Epochs, one after another, each with its own iterator; made by `loader.epochs(…)`.
 
-    The state is the state after the last batch that you received, in any epoch. A state taken
-    inside an epoch's loop resumes in that loop, even after its last batch; a state taken after the
-    loop resumes with the next epoch. Steps are counted over all epochs. Leaving a loop early skips
-    the rest of its epoch, and taking the next epoch closes the one before. Close the object, or use
-    it as a context manager, to stop its threads at once; deleting it does the same.
+    The state is the state after the last batch that you received, in any epoch. If the state was
+    taken inside the loop over an epoch, even after its last batch, a restored run continues in that
+    loop. If it was taken after the loop, a restored run continues with the next epoch. Steps are
+    counted over all epochs. Leaving a loop early skips the rest of its epoch. Taking the next epoch
+    closes the iterator of the epoch before. Close this object, or use it as a context manager, to
+    stop its threads at once; deleting it does the same.
 
     >>> import headrace
     >>> epochs = headrace.load(range(5), batch_size=2).epochs(2)
@@ -58,9 +59,10 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
         self._begun = False  # whether the user has them
 
     def opened_by(self, open_loader: Callable[[Any], T]) -> Epochs[T]:
-        """Return the same epochs, from the beginning.
+        """Return the same epochs, from the beginning, with other iterators.
 
-        `open_loader` makes each epoch's iterator from the epoch's loader.
+        Args:
+            open_loader: function that takes the loader of an epoch, and makes the epoch's iterator.
         """
         return Epochs(self.loader_of, self._count, open_loader)
 
@@ -70,7 +72,8 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
     def __next__(self) -> Kind:
         """Return the iterator of the next epoch.
 
-        After a restore, it has the rest of the restored epoch.
+        The first time after a state was restored, return an iterator over the rest of the restored
+        epoch.
 
         Raises:
             StopIteration: if all epochs were returned.
@@ -106,13 +109,19 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
 
     @property
     def epoch(self) -> int:
-        """Number, from 0, of the epoch whose batches you receive; after its loop, of the next."""
+        """Number, from 0, of the epoch whose batches you receive.
+
+        After the loop over an epoch has ended, it is the number of the next epoch.
+        """
         return self._number + self._batches.ended
 
     def start_prefetch(self) -> None:
         """Start the work for the current epoch now, in the background.
 
-        Does nothing after the last epoch. Before that, raises ClosedError after `close`.
+        Does nothing after the last epoch.
+
+        Raises:
+            ClosedError: if the epochs were closed, and the last epoch was not reached.
         """
         if self._count is None or self._number < self._count:
             self._batches.start_prefetch()
@@ -120,22 +129,22 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
     def get_state(self) -> bytes:
         """Return the state as JSON bytes, for `set_state` of `loader.epochs(…)`.
 
-        `iter(loader).set_state` refuses such a state, unless it is called with `strict=False`.
+        An iterator of `iter(loader)` does not accept such a state, except with `strict=False`.
         """
         state: bytes = self._state_after() if self._batches.ended else self._batches.get_state()
         return state
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
-        """Move to a state from `get_state`, of these or other epochs of the pipeline.
+        """Move to a state that `get_state` returned, of this or of another `Epochs` object.
 
         Args:
             state: result of `get_state`.
             strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
-            CheckpointError: if `state` is not a state of epochs, or belongs to another shard or, if
-                `strict`, to another pipeline (source, sampler or operations); or if its position
-                does not exist in this pipeline. The position stays the same.
+            CheckpointError: if `state` is not a state of epochs, is from another shard, or has a
+                position that does not exist in this pipeline. With `strict`, also if it is from
+                another pipeline (source, sampler or operations). The position stays the same.
         """
         self._go_to(
             epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict)
@@ -182,8 +191,8 @@ def start_of_epoch(number: int, state: bytes, step: int) -> bytes:
 
     Args:
         number: number of the epoch, from 0.
-        state: state in another epoch of the same shard.
-        step: number of the first step.
+        state: state in another epoch of the same shard, from which all other values are copied.
+        step: number of the epoch's first step, counted over all epochs.
     """
     other = LoaderState.from_json(state)
     identity = other.identity.with_order(0, {**other.identity.order, "epoch": number})
@@ -192,7 +201,7 @@ def start_of_epoch(number: int, state: bytes, step: int) -> bytes:
 
 
 def epoch_of(state: LoaderState) -> int:
-    """Return the epoch number of a state.
+    """Return the number of the epoch in which a state was saved.
 
     Raises:
         CheckpointError: if the state is from `iter(loader)`, not from `loader.epochs(…)`.
@@ -207,16 +216,16 @@ def epoch_of(state: LoaderState) -> int:
 
 
 def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
-    """Return the number of epochs of a pipeline; None if it is endless.
+    """Return the number of epochs to loop over; None if it is endless.
 
     Args:
         pipeline: pipeline of the loader.
-        count: number that the user asked for. None: all epochs of the sampler.
+        count: number that the user wants. None: all epochs of the sampler.
 
     Raises:
         TypeError: if `count` is not an integer.
-        ValueError: if `count` is below 1, or the sampler has fewer epochs; or appended records are
-            added to the stream during an epoch (`growth="now"`), or to a mix.
+        ValueError: if `count` is below 1, or the sampler has fewer epochs. Also if appended records
+            would be added during an epoch (`growth="now"`), or to a mix.
         EmptyStreamError: if an epoch has too few records for a batch.
     """
     leaf = pipeline.leaf
@@ -252,7 +261,7 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
     """Return the pipeline of one epoch.
 
-    A growing source has the records that exist when the epoch begins.
+    If the source grows, the epoch has the records that exist when the epoch begins.
 
     Args:
         pipeline: pipeline of all epochs.
@@ -278,7 +287,7 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
 
 
 def epochs_of(loader: Any, count: int | None) -> Epochs[Any] | None:
-    """Return a loader's epochs, as its method `epochs` does; None if it is not a `DataLoader`."""
+    """Return `loader.epochs(count)`; None if `loader` is not a `DataLoader`."""
     loops = getattr(loader, "epochs", None)
     epochs = loops(count) if callable(loops) else None
     return epochs if isinstance(epochs, Epochs) else None

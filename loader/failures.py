@@ -20,7 +20,7 @@ It returns "skip" or "raise".
 class Asked:
     """The user's function that decides about each failing record.
 
-    It counts as true, like `skips_errors=True`.
+    Tests such as `if skips_errors:` treat it like True, because it may decide to skip records.
 
     Attributes:
         function: the function, called with an exception and a list of record keys.
@@ -40,10 +40,11 @@ Skips: TypeAlias = bool | Asked
 
 
 def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -> Exception | None:
-    """Return None if the failing records are to be skipped, or the exception that ends the stream.
+    """Return the exception that ends the stream; None if the failing records are to be skipped.
 
-    An exception of a signal handler is always returned. If the user's function raises an exception,
-    that exception is returned; if it returns neither "skip" nor "raise", a ValueError.
+    An exception of a signal handler always ends the stream. If the user's function raises an
+    exception, that exception is returned. If the function returns neither "skip" nor "raise", a
+    ValueError is returned.
 
     Args:
         skips: True (skip), False (raise) or the user's function.

@@ -1,7 +1,7 @@
 """Delay interrupts while processes, threads or descriptors are created or ended.
 
-This work is then not left half done. The interrupt, or the exception of a signal handler, is raised
-at the end of the section.
+So this work is not left half done. The interrupt, or the exception of a signal handler, is raised
+at the end of the section (a `with Uninterrupted()` block).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Uninterrupted:
     """Context manager that delays Ctrl-C and exceptions of signal handlers until its end.
 
     A SIGINT is recorded, and its handler is called once at the end. Handlers of other signals are
-    called at once; their exceptions are raised at the end. If sections are nested, the outermost
-    one decides. After one interrupt was delayed, the next one is handled at once, so that the
-    user can end a section that does not return.
+    called at once; their exceptions are raised at the end. If sections (`with` blocks) are nested,
+    interrupts are delayed until the end of the outermost section. After one interrupt was delayed,
+    the next one is handled at once, so that the user can end a section that does not return.
 
     It has no effect in other threads than the main one, where no handlers run, and on handlers that
-    are not Python functions. Handlers are replaced instead of blocking signals: another thread
-    would get a blocked signal, and Python would pass it to the main thread.
+    are not Python functions. It replaces handlers, and does not block signals: another thread would
+    get a blocked signal, and Python would pass it to the main thread.
     """
 
     holding: ClassVar[Uninterrupted | None] = None
@@ -65,11 +65,12 @@ class Uninterrupted:
             raise
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal. A first SIGINT is recorded, and handled at the end of the section.
+        """Handle a signal during a section.
 
-        For any other signal, the original handler is called at once, and its exception is raised at
-        the end of the section. The second interrupt is handled at once, and its exception is raised
-        at once.
+        A first SIGINT is recorded, and handled at the end of the section. For any other signal, the
+        original handler is called at once, and its exception is raised at the end of the section.
+        If an interrupt or exception is already delayed, the next signal is handled at once, and its
+        exception is raised at once.
 
         Args:
             number: number of the signal.
@@ -134,9 +135,9 @@ def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> 
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:
-    """Return True if a signal handler raised an exception, or a function that the handler called.
+    """Return True if an exception was raised by a signal handler, or a function that it called.
 
-    False for handlers that are not Python functions, methods or objects with `__call__`.
+    Return False for handlers that are not Python functions, methods or objects with `__call__`.
     """
     if not _in_main_thread():
         return False
@@ -148,7 +149,10 @@ def raised_by_signal_handler(error: BaseException) -> bool:
 
 
 def raise_if_of_signal_handler(error: BaseException) -> None:
-    """Raise again an exception of a signal handler: it is about no operation and no record."""
+    """Raise an exception again if a signal handler raised it; otherwise do nothing.
+
+    Such an exception is not the fault of an operation or a record.
+    """
     try:
         if raised_by_signal_handler(error):
             raise error
@@ -159,7 +163,7 @@ def raise_if_of_signal_handler(error: BaseException) -> None:
 def code_of(function: Any) -> CodeType | None:
     """Return the code of a function, a method, a partial function or an object with `__call__`.
 
-    Return None if it is not Python's.
+    Return None if it is not implemented in Python.
     """
     while isinstance(function, functools.partial):
         function = function.func

@@ -50,7 +50,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     """One pass over a `DataLoader`'s stream; made by `iter(loader)`.
 
     Use it from one thread at a time. If an operation raises an exception, the state is still the
-    state after the last element delivered, so the next `next` tries the same element again.
+    state after the last element delivered, so the next call of `next` tries the same element again.
     `set_state` moves to another position. To stop its threads at once, close it, use it as a
     context manager, or delete it.
     """
@@ -175,7 +175,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def execution(self) -> ExecutionOptions:
         """The execution options.
 
-        A tool may set other ones: this ends the workers; the next element starts new ones.
+        A tool may set other options. This ends the workers; the next element starts new workers.
         """
         return self._execution
 
@@ -191,7 +191,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def host_iterator(self) -> DataLoaderIterator:
-        """The iterator that makes the elements: itself; of a feeder, the one that it reads from."""
+        """The iterator that makes the elements: this object, or the one that a feeder reads."""
         return self
 
     @property
@@ -208,15 +208,15 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             self._begin()
 
     def get_state(self) -> bytes:
-        """Return the state after the last element delivered: JSON bytes, mostly under 1,000."""
+        """Return the state after the last element delivered, as JSON, mostly under 1,000 bytes."""
         return self.here().get_state()
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Move to the position of a state from `get_state` of this or another iterator.
 
         It may be called at any time, with any `worker_count`. With another batch size, the stream
-        continues with the next record. Nothing is read, unless the order has changed inside a
-        window or batch made after a `Filter` or `FlatMap`.
+        continues with the next record. No record is read, unless the state is inside a window or
+        batch made after a `Filter` or `FlatMap`, and the order has changed there.
 
         Args:
             state: result of `get_state`.
@@ -231,20 +231,20 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def set_states(
         self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False
     ) -> None:
-        """Continue a run of another number of shards: deliver once each record that none delivered.
+        """Continue a run that had another number of shards.
 
-        Each new shard calls this with the states of all shards of earlier runs, which may be at
-        different steps. If they are at equal steps and the global batch size is unchanged, the same
-        global batches follow. Nothing is read for that, except if a shard was inside a window or
-        batch made from the output of a `Filter` or `FlatMap`: this is read.
+        Each new shard calls this with the states of all earlier shards. Together, the new shards
+        deliver once each record that no earlier shard has delivered. The states may be at different
+        steps; if their steps are equal and the global batch size is unchanged, the same global
+        batches follow. No record is read for this, except in a window or batch after a `Filter` or
+        `FlatMap` that a shard had begun.
 
         Args:
             states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True restores from the state of any one shard, if all were at the same
-                step, none had ended, and each change of the batch size came at the same step on
-                all. Not for pipelines whose operations drop, multiply or pack records. Default
-                False.
+            equal_steps: True restores from the state of any one shard, if all shards were at the
+                same step, none had ended, and all changed the batch size at the same steps. Not for
+                operations that drop, multiply or pack records. Default False.
 
         Raises:
             CheckpointError: if a state is missing, or is from another run or pipeline. The iterator
@@ -264,9 +264,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._go_to(parsed(states), strict, of_all_shards=True, equal_steps=equal_steps)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Move to the position of a result of `state_dict`.
+        """Move to the position of a state that `state_dict` returned.
 
-        Raises CheckpointError if it does not fit this loader.
+        Raises CheckpointError if the state does not fit this loader.
         """
         self._go_to([LoaderState.from_dict(state)])
 
@@ -335,7 +335,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def go_back(self, mark: StreamPosition) -> None:
         """Move to `mark`, an earlier position of this iterator.
 
-        Values that do not depend on the position are kept.
+        The user's own values, the count of skipped records, and changes of the run stay the same.
         """
         keeper, skipped, changes = self._keeper, self._skipped, self._changes
         self._loaders = changes.back_at(mark.step, self._loaders)

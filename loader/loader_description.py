@@ -19,7 +19,9 @@ class LoaderDescription:
         execution: options of workers and reading.
         max_errors: largest number of skipped records; None for no limit.
         skipped_steps: steps that `skip` leaves out.
-        tuning: keeps the search for the best number of workers from one epoch to the next.
+        tuning: keeps measurements of a run for the next run or epoch of the loader: the search for
+            the best number of workers with `worker_count="auto"`, or the choice between workers and
+            the calling thread.
     """
 
     pipeline: Pipeline

@@ -28,8 +28,8 @@ class WorkersLike(Protocol):
 class ReadOptions:
     """Limits of reading ahead: numbers of threads, records and bytes.
 
-    They are for sources that wait for disks or networks. The limits apply to each process that
-    works: each worker process or actor; or, with `worker_count=0` or worker threads, the user's
+    They matter for sources that wait for disks or networks. The limits apply to each process that
+    reads: each worker process or actor; or, with `worker_count=0` or worker threads, the user's
     process as a whole. Records that are read very quickly are read by the thread that needs them,
     whatever the options are. The loader measures this while it runs.
 
@@ -39,9 +39,9 @@ class ReadOptions:
             sources need no threads.
         prefetch_buffer_size: maximum number of records that are read ahead or are being read
             (default 500); 0 for none. For asynchronous sources it also limits concurrent reads.
-            Batches by budget are read whole, at least one by each thread. A number smaller than
-            `num_threads`, except 0, leaves some threads idle, and causes a warning when the options
-            are made.
+            Records of a `BudgetBatch` are read a whole batch at a time, at least one batch by each
+            thread. A number smaller than `num_threads`, except 0, leaves some threads idle, and
+            causes a warning when the options are made.
         prefetch_buffer_bytes: maximum bytes of these records (default 256 MiB); None for no limit.
             Reading stops at whichever limit is reached first. One read may exceed it. It is also
             the limit for all batches together that worker processes make ahead of your loop, but
@@ -131,11 +131,11 @@ class Auto:
     slowly or a task takes long. The stream is the same with any number of workers.
 
     Attributes:
-        most: maximum number of workers. The default is four for each CPU, but at most 32, or one
-            for each CPU if that is more. Work that waits for disks or networks can use more workers
-            than there are CPUs.
-        most_bytes: maximum bytes of memory that worker processes share with yours, for batches on
-            their way. None (default): no limit.
+        most: maximum number of workers. Default: four for each CPU, but at most 32; one for each
+            CPU on a machine with more than 32. Work that waits for disks or networks can use more
+            workers than there are CPUs.
+        most_bytes: maximum bytes of memory that worker processes share with your process, for
+            batches on their way to it. None (default): no limit.
 
     Raises:
         TypeError: if an argument is not an int.
@@ -164,39 +164,40 @@ class Auto:
 class ExecutionOptions:
     """Options of workers and reading ahead.
 
-    The stream does not depend on them, unless operations use global generators.
+    The stream does not depend on these options, unless operations draw from global generators.
 
     Attributes:
         worker_count: 0: work in the calling thread, and read ahead on threads. Other numbers: work
             in this number of processes, threads or actors. None: one for each CPU. "auto", or
-            `Auto(most=…)`: as many as help, which is found while the stream runs. "cluster", with
-            Ray: as many as the cluster has resources for, at any time.
+            `Auto(most=…)`: as many as make the stream faster, which is found while it runs.
+            "cluster", with Ray: as many as the cluster has resources for, at any time.
         worker_kind: "process", "thread" for operations that release the GIL, or "ray" for actors in
             a Ray cluster. None (default): "process"; in a Python without GIL "thread", if all
             operations are `thread_safe`, and `timeout`, `worker_init_fn` and `seed_globals`, which
             need processes, are not used.
         worker_buffer_size: number of finished batches that are kept ready for each worker (default
-            1); of small ones, more.
+            1); more if batches are small.
         timeout: maximum seconds of a task in a worker process or actor. None (default): no limit.
         read_options: how records are read ahead. None: `ReadOptions()`.
-        worker_init_fn: function that is called in each worker process before source and operations
-            are unpickled there, with the worker's number, from 0, and their count. Each worker then
-            unpickles for itself; only large arrays share memory. It must not change the elements,
-            which are the same for any number of workers. Default: none.
-        ray_options: needs and place of each actor, as arguments of Ray's `.options()`, such as
-            `num_cpus` (default 1), `num_gpus`, `memory`, `resources`, `scheduling_strategy`,
+        worker_init_fn: function of the worker's number, from 0, and the number of workers. It is
+            called in each worker process before source and operations are unpickled there. Then
+            each worker has copies of its own, and only large arrays share memory. The function must
+            not change the elements, which are the same for any number of workers. Default: none.
+        ray_options: resources and placement of each actor, as arguments of Ray's `.options()`, such
+            as `num_cpus` (default 1), `num_gpus`, `memory`, `resources`, `scheduling_strategy`,
             `runtime_env`.
         address: address of the Ray cluster, "host:port"; "auto": the one on this machine. None
             (default): the cluster that this process has joined, or that the environment variable
             RAY_ADDRESS names; otherwise a cluster is started on this machine.
-        seed_globals: True: seed random generators before each call of an operation, by seed,
-            position and operation. These are the global generators (NumPy's, Python's `random`, and
-            torch's on the CPU if torch is loaded), and generators that an operation holds in an
-            attribute or variable. Then operations that draw from them give the same results with
-            any number of workers. After each task the generators are restored. Not for threads,
-            which share the generators. False (default): each worker process has global generators
-            with states of their own, which differ from run to run. Its copies of the generators
-            that operations hold have the same state in all workers, which causes a warning.
+        seed_globals: True: seed random generators before each call of an operation, by the
+            sampler's seed, the position and the operation. These are the global generators
+            (NumPy's, Python's `random`, and torch's on the CPU if torch is loaded), and generators
+            that an operation holds in an attribute or variable. Then operations that draw from them
+            give the same results with any number of workers. After each task the generators are
+            restored. Not for threads, which share the generators. False (default): each worker
+            process has global generators with states of their own, which differ from run to run.
+            Its copies of the generators that operations hold have the same state in all workers,
+            which causes a warning.
         hang_seconds: seconds after which an unfinished task is a warning in the log, repeated after
             the same time (default 60; None: never). The warning names the operation, the record and
             the line of code that is being executed, in your process or in a worker.
@@ -256,7 +257,7 @@ class ExecutionOptions:
             )
 
     def for_operations(self, operations: Iterable[Operation]) -> ExecutionOptions:
-        """Return the options for a run of `operations`, in which `worker_kind` is not None.
+        """Return the options for a run of operations, with a `worker_kind` in place of None.
 
         >>> ExecutionOptions(worker_count=2, timeout=60.0).for_operations([]).worker_kind
         'process'

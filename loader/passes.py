@@ -9,18 +9,18 @@ from .plan.pipeline import Pipeline
 class Passes:
     """Warns if a new run of a loader repeats an epoch with the same random order or numbers.
 
-    It remembers whether a run of the loader came to its end, and warns at most once. Any thread may
-    end a run.
+    It remembers whether an earlier run of the loader came to its end, and warns at most once. Any
+    thread may end a run.
     """
 
     ended = False  # a run has come to its end
     _warned = False
 
     def begin(self, pipeline: Pipeline) -> None:
-        """Warn, once, if a new run repeats a random epoch.
+        """Warn if a new run of the loader repeats a random epoch, but only the first time.
 
-        That is so if an earlier run came to its end, the pipeline has only one epoch, and the
-        sampler shuffles or an operation draws random numbers.
+        A run repeats a random epoch if three things are true: an earlier run came to its end; the
+        pipeline has only one epoch; and the sampler shuffles or an operation draws random numbers.
         """
         leaf = pipeline.leaf
         one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length

@@ -1,6 +1,6 @@
 """Run a pipeline in the calling thread, without workers.
 
-It is for tools, and to restore states that need its elements.
+It is used by tools, and to restore states for which elements of the pipeline must be made again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
     """Run a pipeline in this thread, and yield its elements.
 
-    It begins at the cursor (place in the stream) `start`. Each task makes as many rows as the plan
-    says, even if tasks are slow. Each item is the element, the `Rows` that contain it, and its
-    index in these rows.
+    Each task makes as many rows as the plan says, even if tasks are slow.
+
+    Args:
+        pipeline: the pipeline.
+        start: cursor (place in the stream) at which to begin.
+
+    Yields:
+        The element, the `Rows` that contain it, and its index in these rows.
     """
     options, observer = (
         ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False, hang_seconds=None),

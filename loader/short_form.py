@@ -51,28 +51,28 @@ def load(
 ) -> DataLoader:
     """Make a `DataLoader` in one line.
 
-    It reads all records, in turn or shuffled, and has the transformations, then a `Batch`.
+    It reads all records, in order or shuffled, applies the transformations, and makes batches.
 
     Args:
         source: as `data_source` of `DataLoader`.
         num_epochs: number of epochs. None (default): endless.
         shuffle: True: permute each epoch; or a `BlockShuffle`. Needs `seed`. Default False.
-        seed: int in `[0, 2^32)`.
-        shard_options: the part of the stream for this process. Default: all of it; with `sampler`,
-            the sampler's own.
+        seed: seed of the random order and of random operations, an int in `[0, 2^32)`.
+        shard_options: the part of the stream for this process. None (default): the whole stream; if
+            `sampler` is given, the sampler's own `shard_options`.
         transformations: operations before the batch.
         batch_size: number of elements in a batch. None (default): single elements.
         drop_remainder: True: drop a last batch that is not full. For shards of unequal length, see
             `ShardOptions`.
-        balance: gives shards records of equal cost in each global batch. None (default): no
-            balance. True: the cost of a record is its length. A function of an array of lengths,
-            such as `attention(a, b)`: returns costs. Or a `Balance`.
+        balance: gives all shards records of equal cost in each global batch. None (default): no
+            balance. True: the cost of a record is its length. A function that takes an array of
+            lengths and returns costs, such as `attention(a, b)`. Or a `Balance`.
         lengths: lengths for `balance`. None (default): from the source. An array: one for each
-            record. A string: the name of a field with the length. A function: returns the length of
-            a record; then all records are read here.
+            record. A string: the name of a field with the length. A function that takes a record
+            and returns its length; then all records are read when the loader is made.
         sampler: as in `DataLoader`, instead of `num_epochs`, `shuffle`, `seed`, `balance` and
             `lengths`. Default None.
-        *unnamed: refused: all arguments but the source need names.
+        *unnamed: not accepted: all arguments except the source must be passed by name.
         **options: the other arguments of `DataLoader`: `worker_count`, `read_options`, `timeout`,
             `on_error` and so on.
 

@@ -51,18 +51,20 @@ class IteratorStats(Snapshot):
     `print` it for a table.
 
     Attributes:
-        workers: statistics of the workers; without workers, of your thread. None: no task is known.
+        workers: statistics of the workers; without workers, of your thread. None if no task was
+            timed.
         tasks: the last tasks that were timed, one by one, at most 2,000; empty with
             `ExecutionOptions(observe=False)`.
         worker_events: the last starts of worker processes, and ends of workers that ended by
             themselves or were killed.
-        decision: sentence that says why your thread makes the batches although workers were asked
-            for; "" if it does not.
-        quantiles: quantiles of the waits for the last 1,000 elements ("next"), and of the last
-            timed tasks: "hand-over" to your process, and the tasks of each stage, by its name;
-            empty if no task is known.
+        decision: if your thread makes the batches although `worker_count` asks for workers, a
+            sentence that says why; otherwise "".
+        quantiles: quantiles of times, by name. "next": the waits for the last 1,000 elements.
+            "hand-over": the times in which results of the last timed tasks were handed over to your
+            process. Other names: the times of the last timed tasks of each stage (operations that
+            run in one task). Empty if no task was timed.
         last_waits: seconds of the waits for the last 1,000 elements, oldest first. If several
-            elements came at once, the wait was for the first of them.
+            elements came at once, the wait is that of the first of them, and the others have 0.
     """
 
     workers: WorkerStats | None = None
@@ -87,7 +89,7 @@ class IteratorStats(Snapshot):
     def _start(self) -> float:
         """Seconds that the user waited until a worker began the first task.
 
-        It is 0 if `tasks` no longer contains that task.
+        It is 0 if the first task is no longer among the last tasks in `tasks`.
         """
         if not self.tasks or self.tasks[0].block:
             return 0.0
@@ -96,7 +98,8 @@ class IteratorStats(Snapshot):
     def to_dict(self) -> dict[str, Any]:
         """Return the statistics as plain values for JSON.
 
-        Single tasks, waits and events, and a device feeder's times are left out.
+        Four things are left out: single tasks, single waits, events of workers, and the times of a
+        device feeder.
         """
         plain = dataclasses.asdict(
             dataclasses.replace(self, tasks=(), worker_events=(), last_waits=())
@@ -136,7 +139,7 @@ class IteratorStats(Snapshot):
     def most_work(self) -> str:
         """Return the name of the operation, or other part of the work, that took most time.
 
-        Return "" if none is known.
+        Return "" if no work is known.
         """
         return max(_rows(self.stages), key=lambda row: row[1], default=("", 0.0, 0.0))[0]
 
@@ -169,7 +172,7 @@ def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[
 
     Args:
         what: first part of the title.
-        elapsed: seconds of which each row is a share.
+        elapsed: the total in seconds. Each row shows its share of the total.
         rows: for each line, a name and seconds.
 
     >>> print("\n".join(table("3 steps", 2.0, [("waited", 0.5), ("your own work", 1.5)])))
@@ -210,7 +213,7 @@ def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
         records: number of records.
         steps: number of steps.
         nbytes: number of bytes.
-        elapsed: seconds that they took; 0 gives rates of 0.
+        elapsed: seconds in which these steps were made; with 0, all rates are 0.
 
     >>> throughput(64_000, 500, 2_000_000, 2.0)
     '64,000 records, 2.0 MB: 32,000 records/s, 250.0 steps/s, 1.0 MB/s'
@@ -245,10 +248,10 @@ def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> l
 
 
 def lines_of_stages(stages: Sequence[StageStats], most: int) -> list[str]:
-    """Return a title and at most `most` lines with the times of operations.
+    """Return the lines of a table with the times of operations: a title, and at most `most` lines.
 
-    If there are more operations, the lines are for the operations that took longest, and for the
-    sum of the others.
+    If there are more operations, the last line is the sum of several operations: those that took
+    least time.
     """
     work = sum(stage.busy for stage in stages)
     rows = _rows(stages)
@@ -307,7 +310,7 @@ def stats_of(observer: Observer, counted: Snapshot, names: Sequence[StageNames])
     """Return the statistics of an iterator.
 
     Args:
-        observer: notes of the iterator's work.
+        observer: counts and times of the iterator's work.
         counted: the iterator's snapshot.
         names: result of `stage_names`.
     """

@@ -1,6 +1,6 @@
 """The description of a device feeder: its source, its sharding and its buffers.
 
-`iter()` makes the feeder that runs.
+`iter()` of a description makes a feeder, which reads the source and puts its batches on devices.
 
 In: a loader, an iterator or any iterable, and a sharding. Out: feeders. The function `to_device` is
 also a method of each class that assigns it to one of its attributes.
@@ -41,14 +41,15 @@ if TYPE_CHECKING:
 class DeviceLoader(FeederOptions):
     """A stream of batches on devices, made by `loader.to_device(…)` and `headrace.device_put(…)`.
 
-    Immutable. If the source can be iterated several times, each `iter()` is an independent run from
-    the start. Over an iterator, only one feeder can run at a time, and each feeder continues where
-    the iterator is. If the iterator has a state, the next feeder continues after the last batch
-    that the user received from the earlier feeder. Otherwise, the batches that the earlier feeder
-    had read ahead are lost.
+    Immutable. `iter()` makes a feeder, the iterator that transfers the batches. If the source can
+    be iterated several times, each feeder is an independent run from the start. If the source is an
+    iterator, only one feeder can run at a time, and each feeder begins where the iterator is then.
+    If the iterator has a state, the next feeder continues after the last batch that the user
+    received from the earlier feeder. Otherwise, the batches that the earlier feeder had read ahead
+    are lost.
 
-    Without x64, jax has no 64-bit integers. The first value that does not fit into 32 bits causes a
-    warning.
+    Without jax's option `jax_enable_x64`, jax has no 64-bit integers, and converts them to 32 bits.
+    The first value that does not fit into 32 bits causes a warning.
 
     Attributes:
         source: a `DataLoader`, an iterator, or any iterable of trees of arrays.
@@ -59,21 +60,23 @@ class DeviceLoader(FeederOptions):
             in addition to the batches that you hold.
         transform: function that is applied to each batch on the host, on the feeder's thread. None:
             no function.
-        on_unsupported: "error", or "keep" to receive strings and objects unchanged, on the host.
-            With "keep", leaves for which a tree of shardings has None or no key also stay on the
-            host.
+        on_unsupported: "error": raise an error if a batch has leaves that jax cannot put on
+            devices, such as strings and objects. "keep": you receive these leaves unchanged, on the
+            host. With "keep", leaves for which a tree of shardings has None or no key also stay on
+            the host.
         on_uneven: what to do if hosts have different amounts of data, or if a batch cannot be
             divided over the devices. "error": raise an error. "drop": end the stream there, on all
-            hosts. "pad": fill batches up with zeros, see `feeder.mask`. "repeat": fill them up with
-            rows that this host had before: of the same batch, or of its first batches.
+            hosts. "pad": fill batches up with rows of zeros; `feeder.mask` is False for these rows.
+            "repeat": fill batches up with rows that this host had before. These are rows of the
+            same batch, or, after the last batch of this host, its first batches again.
         pinned_host: transfer through page-locked memory. Untested on GPUs.
 
     Raises:
         MissingExtraError: jax is not installed.
         TypeError, ValueError: an argument has the wrong type, or is outside its range.
-        ValueError: when a loop begins: `on_uneven="repeat"`, and the source is not a `DataLoader`
-            or a dataset; or, when its first batch is asked for, another feeder that runs reads from
-            the same iterator.
+        ValueError: when a loop begins, if `on_uneven="repeat"` and the source is neither a
+            `DataLoader` nor a dataset. Also when the first batch is requested, if another running
+            feeder reads from the same iterator.
 
     >>> import jax, headrace
     >>> batches = headrace.load(range(6), batch_size=3, num_epochs=1).to_device(jax.devices()[0])
@@ -135,9 +138,10 @@ def to_device(
             tree, each sharding is used for all leaves below it.
         host_buffer: number of batches that may wait on the host, read and transformed.
         device_buffer: number of transferred batches that may wait on the devices.
-        transform: function that is applied to each batch on the host, on the feeder's thread.
-            None: no function.
-        on_unsupported: "error", or "keep" to receive strings and objects unchanged, on the host.
+        transform: function that is applied to each batch on the host, on the feeder's thread. None:
+            no function.
+        on_unsupported: what to do with leaves that jax cannot put on devices, such as strings and
+            objects. "error": raise an error. "keep": you receive them unchanged, on the host.
         on_uneven: what to do if hosts have different amounts of data, or if a batch cannot be
             divided over the devices: "error", "drop" (end the stream there), "pad" (fill up with
             zeros), or "repeat" (fill up with earlier rows).
@@ -175,10 +179,10 @@ def device_put(
     device_buffer_size: int = 2,
     **more: Any,
 ) -> DeviceLoader:
-    """Return a stream of batches on devices, which are transferred before the user asks for them.
+    """Return a stream of batches on devices, transferred before the user asks for them.
 
-    Like `loader.to_device`, with the name and the arguments of Grain; it takes batches from any
-    iterable.
+    It does the same as `loader.to_device`, with the name and the arguments of Grain's function.
+    Unlike `to_device`, it takes batches from any iterable.
 
     Args:
         ds: a `DataLoader`, its iterator, a Grain dataset, or any iterable or iterator of trees of

@@ -1,7 +1,7 @@
 """The feeder of devices: the iterator of a `DeviceLoader`.
 
-In: the options of the feeder (`FeederOptions`), which also name the loader. Out: batches, as trees
-of `jax.Array`.
+In: the options of the feeder (`FeederOptions`), which contain the loader to read. Out: batches, as
+trees of `jax.Array`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from .upstream import Upstream
 class DeviceFeeder(Feeder):
     """One pass over a stream, transferred to the devices before the user needs it.
 
-    It is made by `iter(loader.to_device(…))`. Use it from one thread at a time. The iterator that
-    it reads from belongs to it until it is closed; until then, that iterator is ahead of you. When
-    the feeder is closed or deleted, an iterator that you passed returns to your position if it has
-    a state; otherwise the batches that were read ahead are lost.
+    It is made by `iter(loader.to_device(…))`. Use it from one thread at a time. While the feeder is
+    open, do not use the iterator from which it reads: that iterator is ahead of you. When the
+    feeder is closed or deleted, an iterator that you passed returns to your position if it has a
+    state; otherwise the batches that were read ahead are lost.
 
-    Its state is the state after the last batch that *you received*, whatever is in the buffers. The
-    feeder keeps no batch that it gave you, so you can delete it or donate its buffers. If it reads
-    from something other than a `DataLoader`, steps, epochs and records are unknown, and asking for
-    them raises a TypeError.
+    The feeder's state is the state after the last batch that *you received*, whatever is in the
+    buffers. The feeder keeps no batch that it gave you, so you can delete it or donate its buffers.
+    If the feeder reads from something other than a `DataLoader`, steps, epochs and records are
+    unknown, and asking for them raises a TypeError.
 
-    After an error, the state is the state after the last batch that you received, and the next
-    `next` tries again, as with the iterator itself. A plain iterable cannot go back, so there the
-    next `next` returns the batch after the failed batch. To stop the threads at once, close the
-    feeder, use it as a context manager, or delete it.
+    After an error, the state is the state after the last batch that you received, and the next call
+    of `next` tries again to make the batch that failed. A plain iterable cannot go back: there, the
+    next call of `next` returns the batch after the failed batch. To stop the threads at once, close
+    the feeder, use it as a context manager, or delete it.
     """
 
 

@@ -37,13 +37,15 @@ CLOSE_SECONDS = 5.0
 
 
 class Feeder(StreamPositionAPI):
-    """Base of feeders: batches of an iterator, made ahead of the user, equally many on all hosts.
+    """Base class of feeders, which make the batches of an iterator ahead of the user.
+
+    All hosts get equally many batches.
 
     Args:
         description: options of the feeder.
-        upstream: the iterator that it reads.
-        agreements: makes the agreement of each run with the other hosts.
-        placement: puts batches where the user wants them.
+        upstream: wrapper of the iterator that the feeder reads.
+        agreements: makes, for each run, the agreement with the other hosts on each step.
+        placement: puts batches where the user wants them, on devices or on the host.
     """
 
     def __init__(
@@ -127,8 +129,9 @@ class Feeder(StreamPositionAPI):
     def step(self) -> int:
         """Number of the next batch, from 0, the same on all hosts.
 
-        Batches without records of this host count, too. Earlier runs count. After `set_state` with
-        a state of such a batch, it counts them from the next batch on.
+        Batches of earlier runs count. Batches in which this host has no records count, too. If
+        `set_state` restored the state of such a batch, the number is right again from the next
+        batch on.
         """
         return max(int(self.here().step), self._step_of_others)
 
@@ -153,10 +156,10 @@ class Feeder(StreamPositionAPI):
         return self._upstream.host_iterator
 
     def last_records(self) -> Any:
-        """Return the keys of the records in the last batch, as iterators do.
+        """Return the keys of the records in the last batch, in the form that loader iterators use.
 
-        There are none if all of its rows were filled in. All rows are filled in if this host has no
-        more data and others have.
+        The result is empty if this host had no records left and all rows of the batch were filled
+        in.
         """
         return np.empty(0, np.int64) if self._empty else super().last_records()
 
@@ -164,8 +167,8 @@ class Feeder(StreamPositionAPI):
     def skipped_count(self) -> int:
         """Number of records or batches that were skipped because they failed.
 
-        See `DataLoaderIterator.skipped_count`. Batches that you have not received yet are included.
-        A record that is read a second time after an error is counted a second time.
+        See `DataLoaderIterator.skipped_count`. It includes batches that you have not received yet.
+        A record that is read again after an error, and fails again, is counted twice.
 
         Raises:
             TypeError: the feeder does not read from a `DataLoader`.
@@ -186,18 +189,18 @@ class Feeder(StreamPositionAPI):
     def get_state(self) -> Any:
         """Return the state after the batch that you received last.
 
-        It is a state of the iterator from which the feeder reads.
+        It is a state of the iterator that the feeder reads, so that iterator can restore it, too.
 
         Raises:
-            TypeError: that iterator has no state.
+            TypeError: the iterator that the feeder reads has no `get_state` and `set_state`.
         """
         return self.here().get_state()
 
     def set_state(self, state: Any, strict: bool = True) -> None:
-        """Move to the position of a state, of a feeder or of the iterator from which it reads.
+        """Move to the position that a state describes.
 
         Args:
-            state: result of `get_state` of a feeder or of an iterator.
+            state: result of `get_state`, of a feeder or of the iterator that the feeder reads.
             strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
@@ -240,10 +243,10 @@ class Feeder(StreamPositionAPI):
     def close(self) -> None:
         """Stop all work. The state can still be read. May be called twice.
 
-        Waits until a transfer that has begun is done, and up to 5 seconds for a source that is
-        reading a record. A source that takes longer is left to its thread, which closes it
-        afterwards; a second call of `close` waits for it, too. An iterator that you passed stays
-        open, and returns to your position if it has a state.
+        Waits for the current transfer, and up to 5 seconds for the source to return a record. If
+        the source takes longer, its reading thread closes it later; a second call of `close` waits
+        again. An iterator that you passed stays open, and returns to your position if it has a
+        state.
         """
         if self._done:
             return
@@ -275,9 +278,9 @@ class Feeder(StreamPositionAPI):
         return run
 
     def _new_run(self) -> Run:
-        """Make a run that starts where the iterator is from which the feeder reads.
+        """Make a run that starts at the current position of the iterator that the feeder reads.
 
-        It does not refer to the feeder.
+        The run has no reference to the feeder, so a feeder that nobody uses is deleted.
         """
         own, upstream, agreement = self._description, self._upstream, self._agreements.next()
         stepper = Stepper(own, upstream, self._transfer, agreement)
@@ -287,9 +290,9 @@ class Feeder(StreamPositionAPI):
         return Run(intake, stepper, own.host_buffer, own.device_buffer)
 
     def here(self) -> Any:
-        """Return the user's position: after the batch received last.
+        """Return the user's position: the position after the batch received last.
 
-        It is the iterator's position if no batch was received.
+        If no batch was received, it is the iterator's own position.
         """
         upstream = self._upstream
         mark = upstream.mark() if upstream.user_mark is None else upstream.user_mark
@@ -313,9 +316,9 @@ class Feeder(StreamPositionAPI):
         self._stops_here = self._upstream.stops = False
 
     def _without_batch(self, ready: HandOver, item: Failed | End | None) -> NoReturn:
-        """Raise StopIteration, ClosedError, or the error that came in place of a batch.
+        """Raise the error that came in place of a batch, or StopIteration or ClosedError.
 
-        StopIteration is raised at the end, ClosedError if the feeder was closed.
+        StopIteration is raised at the end of the stream, ClosedError if the feeder was closed.
 
         Args:
             ready: queue of the run, from which an error is removed.
@@ -352,17 +355,14 @@ class Feeder(StreamPositionAPI):
     def _warn(self) -> None:
         """Issue the warning that the transfer thread has prepared, if there is one.
 
-        It is issued with a line of the user's code.
+        The warning points to the line of the user's code that called `next`.
         """
         message, self._transfer.warning = self._transfer.warning, None
         if message is not None:
             warn(message)
 
     def _leave_run(self) -> None:
-        """Tell the threads of the current run to end, without waiting for them.
-
-        Does nothing without a run.
-        """
+        """Ask the threads of the current run to end, without waiting; do nothing without a run."""
         if self._run is not None:
             self._left = self._run
             self._run = None
@@ -374,8 +374,8 @@ class Feeder(StreamPositionAPI):
         """End the current run, and wait until its threads no longer use the iterator.
 
         Args:
-            seconds: longest wait for the iterator. A transfer that has begun is waited for in any
-                case.
+            seconds: longest time to wait for the reader thread, which uses the iterator. The
+                current transfer is waited for in any case.
 
         Returns:
             True if no thread uses the iterator any more; False if that takes longer.

@@ -1,6 +1,6 @@
 """The options of a device feeder, used by all its modules; and the import of jax.
 
-The import is made when a feeder is described.
+jax is imported when a feeder is described.
 
 In: the user's arguments. Out: the same arguments, checked.
 """
@@ -19,10 +19,10 @@ from .hosts.verdict import POLICIES, OnUneven
 
 
 def jax_for(what: str) -> Any:
-    """Return the module `jax`.
+    """Import jax, and return the module.
 
     Args:
-        what: name of the function that needs it, for the error message.
+        what: name of the function that needs jax, for the error message.
 
     Raises:
         MissingExtraError: jax is not installed.
@@ -59,7 +59,9 @@ class CommonOptions(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FeederOptions:
-    """The options of a device feeder, as attributes; `DeviceLoader` describes them.
+    """The options of a device feeder, as attributes.
+
+    The class `DeviceLoader` describes each of them.
 
     Raises:
         MissingExtraError: jax is not installed.

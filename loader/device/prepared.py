@@ -1,8 +1,8 @@
 """Batches split into their leaves, to be filled up with rows and put where the user wants them.
 
 In: leaves of a batch (arrays and numbers) and facts about them. Out: leaves with more rows,
-templates, and the batch again. jax is not imported, because feeders without devices use this
-module, too.
+templates (batches without rows), and the batch again. jax is not imported, because feeders without
+devices use this module, too.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ...operations.trees import Structure
 class Arrangement:
     """Facts about all batches with the same structure, shapes and dtypes.
 
-    A leaf is an array or number of the batch. The leaves in `going` are put on devices; in a feeder
-    without devices, they are the arrays and numbers that can be filled up with rows. All others are
-    passed on as they are.
+    A leaf is an array or number of the batch. The leaves in `going` are put on devices. In a feeder
+    without devices, `going` has the leaves that can be filled up with rows: arrays and numbers. All
+    other leaves are passed on as they are.
 
     Attributes:
         structure: structure of the batch.
@@ -34,9 +34,9 @@ class Arrangement:
         names: name of each leaf.
         going: indices of the leaves that are put on devices (or can be filled up).
         shardings: sharding of each leaf in `going`; empty without devices.
-        leading: index, in `going`, of the leaf that defines the number of rows: the first that is
-            divided along its leading axis, or else the first that has an axis; None if there is
-            none.
+        leading: the leaf whose leading axis defines the number of rows, as an index in `going`. It
+            is the first leaf that is divided along its leading axis. If no leaf is divided, it is
+            the first leaf that has an axis. None if no leaf has an axis.
         with_rows: indices of the leaves whose leading axis has the rows.
         rows: number of rows; -1 if no leaf has rows.
         divisor: `rows` must be a multiple of this number.
@@ -57,7 +57,7 @@ class Arrangement:
 
     @cached_property
     def described(self) -> str:
-        """Description of the leaves in `going`, without the number of rows.
+        """Description of the leaves in `going` (those put on devices), without the number of rows.
 
         It must be equal on all hosts.
         """
@@ -81,11 +81,11 @@ class Prepared:
     arrangement: Arrangement
 
     def template(self) -> Any:
-        """Return the batch with 0 rows. A process that has no batch left fills it up with zeros.
+        """Return the batch with 0 rows, which a process that has no batch left fills up with zeros.
 
-        Leaves (arrays and numbers) that have no rows keep their values. A leaf that is not put on
-        devices is replaced by None; in a feeder without devices, an object that is neither array
-        nor number.
+        Leaves (arrays and numbers) that have no rows keep their values. Leaves that are not put on
+        devices become None. In a feeder without devices, objects that are neither arrays nor
+        numbers become None.
         """
         going, with_rows = set(self.arrangement.going), self.arrangement.with_rows
         leaves = [
@@ -97,25 +97,26 @@ class Prepared:
     def constants(self) -> dict[str, bytes]:
         """Return, by name, the bytes of the leaves (arrays and numbers) that have no rows.
 
-        Leaves that are neither put on devices nor may be filled up are left out.
+        Leaves that are not put on devices are left out; in a feeder without devices, these are the
+        leaves that cannot be filled up.
 
-        If batches are filled up, these leaves must be equal in all batches, because a process that
-        has no batch left uses the leaves of another batch.
+        If batches are filled up, the returned values must be equal in all batches, because a
+        process that has no batch left uses the leaves of another batch.
         """
         arrangement = self.arrangement
         constant = [number for number in arrangement.going if number not in arrangement.with_rows]
         return {arrangement.names[number]: _content(self.leaves[number]) for number in constant}
 
     def filled(self, rows: int | None, repeats: bool) -> list[Any]:
-        """Return the leaves (arrays and numbers) to put on devices.
+        """Return the leaves (arrays and numbers) of the batch that are put on devices.
 
-        Leaves with rows are filled up to a number of rows. A feeder without devices gets the leaves
-        that may be filled up.
+        In a feeder without devices, these are the leaves that can be filled up: arrays and numbers.
+        All returned leaves that have rows are filled up.
 
         Args:
-            rows: number of rows; None: the leaves are returned as they are.
-            repeats: True: missing rows are those of the batch again, from its first. False: they
-                are zeros.
+            rows: number of rows to which leaves are filled up. None: they are returned as they are.
+            repeats: True: missing rows are the rows of the batch again, from the first row. False:
+                missing rows are zeros.
         """
         known = self.arrangement
         leaves = [self.leaves[number] for number in known.going]
@@ -128,9 +129,10 @@ class Prepared:
         ]
 
     def with_leaves(self, leaves: Iterable[Any]) -> Any:
-        """Return the batch with other leaves (arrays and numbers) for those that `filled` returns.
+        """Return the batch, in which given leaves replace the leaves that `filled` has returned.
 
-        The leaves are given in the order of those that they replace.
+        Args:
+            leaves: the new leaves (arrays and numbers), in the order of `filled`.
         """
         for number, leaf in zip(self.arrangement.going, leaves):
             self.leaves[number] = leaf
@@ -138,34 +140,38 @@ class Prepared:
 
 
 class Placement(Protocol):
-    """The last step of a feeder: puts batches where the user wants them.
+    """The last step of a feeder: puts batches on devices, or keeps them on the host.
 
     Only the feeder's transfer thread calls it.
 
     Attributes:
-        warning: a warning for the user's thread, or None.
+        warning: a warning that the user's thread shall issue; None if there is none.
     """
 
     warning: str | None
 
     def prepare(self, batch: Any) -> Prepared:
-        """Split a batch into its leaves. Raises an error if one of them cannot be put there."""
+        """Split a batch into its leaves (arrays and numbers).
+
+        Raises an error if the batch cannot be put where the user wants it.
+        """
 
     def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:
-        """Return the batch where the user wants it, and its mask, or None if it has none.
+        """Put a batch where the user wants it; return it there, and its mask (None without a mask).
 
         Args:
             prepared: the batch.
             rows: number of rows to which it is filled up; None to leave it as it is.
-            real: number of rows that are not filled in, from the first; None: all rows of the
-                batch. The mask is True for them.
+            real: number of rows, from the first, for which the mask is True. The rows after these
+                are filled in. None: all rows that the batch had before it was filled up.
         """
 
 
 def describe_leaf(name: str) -> str:
     """Return the text with which messages name a leaf (array) of a batch.
 
-    The name is empty if the batch is a single array.
+    Args:
+        name: name of the leaf; empty if the batch is a single array.
     """
     return f"the batch's leaf {shorten(name)}" if name else "the batch"
 
@@ -175,9 +181,10 @@ def leading_rows(
 ) -> tuple[int | None, int, list[int]]:
     """Find the leaves (arrays) of a batch that have its rows, and the number of rows.
 
-    The first leaf that is divided along its leading axis defines the number, or else the first that
-    has an axis. If some leaf is divided, a leaf that is put whole on every device does not count,
-    even if it has the same length.
+    The number of rows is the length of one leaf's leading axis. This is the first leaf that is
+    divided along its leading axis. If no leaf is divided, it is the first leaf that has an axis.
+    All leaves with this length have rows, with one exception: if some leaf is divided, leaves that
+    are put whole on every device have no rows.
 
     Args:
         shapes: shape of each leaf.
@@ -185,9 +192,8 @@ def leading_rows(
         everywhere: for each leaf, True if it is put whole on every device.
 
     Returns:
-        The index of the leaf that defines the number, or None; the number, or -1; and the indices
-        of all leaves with
-            rows.
+        Three values: the index of the leaf that defines the number of rows, or None; the number of
+        rows, or -1; and the indices of all leaves with rows.
     """
     leading = next(iter(divided or [index for index, shape in enumerate(shapes) if shape]), None)
     if leading is None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 class Times(NamedTuple):
     """Times at which the steps in making one batch on devices began and ended.
 
-    They are in seconds of `time.perf_counter`.
+    All times are in seconds of `time.perf_counter`.
 
     Attributes:
         read_from: time at which the reader thread asked its iterator for the batch.
@@ -40,9 +40,9 @@ class Loaded:
 
     Attributes:
         batch: the batch.
-        mark: position of the upstream iterator after this batch.
-        made: three times: the batch was requested from the iterator, was returned, and `transform`
-            had ended.
+        mark: position after this batch, in the iterator that the feeder reads.
+        made: three times in seconds of `time.perf_counter`: when the batch was requested from the
+            iterator, when the iterator returned it, and when `transform` had ended.
     """
 
     batch: Any
@@ -56,13 +56,14 @@ class Delivered:
 
     Attributes:
         batch: the batch.
-        mask: `bool[rows]` in the same place, False for rows that were filled in; None without
-            `on_uneven="pad"` or "repeat", or if no array of the batch has an axis.
-        mark: position of the upstream iterator after this batch.
+        mask: array `bool[rows]` in the same place as the batch, False for rows that were filled in.
+            None unless `on_uneven` is "pad" or "repeat" and an array of the batch has an axis.
+        mark: position after this batch, in the iterator that the feeder reads.
         times: times of the steps in making it.
         empty: True if all rows were filled in, because this host has no more data and others have.
-        at: if `empty`, the step number after this batch of the hosts that have data; otherwise 0.
-        last: True if a host is asked to end, so that all loops end after this batch.
+        at: if `empty`, the number of steps, up to and including this batch, of the hosts that have
+            data; otherwise 0.
+        last: True if a host was asked to end, so that all hosts end their loops after this batch.
     """
 
     batch: Any
@@ -80,8 +81,8 @@ class End:
 
     Attributes:
         mark: position of the iterator.
-        at: largest step number of a host, if the streams of all hosts have ended; 0 if it is
-            unknown.
+        at: if the streams of all hosts have ended, the number of steps of the host that made most;
+            otherwise 0.
     """
 
     mark: Any = None
@@ -94,7 +95,7 @@ class Failed:
 
     Attributes:
         error: the error.
-        final: True if the run ends with it; False if the next batch follows.
+        final: True if the error ends the run; False if the next batch follows it.
     """
 
     error: BaseException
@@ -111,14 +112,14 @@ class HandOver:
     A thread waits in `SimpleQueue.get`. It is woken ("rung") by a `put`, which may be called from
     anywhere, also from finalizers during garbage collection.
 
-    Races:
+    Why no change is missed when threads run at the same time:
 
     * A thread that changes something rings afterwards; a waiting thread checks again after each
       ring. An additional ring costs one check.
-    * No thread rings if an earlier ring has not been noticed yet: it will be noticed after the
-      change.
+    * No thread rings if an earlier ring has not been noticed yet: the waiting thread will notice
+      that ring after the change.
     * After an interrupt between `make_room` and the removal, the queue has one item too many for a
-      while; the room is not made twice.
+      while; calling `make_room` again makes no further room.
     """
 
     def __init__(self, limit: int) -> None:
@@ -132,7 +133,7 @@ class HandOver:
         self._freed: SimpleQueue[None] = SimpleQueue()
 
     def wait_for_room(self) -> bool:
-        """Wait for room for one more item, and return True; False if the queue was closed."""
+        """Wait for room for one more item, and return True. Return False if the queue is closed."""
         while self._put - self._given_room >= self._limit and not self.closed:
             self._freed.get()
         return not self.closed
@@ -160,7 +161,7 @@ class HandOver:
         _ring(self._freed)
 
     def remove(self) -> None:
-        """Remove the first item. For threads that are never interrupted by signals."""
+        """Remove the first item. Only for threads that signals never interrupt."""
         self.make_room()
         del self.items[0]
         self.taken += 1

@@ -1,19 +1,19 @@
 """The two threads of a running feeder.
 
-In: an upstream iterator. Out: batches on their devices, in order, each with the position after it;
-then the end or an error.
+In: an upstream iterator (the one that the feeder reads). Out: batches on their devices, in order,
+each with the iterator's position after it; then the end or an error.
 
     reader thread:    upstream iterator → transform         ─► loaded, at most `host_buffer` batches
     transfer thread:  loaded → agree with others → transfer ─► ready, at most `device_buffer`
-    batches ─► the user
+    user's thread:    ready → batches
 
-There are two threads, so that a slow record does not delay the transfer of earlier batches,
-and a transfer does not delay reading. The threads have a reference to the run, but not to the
-feeder. A feeder that is deleted stops them by closing the queues at which they wait.
+There are two threads, so that a slow record does not delay the transfer of earlier batches, and a
+transfer does not delay reading. The threads have a reference to the run, but not to the feeder.
+When a feeder is deleted, it stops the threads by closing the queues at which they wait.
 
 At interpreter exit, all runs are stopped and waited for before jax shuts its devices down. The
-threads are daemons, because Python would otherwise wait for them first, perhaps for ever. A reader
-whose source does not return is abandoned: it never runs Python code again.
+threads are daemons, because Python would otherwise wait for them first, perhaps for ever. If the
+source of a reader thread does not return, the thread is abandoned: it never runs Python code again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Intake:
     """The work of the reader thread on each batch: read it from an iterator, and transform it.
 
     Attributes:
-        upstream: the iterator. It belongs to the reader thread until that has ended.
+        upstream: wrapper of the iterator. Only the reader thread uses the iterator, until this
+            thread has ended.
         transform: function that is applied to each batch; None for no function.
         ends_with_error: True if an error ends the run; False if the run continues with the next
             batch.
@@ -89,7 +90,7 @@ class Run:
     """A run of the two threads of a device feeder, from start to end.
 
     The user takes `Delivered` and `Failed` items from the queue `ready`. The last item is an `End`,
-    or a `Failed` that is final; or None if the run was stopped.
+    or a `Failed` whose attribute `final` is True. If the run was stopped, the last item is None.
 
     Args:
         intake: work of the reader thread.
@@ -139,7 +140,7 @@ class Run:
         self.ready.close()
 
     def abandon(self) -> None:
-        """Stop the run, but do not close or move back the iterator that it reads.
+        """Stop the run, but leave the iterator that it reads as it is, open and at its position.
 
         Called when the interpreter ends.
         """
@@ -147,9 +148,9 @@ class Run:
         self.stop()
 
     def join(self, seconds: float = math.inf) -> bool:
-        """Wait for the transfer thread, and up to `seconds` for the reader thread.
+        """Wait until the transfer thread has ended, and up to `seconds` for the reader thread.
 
-        Return True if that has ended.
+        Return True if the reader thread has ended, too.
         """
         wait_until(lambda: not self._transferrer.is_alive())
         return wait_until(lambda: not self._reader.is_alive(), seconds)
@@ -207,10 +208,10 @@ def _is_last(item: Loaded | Delivered | End | Failed | None) -> bool:
 def leave_to(iterator: Any) -> None:
     """Wait until all stopped runs of feeders that read from an iterator have ended.
 
-    Then a new run can use it.
+    After that, a new run can use the iterator.
 
     Raises:
-        ValueError: a run that was not stopped reads from it.
+        ValueError: another run reads from the iterator, and was not stopped.
     """
     for run in [run for run in _all_runs() if run.reads(iterator)]:
         if not run.stopped:
@@ -228,7 +229,7 @@ def _all_runs() -> list[Run]:
 def _stop_all() -> None:
     """Stop all runs of feeders when the interpreter ends.
 
-    Wait for transfers, and up to a second for each reader.
+    Wait until current transfers are done, and up to a second for each reader thread.
     """
     runs = _all_runs()
     for run in runs:

@@ -2,7 +2,7 @@
 
 In: a device, a sharding, `(mesh, axis names)` or a tree of these, from the user; and the leaves of
 a batch. Out: one checked sharding for each leaf. Imports jax. Facts that depend only on the layout
-of a batch are computed once for all batches of that layout.
+of a batch (its structure, shapes and dtypes) are computed once for all batches of that layout.
 """
 
 from __future__ import annotations
@@ -117,15 +117,16 @@ STAYS = Stays()
 def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep: bool) -> list[Any]:
     """Return the sharding of each leaf (array) of a batch.
 
-    A sharding in the tree applies to all leaves below it. If a leaf has fewer axes than a
-    `PartitionSpec` has entries, only the first entries are used. A number is put on every device.
+    A sharding in the tree of shardings applies to all leaves below it. If a leaf has fewer axes
+    than a `PartitionSpec` has entries, only the first entries are used. A number is put on every
+    device.
 
     Args:
         shardings: a sharding or a tree of them.
         structure: structure of the batch.
         ranks: number of axes of each leaf.
-        keep: True if a leaf for which the tree has None or no key stays on the host. It gets the
-            marker `STAYS` in place of a sharding.
+        keep: True if a leaf for which the tree of shardings has None or no key stays on the host.
+            It gets the marker `STAYS` in place of a sharding.
 
     Raises:
         ShardingError: the tree of shardings does not fit the batch.
@@ -177,9 +178,9 @@ def _completed(shardings: Any, batch: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def with_rank(sharding: Sharding, rank: int) -> Sharding:
-    """Return the sharding for an array with `rank` axes.
+    """Return a sharding for an array that has only `rank` axes.
 
-    Only the first `rank` entries of its PartitionSpec are used.
+    If its PartitionSpec has more than `rank` entries, only the first ones are kept.
     """
     if not isinstance(sharding, NamedSharding) or len(sharding.spec) <= rank:
         return sharding
@@ -192,8 +193,8 @@ def parts_of(sharding: NamedSharding, rank: int) -> tuple[int, tuple[int, ...]]:
     """Return into how many pieces a sharding divides an array with `rank` axes.
 
     Returns:
-        The number of pieces of the leading axis that this process holds; and, for each axis, into
-        how many pieces the mesh divides it.
+        A pair. First, the number of pieces of the leading axis that this process holds. Second, for
+        each axis, the number of pieces into which the whole mesh divides it.
     """
     entries = [*sharding.spec, *[None] * rank][:rank]
     whole = tuple(_size(sharding.mesh, entry) for entry in entries)
@@ -208,13 +209,12 @@ def _size(mesh: Mesh, entry: Any) -> int:
 def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return the shape of the global array that the arrays of all processes form together.
 
-    Return None if jax must find it.
-
-    Rows come from each process; all other axes are complete in each process.
+    Each process has some of the rows; all other axes are complete in each process. Return None if
+    the array has no axis or the sharding no mesh; jax then finds the shape itself.
 
     Args:
-        sharding: sharding of the array. If it has no mesh, the result is None.
-        shape: shape of this process's array. If it has no axis, the result is None.
+        sharding: sharding of the array.
+        shape: shape of this process's array.
     """
     if not isinstance(sharding, NamedSharding) or not shape:
         return None
@@ -223,7 +223,7 @@ def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] 
 
 
 def rows_divisor(sharding: Sharding, rank: int) -> int:
-    """Return n: an array can be divided over devices if this process's rows are a multiple of n.
+    """Return n: this process's rows must be a multiple of n, so that devices can divide them.
 
     Args:
         sharding: sharding of the array. If it has no mesh, the result is 1.
@@ -235,9 +235,9 @@ def rows_divisor(sharding: Sharding, rank: int) -> int:
 def divides_rows(sharding: Sharding, rank: int) -> bool:
     """Return True if a sharding divides the leading axis of an array with `rank` axes over devices.
 
-    With a mesh, that is so if the leading axis has the name of a mesh axis, even one with a single
-    device. Any other sharding divides it unless each device gets the whole array. A single number
-    has no axis, and is not divided.
+    A sharding with a mesh divides the leading axis if its spec names a mesh axis for it, even one
+    with a single device. A sharding without a mesh divides it unless each device gets the whole
+    array. A single number has no axis: the result is False.
     """
     if isinstance(sharding, NamedSharding):
         return bool(rank and len(sharding.spec) and _names(sharding.spec[0]))
@@ -245,16 +245,19 @@ def divides_rows(sharding: Sharding, rank: int) -> bool:
 
 
 def is_everywhere(sharding: Sharding) -> bool:
-    """Return True if a sharding has a mesh, and its spec names no axis, as in `P()` or `P(None)`.
+    """Return True if a sharding has a mesh, and puts the whole array on each device.
 
-    Then each device has the whole array. False for `P("data")`, even if the mesh axis "data" has
-    only one device.
+    Its spec then names no axis, as in `P()` or `P(None)`. Return False for `P("data")`, even if the
+    mesh axis "data" has only one device.
     """
     return isinstance(sharding, NamedSharding) and not any(_names(entry) for entry in sharding.spec)
 
 
 def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
-    """Check that an array can be divided: rows over this process's parts, other axes over all.
+    """Check that the axes of an array can be divided as a sharding says.
+
+    The rows of this process must be divisible by the number of their pieces in this process; each
+    other axis, by the number of its pieces on the whole mesh.
 
     Args:
         name: name of the array in the batch, for the message.
@@ -262,7 +265,7 @@ def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
         sharding: its sharding. A sharding without a mesh is not checked.
 
     Raises:
-        ShardingError: it cannot be divided. The message names the nearest possible sizes.
+        ShardingError: the array cannot be divided. The message names the nearest possible sizes.
     """
     if not isinstance(sharding, NamedSharding):
         return  # others are rare; jax explains those
@@ -295,7 +298,8 @@ def _indivisible(
 def processes_of(shardings: Any) -> list[int]:
     """Return the sorted indices of the processes that hold a piece of any array.
 
-    The argument is a sharding or a tree of them.
+    Args:
+        shardings: a sharding of the arrays or a tree of shardings.
     """
     flat = optree.tree_leaves(shardings, is_leaf=_is_one, namespace=NAMESPACE)
     return sorted({device.process_index for sharding in flat for device in sharding.device_set})
@@ -308,11 +312,14 @@ def _process_of(device: Any) -> int:
 def leading_parts(
     sharding: Sharding, host_of: Callable[[Any], Any] = _process_of
 ) -> dict[Any, frozenset[int]]:
-    """Return, for each process, the indices of pieces of the leading axis that its devices hold.
+    """Return which pieces of the leading axis the devices of each process hold.
 
     Args:
         sharding: the sharding.
         host_of: function that returns the process of a device, or another key of its host.
+
+    Returns:
+        For each process (or key of a host), the indices of the pieces.
 
     Raises:
         ShardingError: the sharding has no mesh.

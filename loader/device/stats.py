@@ -1,8 +1,10 @@
 """Divide the user's waits into causes: reading, transforming, agreeing, transferring, and the rest.
 
-In: for each batch, the times at which the user waited, and at which it was read, transformed,
-agreed on and transferred. Out: seconds of waiting for each of these. The rest of a wait is
-"hand-over": queues, and the waking up of threads.
+"Agreeing" is the agreement with the other hosts on the next step. The rest is called "hand-over":
+queues, and the waking up of threads.
+
+In: for each batch, the times at which the user waited, and at which the batch was read,
+transformed, agreed on and transferred. Out: seconds of waiting for each cause.
 """
 
 from __future__ import annotations
@@ -47,11 +49,13 @@ class FeederStats:
 
     Attributes:
         steps: number of batches that the user received.
-        elapsed: seconds from the first to the last of these, including the user's own work.
+        elapsed: seconds from the first request for a batch to the last batch received, including
+            the user's own work.
         total: waiting times of all steps together.
         last: waiting times of each of the last 1,000 steps, oldest first.
-        batches: times at which these steps' batches were waited for, read, transformed, agreed on
-            and transferred, in seconds of `time.perf_counter`.
+        batches: for each of these steps, times in seconds of `time.perf_counter`: when the user
+            asked for the batch and got it; and when it was read, transformed, agreed on with the
+            other hosts, and transferred.
         loader: statistics of the `DataLoader`'s iterator, which is ahead of the user; None if the
             feeder reads from something else.
     """
@@ -65,9 +69,10 @@ class FeederStats:
 
     @property
     def quantiles(self) -> dict[str, Quantiles]:
-        """Quantiles of the waits for the last 1,000 batches ("next").
+        """Quantiles of the times of the last 1,000 batches, and of the loader's tasks, by name.
 
-        Quantiles of their causes, and of the loader's tasks, are included.
+        "next" is the whole wait for a batch; other names are the causes of waits, such as
+        "reading".
         """
         causes = dict(
             zip(("next", *PARTS_OF_A_WAIT[1:-1], "hand-over"), zip(*self.last, strict=True))
@@ -107,7 +112,7 @@ class FeederStats:
         )
 
     def advice(self) -> str:
-        """Return a sentence that says which change would shorten the waiting."""
+        """Return a piece of advice: which change would shorten the user's waits most."""
         waited, *parts = self.total
         if waited <= LITTLE * self.elapsed:
             return "nothing; batches are there when you ask for them."
@@ -150,6 +155,10 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
         ended: time at which the user got it.
         times: times of the steps in making it.
 
+    Returns:
+        Seconds of waiting in total, and for each cause. A step in making the batch counts only as
+        far as the user waited meanwhile.
+
     >>> split(10.0, 20.0, Times(8.0, 13.0, 14.0, 14.0, 14.0, 19.5))
     StepTimes(waited=10.0, reading=3.0, transforming=1.0, agreeing=0.0, transfer=5.5, hand_over=0.5)
     """
@@ -172,7 +181,7 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
 class Watch:
     """Collects the times of a feeder's batches.
 
-    The user's thread adds them; any thread may ask for the sums.
+    The user's thread adds them; any thread may call `stats` and `snapshot`.
     """
 
     def __init__(self) -> None:
@@ -203,9 +212,10 @@ class Watch:
             self._steps += count
 
     def snapshot(self, loader: Snapshot | None) -> Snapshot:
-        """Return counts and times of the steps, together with those of the loader's snapshot.
+        """Return counts and times of the feeder's steps, together with those of its loader.
 
-        The snapshot is None if there is no loader.
+        Args:
+            loader: snapshot of the loader; None if the feeder reads from something else.
         """
         with self._adding:
             self._add_up()

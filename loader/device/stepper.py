@@ -1,6 +1,7 @@
 """Make one step of a device feeder: transfer a batch to devices once all hosts agree on the step.
 
-In: items of the reader thread. Out: items for the user. Runs on the transfer thread.
+In: items of the reader thread (a batch, the end, an error). Out: items for the user. Runs on the
+transfer thread.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ Stopped = Callable[[], bool]
 class Stepper:
     """Makes the steps of a run of a feeder: each turns a batch on the host into a batch on devices.
 
+    In a feeder without devices, the batch stays on the host, and is only filled up.
+
     Args:
         description: options of the feeder.
-        upstream: the iterator that the feeder reads.
-        transfer: transfers batches, or keeps them on the host.
+        upstream: wrapper of the iterator that the feeder reads.
+        transfer: puts batches on devices, or keeps them on the host.
         agreement: agreement with other processes; None if no other process takes part.
     """
 
@@ -74,9 +77,9 @@ class Stepper:
             stopped: function that returns True to stop waiting for other hosts.
 
         Returns:
-            The batch on its devices, also for the end, if other hosts continue and it is filled up;
-            the end of the stream; a `Failed` if this process or the agreement failed; None if
-            `stopped()` became True.
+            A `Delivered` batch. If this process has no batch left, but other hosts continue, this
+            is a batch whose rows are all filled in. An `End` at the end of the stream on all hosts.
+            A `Failed` if this process or the agreement failed. None if `stopped()` became True.
         """
         agree_from = time.perf_counter()
         if self._agreement is not None and not self._agreement.begin(stopped):
@@ -185,7 +188,10 @@ class Stepper:
         )
 
     def _step_at(self, item: Loaded | End | Failed) -> int:
-        """Return the step number after a batch, or at the end; 0 if batches come from no loader."""
+        """Return the number of steps up to and including a batch, or up to the end of the stream.
+
+        Return 0 if the batches do not come from a `DataLoader`, or if the item is an error.
+        """
         return (
             0
             if isinstance(item, Failed) or self._upstream.host_iterator is None
@@ -193,11 +199,12 @@ class Stepper:
         )
 
     def _usual(self, item: Loaded, arrangement: Arrangement) -> int:
-        """Return the number of rows to which a batch with fewer rows is filled up; 0 if it is not.
+        """Return the number of rows to which a batch with fewer rows is filled up.
 
-        It depends on the pipeline only, so that a resumed run has the same shapes. If batches do
-        not come from a pipeline, it is the largest number of rows of earlier batches with the same
-        layout.
+        Return 0 if the batch is not filled up. The number depends only on the loader's operations,
+        so that a resumed run has the same shapes. If the batches do not come from a `DataLoader`,
+        the number is the largest number of rows of earlier batches with the same layout (structure,
+        dtypes and shapes without rows).
 
         Args:
             item: the batch.
@@ -214,9 +221,10 @@ class Stepper:
     def _filler(
         self, item: Loaded | End | Failed, verdict: Go, stopped: Stopped
     ) -> Prepared | None:
-        """Return the batch that this process delivers after its end.
+        """Return the batch that this process delivers after the end of its own stream.
 
-        It is an empty one, or one of its own batches again.
+        With "pad", it has no rows, and is filled up later. With "repeat", it is one of this
+        process's own batches again. Return None if `stopped()` became True.
         """
         assert self._agreement is not None
         layout = self._agreement.layout
@@ -234,13 +242,14 @@ class Stepper:
     def _empty(self, agreement: Agreement, layout: str, stopped: Stopped) -> Prepared | None:
         """Return a batch without rows, with the structure of the other processes' batches.
 
-        It is to be filled up with zeros.
+        It will be filled up with zeros. If this process had no batch of this structure, another
+        process sends one.
 
         Args:
             agreement: agreement with the other processes.
             layout: description of the leaves of their batches.
-            stopped: function that returns True to stop waiting for a batch of another process,
-                whose structure is used if this process had none like it; the result is then None.
+            stopped: function that returns True to stop waiting for the other process; the result is
+                then None.
 
         Raises:
             HostsError: the batch of the other process has a class that this process has not
@@ -259,7 +268,8 @@ class Stepper:
     def leave(self, error: BaseException | None) -> None:
         """Leave the agreement with the other hosts, and send them whether this host failed.
 
-        After a failure in a step that was agreed on in advance, nothing is sent.
+        If this host failed at a step to which all hosts agreed in advance, nothing is sent: the
+        other hosts do not wait for this host, and it can try again.
 
         Args:
             error: the error that ended the run, or None. An error that came from another host does

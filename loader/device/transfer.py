@@ -3,10 +3,10 @@
 In: trees of NumPy arrays and numbers. Out: trees of `jax.Array`, completely transferred to their
 devices. Only the feeder's transfer thread uses this module.
 
-It makes no copy on the host, except of batches that are filled up, and with `pinned_host`. On CPU,
-jax uses a 64-byte aligned array without a copy. It keeps the array, and so its memory, until the
-`jax.Array` is deleted. For other devices, the host's arrays must stay unchanged until the transfer
-is done; this module waits for that.
+It copies nothing on the host, with two exceptions: batches that are filled up, and `pinned_host`.
+On CPU, jax uses a 64-byte aligned array without a copy, and keeps the array, and so its memory,
+until the `jax.Array` is deleted. For other devices, the host's arrays must stay unchanged until the
+transfer is done; this module waits for that.
 """
 
 from __future__ import annotations
@@ -140,15 +140,16 @@ class Transfer:
         )
 
     def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:
-        """Transfer a batch.
+        """Transfer a batch, filled up to a number of rows; return it on its devices, and its mask.
 
-        Return it on its devices, and its mask; the mask is None if nothing is filled up, or without
-        rows.
+        The mask is None unless `on_uneven` is "pad" or "repeat" and an array of the batch has an
+        axis.
 
         Args:
             prepared: the batch.
             rows: number of rows to which it is filled up; None to leave it as it is.
-            real: number of rows for which the mask is True; None: all rows of the batch.
+            real: number of rows, from the first, for which the mask is True. None: all rows that
+                the batch had before it was filled up.
 
         Raises:
             ShardingError: a leaf (array) cannot be divided over its devices.
@@ -175,7 +176,7 @@ def _number(value: Any, structure: Structure, number: int) -> Any:
 
     Args:
         value: the number.
-        structure: structure of the batch.
+        structure: structure of the batch, from which the number's name in an error comes.
         number: index of the number among the leaves of the batch.
 
     Raises:
@@ -194,7 +195,10 @@ def _number(value: Any, structure: Structure, number: int) -> Any:
 
 
 def narrower(dtype: Any) -> Any:
-    """Return the dtype in which devices hold integers of a dtype, if it is narrower; else None."""
+    """Return the dtype that devices use for integers of a dtype, if it has fewer bits.
+
+    Return None if devices have this dtype, or if it is not a dtype of integers.
+    """
     if not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
         return None
     held = jax.dtypes.canonicalize_dtype(dtype)
@@ -204,7 +208,7 @@ def narrower(dtype: Any) -> Any:
 def describe_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
     """Return a warning about the first integer in a batch that does not fit its dtype on devices.
 
-    Return None if all fit.
+    Return None if all integers fit.
     """
     for number, narrow in arrangement.cut:
         leaf, limits = leaves[number], np.iinfo(narrow)
@@ -237,7 +241,7 @@ def _kind(dtype: Any) -> str:
 def is_supported(dtype: Any) -> bool:
     """Return True if jax has arrays of a dtype.
 
-    It has arrays of its own dtypes, such as bfloat16 and random keys.
+    Besides numbers and bools, jax has dtypes of its own, such as bfloat16 and random keys.
     """
     if not isinstance(dtype, np.dtype):
         return (
@@ -265,8 +269,8 @@ def to_devices(leaves: Sequence[Any], shardings: Sequence[Any], pinned_host: boo
     Args:
         leaves: the arrays.
         shardings: sharding of each array.
-        pinned_host: True: they go through page-locked memory of the host, from which a GPU may read
-            faster than from ordinary memory. That costs a copy on the host.
+        pinned_host: True: the arrays are first copied to page-locked memory of the host, from which
+            a GPU may read faster than from ordinary memory.
     """
     if pinned_host:
         staged = [sharding.with_memory_kind("pinned_host") for sharding in shardings]
@@ -279,7 +283,9 @@ def _wait(arrays: list[Any]) -> list[Any]:
 
 
 def _placed(leaves: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
-    """Begin the transfer of arrays; return the arrays on devices, which may not be complete yet.
+    """Begin the transfer of arrays, and return the arrays on devices.
+
+    The returned arrays may not be complete yet.
 
     Args:
         leaves: the arrays; of an array that is divided over processes, this process's piece.

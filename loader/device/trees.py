@@ -1,7 +1,8 @@
 """Flatten batches for devices, with the tree classes that JAX knows.
 
-In: a batch. Out: its leaves and its structure. Classes that are registered with JAX in this
-process are nodes of the tree. In workers, which do not import JAX, they are not.
+In: a batch. Out: its leaves and its structure. A class that is registered with JAX in this process
+is a node of the tree, so its arrays are leaves. (In workers, which do not import JAX, an object of
+such a class is a leaf.)
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def _node_of(leaf: Any) -> Node | None:
 
 
 def _taken_apart(tree: Any) -> tuple[list[Any], Any]:
-    """Return the children of a node, and JAX's description of the structure of this node alone."""
+    """Flatten one node of a tree: return its children, and JAX's description of this node alone."""
     children, structure = jax.tree_util.tree_flatten(tree, is_leaf=lambda each: each is not tree)
     return children, structure
 
@@ -39,6 +40,6 @@ NAMESPACE = _NODES.namespace
 def flatten(batch: Any) -> tuple[list[Any], Structure]:
     """Return the leaves of a batch, and the structure from which it can be rebuilt.
 
-    None belongs to the structure.
+    A None in the batch is not a leaf, but part of the structure.
     """
     return flatten_as(batch, nodes=_NODES)

@@ -1,8 +1,8 @@
 """The iterator that a device feeder reads ("upstream") and the position of the feeder's user in it.
 
 In: the iterator of a loader, or any other. Out: the same interface for both. The reading thread
-takes a mark (a position) after every batch; its state is computed only when the user asks for it,
-on the user's thread.
+takes a mark (a position) after every batch. The state at a mark is computed only when the user asks
+for it, on the user's thread.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 class Upstream:
     """Wrapper of the iterator that a feeder reads; the iterator may have a state or not.
 
-    The feeder's threads refer to it, and not to the feeder.
+    The feeder's threads have a reference to the wrapper, and not to the feeder, so that a feeder
+    that nobody uses is deleted.
 
     Args:
         iterator: the iterator.
-        owned: True if the feeder opened it, so that the feeder closes it.
+        owned: True if the feeder opened the iterator, and so has to close it.
     """
 
     def __init__(self, iterator: Any, owned: bool) -> None:
@@ -51,10 +52,11 @@ class Upstream:
 
     @classmethod
     def of(cls, description: CommonOptions) -> Upstream:
-        """Return a new iterator over a feeder's source; or the source itself if it is an iterator.
+        """Wrap a new iterator over a feeder's source, or the source itself if it is an iterator.
 
         Raises:
-            ValueError: batches shall be repeated, and the source cannot begin again.
+            ValueError: `on_uneven="repeat"`, and the source cannot be iterated again from its
+                beginning.
         """
         iterator = iter(description.source)
         upstream = cls(iterator, owned=iterator is not description.source)
@@ -73,7 +75,7 @@ class Upstream:
         """Return the iterator if it is a `DataLoader`'s.
 
         Args:
-            what: the purpose, which the error names.
+            what: what the caller wants to do with it, for the error message.
 
         Raises:
             TypeError: it is another iterator.
@@ -85,8 +87,8 @@ class Upstream:
     def mark(self) -> Any:
         """Return the iterator's position.
 
-        The result has the methods of `StreamPosition`; some of them raise an error if the iterator
-        has no state.
+        The result has the methods of `StreamPosition`. If the iterator is not a `DataLoader`'s, all
+        of them except `get_state` raise an error.
         """
         host = self.host_iterator
         return OtherMark(self.iterator, self.goes_back) if host is None else host.here()
@@ -108,9 +110,10 @@ class Upstream:
             self.loader("change").take_up(self._new_changes.pop(0))
 
     def add(self, change: Change) -> None:
-        """Add a change, which the iterator makes before its next batch.
+        """Add a change of the run, which the iterator makes before its next batch.
 
-        A change of a mix replaces later changes of the mix.
+        It replaces earlier changes that it makes needless: a change of a mix replaces changes of
+        the mix that were planned for later steps.
         """
         self._new_changes = [
             *(each for each in self._new_changes if not change.replaces(each)),
@@ -119,11 +122,15 @@ class Upstream:
         self.changes = [*(each for each in self.changes if not change.replaces(each)), change]
 
     def forget_changes(self) -> None:
-        """Forget all changes: the iterator was moved to a state, which has its own changes."""
+        """Forget all changes of the run.
+
+        Called after the iterator was moved to a state, because the state contains the changes that
+        hold there.
+        """
         self.changes, self._new_changes = [], []
 
     def describe_at(self, mark: Any) -> str:
-        """Describe the iterator and, if known, the position `mark`, for `repr`."""
+        """Describe the iterator for `repr`; and, if it is a `DataLoader`'s, the position `mark`."""
         host = self.host_iterator
         return (
             f"source={type(self.iterator).__name__}"
@@ -132,7 +139,12 @@ class Upstream:
         )
 
     def set_state(self, state: Any, strict: bool) -> None:
-        """Move the iterator to a state. If it is a `DataLoader`'s, `strict` is passed on.
+        """Move the iterator to a state.
+
+        Args:
+            state: the state.
+            strict: False accepts a state of another source, sampler or other operations. It has no
+                effect if the iterator is not a `DataLoader`'s.
 
         Raises:
             TypeError: the iterator has no `get_state` and `set_state`.
@@ -145,9 +157,9 @@ class Upstream:
     def steady(self, mark: Any) -> int:
         """Return how many consecutive batches are known to have equally many rows.
 
-        The first of them is the batch before a position. If each step has the same number of
-        positions, the last operation is a `Batch`, and nothing was skipped, these are the batch
-        before the position and all whole batches after it. Otherwise the result is 1.
+        The first of these batches is the one before the position `mark`; all whole batches after it
+        follow. Their number is known if each step has the same number of positions, the last
+        operation is a `Batch`, and nothing was skipped. Otherwise the result is 1.
 
         Args:
             mark: a position of the iterator.
@@ -160,10 +172,11 @@ class Upstream:
         )
 
     def usual_rows(self, mark: Any, rows: int, transformed: bool) -> int:
-        """Return the number of rows to which a batch with fewer rows is filled up; 0 if it is not.
+        """Return the number of rows to which a batch with fewer rows is filled up.
 
-        A batch is not filled up if it has all its rows, if no `Batch` decides its number of rows,
-        or if a function after a whole batch removed rows.
+        Return 0 if the batch is not filled up. This is so in three cases: it has all its rows; no
+        `Batch` decides its number of rows; or it was a whole batch, and a function after the
+        `Batch` removed rows.
 
         Args:
             mark: position after the batch.
@@ -180,9 +193,12 @@ class Upstream:
         return batch.size if table.row.max(initial=-1) + 1 < batch.size else 0
 
     def _batch_of(self, mark: Any) -> _LastBatch | None:
-        """Return facts about the `Batch` that decides the number of rows in a batch at a position.
+        """Return facts about the `Batch` that decides the number of rows of a batch.
 
-        Return None if there is none.
+        Return None if no `Batch` decides it.
+
+        Args:
+            mark: position after the batch.
         """
         if self.host_iterator is None:
             return None
@@ -191,7 +207,10 @@ class Upstream:
         return self._batch[1]
 
     def go_back(self) -> None:
-        """Move the iterator back to the user's position, if it has a state and that is known."""
+        """Move the iterator back to the user's position.
+
+        Does nothing if the iterator has no state, or if the user's position is not known.
+        """
         if self.user_mark is None:
             return
         if self.host_iterator is not None:
@@ -212,10 +231,10 @@ class Upstream:
             close_of(self.iterator)()
 
     def way_out(self) -> None:
-        """Close the iterator, or move it back to the user's position.
+        """Do `leave` at the end of the reader thread, unless the feeder still needs the iterator.
 
-        Called at the end of the reader thread. Does nothing if the feeder is still in use and made
-        the iterator itself.
+        The feeder needs an iterator that it opened itself, as long as the feeder is neither closed
+        nor deleted. Errors are suppressed.
         """
         if self.gone or not self.owned:
             with contextlib.suppress(Exception):  # another caller of `leave` gets the same error
@@ -225,11 +244,12 @@ class Upstream:
 class OtherMark:
     """Position in an iterator that is not a `DataLoader`'s.
 
-    It knows the iterator's state, if there is one, and nothing else.
+    It contains the iterator's state, if there is one. Reading any other fact about the position,
+    such as its step, raises an error.
 
     Args:
         iterator: the iterator.
-        goes_back: True if it has `get_state` and `set_state`.
+        goes_back: True if the iterator has `get_state` and `set_state`.
     """
 
     def __init__(self, iterator: Any, goes_back: bool) -> None:
@@ -252,8 +272,8 @@ class _LastBatch(NamedTuple):
 
     Attributes:
         size: number of rows of a whole batch.
-        only_stacks: True if it only stacks, and no function follows that could change the number of
-            rows.
+        only_stacks: True if no function can change the number of rows, because the `Batch` stacks
+            elements without a function and is the last operation.
     """
 
     size: int
@@ -263,8 +283,8 @@ class _LastBatch(NamedTuple):
 def _last_batch(pipeline: Pipeline) -> _LastBatch | None:
     """Return facts about the last `Batch` of a pipeline.
 
-    None if there is none, or if it does not decide the number of rows. It does not if a later
-    operation splits or regroups batches, or if streams are joined after it.
+    Return None if there is no `Batch`, or if a later step decides the number of rows: an operation
+    that splits or regroups batches, or a join of streams.
     """
     if pipeline.top.stage is None:
         return None

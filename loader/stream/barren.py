@@ -1,6 +1,7 @@
 """Detect that an endless stream has no more elements, because its operations drop every record.
 
-In: the places in the stream before and after tasks that made no rows. Out: a failure, or None.
+In: the places in the stream before and after tasks that made no rows. Out: a failure if the stream
+has no more elements, or None.
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ Each may be drawn anew.
 class EmptyStreamGuard:
     """Detects that an endless stream has no more elements, because operations drop every record.
 
-    That is so if each source has shown all of its records since the last row; or its stream was
-    repeated many times.
+    The stream has no more elements if each source has shown all of its records since the last row
+    of the stream, or if a stream with an endless `repeat` was repeated many times since then.
 
     Args:
-        leaves: sources with their samplers from which the records come.
+        leaves: the leaves (sources with their samplers) from which the records come.
         since: the cursor (place in the stream) after the last row.
         repeats: for each endless `repeat` of a stream, the index of its note in a cursor, and the
-            indices of its sources.
+            indices of its leaves. (A note is the saved progress of the `repeat`.)
     """
 
     def __init__(self, leaves: Sequence[Leaf], since: Cursor, repeats: Mapping[int, range]) -> None:
@@ -84,7 +85,10 @@ class EmptyStreamGuard:
     def go_on(self, request: Request) -> Failure | None:
         """Count a task that made no rows.
 
-        Return a failure if whole epochs of an endless stream made no rows, else None.
+        Return a failure if the stream has no more elements, else None.
+
+        Args:
+            request: the task with its places in the stream.
         """
         in_groups = isinstance(request.task, GroupTask)
         self._groups += in_groups
@@ -123,9 +127,9 @@ class EmptyStreamGuard:
         )
 
     def _times_repeated(self, cursor: Cursor) -> int | None:
-        """Return how many times all repeated sources were repeated since the last row.
+        """Return how many times the least repeated source was repeated since the last row.
 
-        Return None if there are none.
+        Only endless repeats count. Return None if there are none.
         """
         times = dict[int, int]()
         for note, leaves in self._repeats.items():
@@ -140,11 +144,11 @@ class EmptyStreamGuard:
     def _have_shown_all(self, now: Sequence[int], records: int) -> bool:
         """Return True if every source has shown all of its records, or has ended.
 
-        A source of which a join takes no records any more is ignored, if the others have shown
-        their records many times.
+        A source is ignored if the join above it takes no more records of it, and if the other
+        sources have shown their records many times meanwhile.
 
         Args:
-            now: local position in each source.
+            now: for each source, the position reached, counted on this shard.
             records: number of records since the last row.
         """
         half = next(
@@ -166,20 +170,24 @@ class EmptyStreamGuard:
 
 
 def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
-    """Return True if a source has almost surely shown all its records between two local positions.
+    """Return True if a source has almost surely shown all its records between two positions.
 
-    An epoch that began after the first position and ended before the second has shown every record,
-    unless records are drawn with replacement. A shard sees only its part of the records, another
-    part in each epoch. A single good record would be missing from all of these parts with
-    probability exp(-BARREN_EPOCHS). In a mix, this holds for each of its parts, which have epochs
-    of their own, except those that give no more records. If epochs have different records, as in a
-    chain that repeats a mix, or after records were appended, `BARREN_EPOCHS` times as many records
-    as the source has must have come, too.
+    The common case: an epoch that began after the first position and ended before the second has
+    shown every record. There are these exceptions:
+
+    * If records are drawn with replacement, several epochs are needed (`epochs_for_all`).
+    * A shard sees only its part of the records, another part in each epoch. So more epochs are
+      needed: `BARREN_EPOCHS` times the number of shards. After these, a given record is missing
+      from all of the shard's parts with probability exp(-BARREN_EPOCHS).
+    * In a mix, each part has epochs of its own, and the rule must hold for each part. Parts that
+      give no more records do not count.
+    * If epochs have different records, as in a chain that repeats a mix, or after records were
+      appended, also `BARREN_EPOCHS` times as many records as the source has must have come.
 
     Args:
         leaf: source with its sampler.
-        since: the first position.
-        now: the second position.
+        since: the first position, counted on this shard.
+        now: the second position, counted on this shard.
         times: number of times that each record must have come.
     """
     if now - since >= MOST:
@@ -202,7 +210,15 @@ def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
 
 
 def _end_of(leaf: Leaf, since: int, epochs: int) -> int:
-    """Return the local position at which `epochs` whole epochs that began after `since` ended."""
+    """Return the position, counted on this shard, at the end of a number of whole epochs.
+
+    The first of these epochs is the first that begins after the position `since`.
+
+    Args:
+        leaf: source with its sampler.
+        since: position, counted on this shard.
+        epochs: number of epochs.
+    """
     shard, epoch = leaf.shard, leaf.epoch_length
     dense_from, offset = leaf.lineage.dense_from  # before that, positions come in no order
     last = max(shard.global_position(since), dense_from) + offset

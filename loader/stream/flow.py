@@ -1,11 +1,10 @@
-"""Connect the stages (operations that run in one task each) of a pipeline, and run them.
+"""Connect the stages (groups of operations that run in one task) of a pipeline, and run them.
 
 In: a pipeline, the cursor (a place in the stream) to start from, an executor. Out: elements in
 order, each with its origin (the records it was made from, and the cursor after it).
 
-    spans → Ordered → StageOutput  [→ Regroup → Ordered → StageOutput  for every further stage]  →
-    elements
-                       └→ JoinedRuns, with those of other inputs ─┘
+    spans → Ordered → StageOutput [→ Regroup → Ordered → StageOutput for each next stage] → elements
+                          └→ JoinedRuns, with the rows of other inputs ─┘
 """
 
 from __future__ import annotations
@@ -40,19 +39,19 @@ from .unfinished_runs import UnfinishedRuns
 class RowStreams:
     """Opens the rows of a pipeline, or of a part of it, from a cursor (a place in the stream) on.
 
-    Joins keep this object, to open their inputs again. It has no reference to opened streams, so
-    that no reference cycle keeps rows in memory.
+    Joins (merges of streams) keep this object, to open their inputs again. It has no reference to
+    opened streams, so that no reference cycle keeps rows in memory.
 
     Attributes:
         pipeline: the pipeline.
-        start: cursor from which it is run.
+        start: cursor from which the pipeline is run.
         executor: runs the tasks.
         skipped: counts skipped records.
         observer: gets the times of the work.
-        unread: ranges of local positions that are not read.
+        unread: ranges of positions, counted on this shard, that are not read.
         planned: True: groups of rows, and tasks of sources without random access, have the length
-            from the plan, however long tasks take. So all shards cut them at the same places
-            without communication.
+            from the plan, however long tasks take. So all shards divide their rows at the same
+            places without communication. False: the length depends on how long tasks take.
         horizons: for each leaf (source with its sampler) whose order may change, by its index: an
             object that knows up to which position the order is final.
     """
@@ -83,16 +82,16 @@ class RowStreams:
         former: int = 0,
         most: int | None = None,
     ) -> Pull[Rows]:
-        """Return a supply of the rows of a part, from its cursor (place in the stream) on.
+        """Return a supply of the rows of a pipeline part, from its cursor (place in the stream) on.
 
-        Rows that shards of an earlier run left over come first.
+        Rows that shards of an earlier run had begun and not delivered come first.
 
         Args:
             part: the part.
-            start: its cursor.
-            size: largest number of rows of a join at a time.
-            former: number of a shard of an earlier run, from 1, whose rows these are; 0 for this
-                shard.
+            start: cursor of the part.
+            size: largest number of rows that a join takes at a time.
+            former: number, from 1, of the shard of an earlier run to which the rows belong; 0 for
+                this shard.
             most: number of this part's rows that are needed at most; None for all.
         """
         rests = [rest for rest in start.unfinished if rest.stage == part.stage]
@@ -202,7 +201,7 @@ class Flow:
         executor: runs the tasks.
         skipped: counts skipped records.
         observer: gets the times of the work.
-        unread: ranges of local positions that are not read.
+        unread: ranges of positions, counted on this shard, that are not read.
         planned: True: groups of rows have the length from the plan; False: a length that depends on
             how long tasks take.
         horizons: for each leaf (source with its sampler) whose order may change, by its index: an
@@ -227,14 +226,15 @@ class Flow:
         self._runs = streams.open(start)
 
     def begin(self) -> None:
-        """Begin the work, without waiting."""
+        """Submit the first tasks, without waiting for their results."""
         self._runs.fill()
 
     def __iter__(self) -> Generator[tuple[Any, Rows, int], None, bool]:
-        """Yield each element, with the consecutive `Rows` that contain it and its index there.
+        """Yield each element, the consecutive `Rows` that contain it, and its index in these rows.
 
         The `Rows` know the cursor (place in the stream) after each element. If a task failed, its
-        exception is raised at its place in the stream. Return True at the end of the stream.
+        exception is raised at the place of its elements in the stream. Return True at the end of
+        the stream.
         """
         waits = self._waits
         while True:
@@ -273,10 +273,13 @@ class Flow:
     def _made(
         self, run: Rows, units: Units
     ) -> Generator[tuple[Any, Rows, int], None, Failure | None]:
-        """Make and yield elements one by one, each with `run`, its `Rows`, and its index there.
+        """Make and yield elements one by one, each with `run` and its index in `run`.
 
-        `units` makes an element when the generator is asked for it, in the thread that asks. Return
-        the failure if an element cannot be made, else None.
+        Return the failure if an element cannot be made, else None.
+
+        Args:
+            run: the `Rows` that contain the elements.
+            units: makes an element when the generator is asked for it, in the thread that asks.
         """
         waits, made = self._waits, units.made
         for row in range(run.start, run.stop):

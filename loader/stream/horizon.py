@@ -1,7 +1,7 @@
 """Requests for positions of a growing source, up to the position at which its order is final.
 
-In: a horizon, an object that knows up to which position the order will not change, and later moves
-this position on. Out: requests for positions before it.
+In: a horizon, an object that knows up to which position the order will not change any more. It can
+move this position on. Out: requests for the positions before it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from .rows import Pull, Request, StreamEnd
 class Horizon(Protocol):
     """Interface of an object that knows up to which position a growing source's order is final.
 
-    It is used on the thread that is inside `next`, whenever work can be planned.
+    It is used on the thread that is inside `next`, whenever work can be planned. Positions are
+    counted on this shard.
     """
 
     @property
     def stop(self) -> int | None:
-        """Local position up to which the order is final; None if it is final until its end."""
+        """Position up to which the order is final; None if the order is final until its end."""
 
     def advance(self, wait: bool) -> bool:
         """Move `stop` to a later position, by deciding whether records were appended up to there.
 
-        Return True if it was moved (to None, if the order will not change any more). Return False
-        if `wait` is False, and the decision needs to wait, for example for the writer of the
-        source.
+        Return True if `stop` was moved (to None, if the order will not change any more). Return
+        False if the decision has to wait, for example for the writer of the source, and `wait` is
+        False.
 
         Raises:
             Exception: if the order changes. The exception has the position and the new records.
@@ -36,17 +37,17 @@ class Horizon(Protocol):
 
 
 class DecidedSpans(Pull[Request]):
-    """Requests for the positions whose order is final: all positions before the horizon.
+    """Supply of requests for the positions whose order is final: all positions before the horizon.
 
     Each request has the inputs of whole outputs. Only the last output of the order may be
-    incomplete.
+    incomplete. All positions are counted on this shard.
 
     Args:
-        requests: function that returns requests for local positions `[start, stop)`.
+        requests: function that returns requests for positions `[start, stop)`.
         horizon: object that knows up to which position the order is final. When requests for all
             these positions have been made, the horizon is asked to decide the order of more
             positions.
-        first: first local position.
+        first: first position.
         total: end of the order, if it does not change.
         unit: number of positions that make one output, counted from `first`.
     """
@@ -76,8 +77,9 @@ class DecidedSpans(Pull[Request]):
     def _goes_further(self, wait: bool) -> bool:
         """Plan the positions that have become final.
 
-        Return True if there are new ones, or if the end is reached. Return False if that needs
-        waiting, and `wait` is False. An exception of the horizon becomes the failure at the end.
+        Return True if there are new positions, or if the end is reached. Return False if this has
+        to wait, and `wait` is False. An exception of the horizon becomes a failure at the end of
+        the requests.
         """
         try:
             while (stop := self._decided()) <= self._planned and self._horizon.stop is not None:

@@ -1,7 +1,7 @@
 """Merge the rows of several streams in the order that a rule decides, many rows at a time.
 
-In: consecutive rows of each input. Out: consecutive rows of the join. The rule needs only the
-numbers of rows; what the rows contain is not read.
+In: consecutive rows of each input. Out: consecutive rows of the join (the merged stream). The rule
+needs only the numbers of rows, not their contents.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Open = Callable[[Cursor], Pull[Rows]]
 class Input:
     """One of the streams that a join merges, read from a cursor (place in the stream) on.
 
-    It is opened when its first row is needed.
+    The stream is opened when its first row is needed.
 
     Attributes:
         open: function that opens the stream from a cursor on.
         cursor: place after the rows that the join has taken.
         at_hand: number of rows that have arrived and are not taken yet.
         rows: number of rows taken since the stream was opened.
-        ended: end of the stream, or its failure, after the rows at hand; None if more rows may
-            come.
+        ended: the end of the stream, perhaps with a failure, if no rows come after those at hand;
+            None if more rows may come.
     """
 
     open: Open
@@ -51,9 +51,9 @@ class Input:
     _runs: deque[RowsOf] = field(default_factory=deque)
 
     def has(self, count: int, wait: bool) -> bool:
-        """Return True if `count` rows, or all that remain, have arrived.
+        """Return True if `count` rows have arrived, or all remaining rows if the stream has fewer.
 
-        With `wait`, wait until they have.
+        If `wait` is True, wait until they have arrived.
         """
         if self._pull is None:
             self._pull = self.open(self.cursor)
@@ -88,18 +88,19 @@ class Input:
 class JoinedRuns:
     """Supply of the rows of a join, which merges streams (its inputs) in the order of a rule.
 
-    At first, one row is taken at a time, so that it does not wait for others; then more and more,
-    up to `most()`, as long as they come within about 30 ms.
+    At first, one row is taken at a time, so that it does not wait for other rows. Then more and
+    more rows are taken at a time, up to `most()`, as long as they come within about 30 ms.
 
     Attributes:
         opens: for each input, the function that opens it from a cursor (place in the stream) on.
         cursors: for each input, the cursor to begin with.
-        starts: for each input, the cursor from which it is read again, if the rule does that.
+        starts: for each input, the cursor from which it is read again, if the rule reads inputs
+            again.
         rule: decides from which input the next row comes.
         state: state of the rule at the beginning.
         most: function that returns the largest number of rows to take at a time.
-        prompt: True: rows that have arrived are taken before the join waits for others. An input
-            may wait for its source to grow.
+        prompt: True: rows that have arrived are taken before the join waits for other rows. This is
+            needed if an input may wait until its source grows.
     """
 
     opens: Sequence[Open]
@@ -178,8 +179,8 @@ class JoinedRuns:
 
         If `number` is None, the rule takes no more rows, and the join ends.
 
-        Return True when this is done. Return False if it must wait for other inputs, and `wait` is
-        False. A failure of the rule becomes the end of the join.
+        Return True when this is done. Return False if the join must wait for other inputs to do it,
+        and `wait` is False. A failure of the rule becomes the end of the join.
         """
         ended = None if number is None else self._inputs[number].ended
         if number is None or ended is None or ended.failure is not None:

@@ -1,9 +1,8 @@
 """Submit tasks before their results are needed, and return the results in order.
 
-In: requests, taken one by one; or a source without random access. Out: pairs (request, block) in
-the order of requests, whatever order the tasks finish in.
-
-A block has the rows that one task returned.
+In: requests (tasks with what is known about their rows), taken one by one; or a source without
+random access. Out: pairs (request, block) in the order of requests, whatever order the tasks finish
+in. A block has the rows that one task returned.
 """
 
 from __future__ import annotations
@@ -28,7 +27,8 @@ class Ordered:
     """Supply of the results of tasks in the order of their requests: pairs (request, block).
 
     A block has the rows that one task returned. At most `executor.window(stage)` tasks are
-    submitted at a time, or one without `ahead`; more only while the parts of a divided task run.
+    submitted at a time, or one if `ahead` is False. There may be more tasks only after a task was
+    divided, while its parts run.
 
     Args:
         requests: supply of the requests.
@@ -53,9 +53,9 @@ class Ordered:
             self._fill(False)
 
     def _fill(self, wait: bool) -> None:
-        """Submit requests while there are any, up to the number that may be submitted at a time.
+        """Submit requests until no more tasks may be submitted, or no request is left.
 
-        With `wait`, wait for a request if no task is submitted.
+        If `wait` is True and no task is submitted, wait for a request.
         """
         room = (self._executor.window(self._stage) if self._ahead else 1) - len(self._submitted)
         while room > 0 and self._ended is None:
@@ -102,10 +102,11 @@ class InOrder:
     begins where the last one ended.
 
     Args:
-        stage: stage that reads the source.
+        stage: stage (group of operations that run in one task) that reads the source.
         start: cursor (place in the stream) to start from.
         executor: runs the tasks.
-        planned: True: each task reads the inputs of one output, however long it takes.
+        planned: True: each task reads the inputs of one output. False: a task reads as much as the
+            executor decides, from the times of earlier tasks.
     """
 
     def __init__(self, stage: Stage, start: Cursor, executor: Executor, planned: bool) -> None:
@@ -162,8 +163,8 @@ class InOrder:
     def _note_end(self, task: SpanTask, block: Block) -> None:
         """Store the source's position and state after a task, which the task's block contains.
 
-        Then submit the next task, unless the source has ended, or tasks are submitted only when
-        they are needed.
+        Then submit the next task, except in two cases: the source has ended, or tasks are submitted
+        only when their results are needed.
         """
         self._position = task.stop
         if block.stand is not None and block.failure is None:

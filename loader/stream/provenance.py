@@ -1,10 +1,10 @@
-"""The origin of rows of a block (rows of one task): records they were made from, and cursors.
+"""The origin of rows of a block (the rows of one task): records they were made from, and cursors.
 
 The cursor of a row is the place from which the stream continues after the row.
 
-In: a task, and the columns of its block. Out: records and cursors. They are
-computed only when a caller asks for them. A provenance has no reference to rows, so it does not
-keep a delivered batch in memory.
+In: a task, and the columns of its block. Out: records and cursors, which are computed only when a
+caller asks for them. A provenance has no reference to rows, so it does not keep a delivered batch
+in memory.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ class Table(NamedTuple):
             table was made.
         leaf: `int64[n]`, index in `Pipeline.every_leaf` of the record's leaf (source with its
             sampler).
-        position: `int64[n]`, local position of the record in that leaf.
+        position: `int64[n]`, position of the record in that leaf, counted on this shard.
         row: `int64[n]`, row of the record in the batch; -1 if there is no batch.
-        segment: `int64[n]`, segment of the record in the packed row, from 1; 0 if it is not packed,
-            or the pipeline is not traced.
+        segment: `int64[n]`, segment of the record in the packed row, from 1. 0 if the record is not
+            packed, or if `Pipeline.traced` is False: then packed rows do not remember their
+            documents.
         tokens: `object[n]`, tokens of the record in that segment: a tuple with a `TokenSpan` for
             each packed field; None if the segment is 0.
     """
@@ -58,9 +59,10 @@ class Table(NamedTuple):
 
 
 def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
-    """Merge tables of records into one, sorted by row.
+    """Merge tables of records into one table, sorted by row.
 
-    Each table comes with the new index of each of its rows.
+    Args:
+        parts: tables, each with an array that has the new index of each row of the table.
     """
     tables = [replaced(table, of=places[table.of]) for places, table in parts]
     if len(tables) == 1:
@@ -77,7 +79,7 @@ class Provenance:
     or a group of earlier rows. A unit is the inputs of one output.
 
     Attributes:
-        stage: stage that made the rows.
+        stage: stage (group of operations that run in one task) that made the rows.
         start: cursor (place in the stream) before the first input.
         stop: cursor after the last input.
         leaf: index in `Pipeline.every_leaf` of the leaf that was read; None if the inputs are
@@ -87,8 +89,8 @@ class Provenance:
         columns: the `RowOrigins` of the rows; None if row i was made of unit i.
         count: number of rows.
         first: index of the task's first input among `inputs`; more than 0 if the task is a part of
-            another.
-        before: number of rows of the first unit that earlier tasks made.
+            another task that was divided.
+        before: number of rows that earlier tasks made of the first unit.
         open: True if later tasks may make more rows of the last unit.
         which: always None here. In a `Selection`, the block of each row.
         at: always None here. In a `Selection`, the index of each row in its block.
@@ -123,16 +125,13 @@ class Provenance:
 
     @property
     def _is_by_input(self) -> bool:
-        """True if each row was made of one earlier row alone.
-
-        The task could have taken fewer or more of them.
-        """
+        """True if each row was made of one earlier row, and a task may take any number of rows."""
         return self.leaf is None and self.columns is not None and not self.stage.groups
 
     def _after_row_of_input(self, row: int) -> Cursor:
         """Return the cursor after a row that was made of one earlier row.
 
-        It does not depend on how many a task takes.
+        The cursor is the same, however many earlier rows a task takes.
         """
         assert self.columns is not None, "it was asked before"
         inputs = self.columns.inputs
@@ -174,9 +173,11 @@ class Provenance:
         return self.stop if self.leaf is None or after.positions >= self.stop.positions else after
 
     def table(self, rows: Ints) -> Table:
-        """Return a table of the records of which some rows of the block (a task's rows) were made.
+        """Return a table of the records from which some rows of the block were made.
 
-        For a row of a `Pack`, these are all records of its window, unless the pipeline is traced.
+        A block is the rows of one task. For a row of a `Pack`, these are the row's own records if
+        `Pipeline.traced` is True. Otherwise they are all records of the row's window (the documents
+        that were packed together).
 
         Args:
             rows: `int64[n]`, indices of the rows in the block.
@@ -217,8 +218,8 @@ class Provenance:
     def _rows_of(self, places: Ints, size: int) -> Ints:
         """Return, for each input of a task, its row in a batch that the task makes.
 
-        It is -1 if the task makes none. If the task makes batches of batches, it is the row in the
-        last batch.
+        Return -1 for each input if the task makes no batch. If the task makes batches of batches,
+        the result is the row in the last batch.
 
         Args:
             places: index of each input among the inputs of its element.
@@ -235,11 +236,11 @@ class Provenance:
     def _of_segments(self, rows: Ints, firsts: Ints, packed: Sequence[Any]) -> Table:
         """Return a table of inputs in some rows of a `Pack`, or some batches of a `BudgetBatch`.
 
-        For a `Pack`, it has segments.
+        For a `Pack`, the table has segments.
 
         Args:
             rows: indices of the rows or batches.
-            firsts: for each, the index of the first input of its window.
+            firsts: for each row or batch, the index of the first input of its window.
             packed: for each row of this block (the rows of one task), a pair. With `Pack`: the
                 documents of the row's window, and the row's index in the window. With
                 `BudgetBatch`: the indices of the batch's records in the window, and None.
@@ -286,7 +287,7 @@ def _rows_of_batch(asked: int, first: int, places: Sequence[int], each: int) -> 
     """Return a table of the inputs that a batch of a `BudgetBatch` contains.
 
     Args:
-        asked: number of the batch, to enter in the table.
+        asked: number of the batch, which becomes the column `of` of the table.
         first: index of the first input of the window (elements batched together) that the batch is
             made of.
         places: indices of the batch's elements in the window.
@@ -332,15 +333,16 @@ def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origi
 class Selection:
     """Tells from which records selected rows of blocks were made, and where the stream continues.
 
-    Also used for rows of one block whose cursors differ from the block's own. A block has the rows
-    that one task returned. A cursor is a place in the stream.
+    A block has the rows that one task returned. The rows may also be those of one block, if the
+    cursors (places in the stream) after the rows are not the block's own.
 
     Attributes:
         sources: origins of the blocks.
         which: `int64[rows]`, index of the block of each row; None if the rows are all rows of the
             only block.
         at: `int64[rows]`, index of each row in its block; None if `which` is None.
-        cursor_after: function that returns the cursor from which the stream continues after a row.
+        cursor_after: function that takes the index of a row, and returns the cursor from which the
+            stream continues after the row.
     """
 
     sources: Sequence[Provenance]

@@ -1,11 +1,11 @@
-"""Divide ordered rows into groups: the inputs of one output of the next stage.
+"""Divide ordered rows into groups: the inputs of one or several outputs of the next stage.
 
-A stage is the operations that run in one task.
+A stage is a group of operations that run in one task.
 
-In: consecutive rows. Out: a request for each group; the last group may be smaller. Rows are only
-counted, with one exception: the first row of a large batch is used to check that there is memory
-for the batch. The stream fails if there is not enough memory, or if a whole stream has too few rows
-for one group and groups that are not full are dropped.
+In: consecutive rows. Out: a request for each group of rows; the last group may be smaller. Rows are
+only counted, with one exception: the first row of a large batch is used to check that there is
+memory for the batch. The stream fails in two cases: there is not enough memory; or a whole stream
+has too few rows for one group, and groups that are not full are dropped.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ MIN_ROWS = 1024
 class Regroup(Pull[Request]):
     """Divides rows into groups for the tasks of a stage, and supplies a request for each group.
 
-    A stage is the operations that run in one task. If it makes one output of each row, the number
-    of rows may vary from group to group: a state counts the results since the beginning of a group,
-    whatever the sizes of later groups.
+    A stage is the operations that run in one task. If a stage makes its outputs of single rows, the
+    number of rows may vary from group to group, because a state counts the results since the
+    beginning of a group, whatever the sizes of later groups.
 
     Attributes:
         runs: supply of the rows.
@@ -50,10 +50,10 @@ class Regroup(Pull[Request]):
         start: cursor (place in the stream) before the next group.
         size: function that returns the number of rows of the next group.
         whole: True if the rows are all rows of a whole stream, which must not be empty.
-        former: number of the shard of an earlier run, from 1, whose rows these are; 0 for this
+        former: number, from 1, of the shard of an earlier run to which the rows belong; 0 for this
             shard.
-        prompt: True: a group is handed on before the supply waits for more rows, if it can be. A
-            source may wait to grow.
+        prompt: True: a group of whole outputs is supplied before the supply waits for more rows.
+            This is needed if a source may wait until it grows.
     """
 
     runs: Pull[Rows]
@@ -96,7 +96,7 @@ class Regroup(Pull[Request]):
     def _with_room(self, run: Rows) -> Rows | StreamEnd:
         """Check that there is memory for a batch of rows like the first row of `run`.
 
-        Return `run`, or a failure if not.
+        Return `run` if there is enough memory, otherwise the end of the stream with a failure.
         """
         batch = self.stage.operations[0]
         rows = (
@@ -126,8 +126,8 @@ class Regroup(Pull[Request]):
     def _last(self, ended: StreamEnd) -> Request | StreamEnd:
         """Return the request for the last, incomplete group.
 
-        Return `ended`, the end of the rows, if the group is dropped. If a whole stream has too few
-        rows for a batch, so that all are dropped, the result is a failure.
+        If the group is dropped, return `ended`, the end of the rows. If rows of a whole stream are
+        too few for a single batch, so that all are dropped, return an end with a failure.
         """
         if ended.failure is not None:
             return ended if self.stage.groups else self._group()
@@ -181,8 +181,11 @@ class Regroup(Pull[Request]):
 def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
     """Convert rows to ranges of blocks, and their order among the rows of these ranges.
 
-    A block is the rows of one task. The order is `int32[rows]` as bytes; None stands for the order
-    of the ranges.
+    A block is the rows of one task.
+
+    Returns:
+        The ranges; and, as the bytes of an `int32[rows]`, the index of each row among all rows of
+        the ranges. The second result is None if the rows are in the order of the ranges.
     """
     found: list[BlockRows] = []
     orders: list[NDArray[np.int64]] = []

@@ -1,9 +1,9 @@
 """Consecutive rows, the tasks that make them, and the interface by which stages pass both on.
 
-In: spans (ranges of consecutive positions), or rows of earlier blocks. Out: tasks for an executor;
-rows, with their origin, which tells from which records they were made.
+A stage is a group of operations that run together in one task.
 
-A stage is the operations that run together in one task.
+In: spans (ranges of consecutive positions), or rows of earlier blocks (results of tasks). Out:
+tasks for an executor; and rows with their origin, which tells from which records they were made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """The end of a stream. `failure` is what stopped it; None if it is complete."""
+    """The end of a stream. `failure` is what stopped the stream; None if the stream is complete."""
 
     failure: Failure | None = None
 
@@ -43,14 +43,14 @@ class Pull(Protocol[T]):
         return
 
     def next(self, wait: bool) -> T | StreamEnd | None:
-        """Return the next item; None if there is none yet and `wait` is False.
+        """Return the next item. After the last item, every call returns a `StreamEnd`.
 
-        With `wait`, wait for it. After the last item, every call returns a `StreamEnd`.
+        If there is no item yet, wait for it if `wait` is True, or return None if `wait` is False.
         """
 
 
 class AtHand(Pull[T]):
-    """Supply of items that exist already; none has to be waited for."""
+    """Supply of items that exist already, so `next` never waits."""
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
@@ -76,10 +76,11 @@ class Rows:
 
     Attributes:
         origin: tells from which records the rows were made, and where the stream continues after
-            each.
-        start: first row.
+            each row.
+        start: index of the first row, in the block or among the rows of `origin`.
         stop: end of the rows, exclusive.
-        number: index of the first row among all rows of the join that gave them; 0 if no join did.
+        number: index of the first row among all rows of the join from which they come; 0 if they
+            come from no join.
         blocks: the blocks that have the rows, one for each source of `origin`.
     """
 
@@ -109,8 +110,8 @@ class Rows:
     def take(self, row: int) -> Any:
         """Return the row with index `row`, and drop this object's reference to it.
 
-        It can then be freed after use. Returns a copy if the block (the rows of one task) is kept
-        to be returned again.
+        So the row can be freed after use. If the block (the rows of one task) is kept to be
+        returned again, return a copy of the row instead.
         """
         origin = self.origin
         if origin.which is None:
@@ -126,8 +127,9 @@ class Rows:
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
         """Convert rows `[start, stop)` to ranges of blocks. A block has the rows of one task.
 
-        The second result is, for each row, its index among all rows of these ranges; None stands
-        for 0, 1, 2, ….
+        Returns:
+            The ranges; and, for each row, its index among all rows of the ranges. The second result
+            is None if these indices are 0, 1, 2, ….
         """
         if self.origin.which is None or self.origin.at is None:
             return [(self.blocks[0], start, stop)], None
@@ -145,17 +147,21 @@ class Rows:
         return found, numbers
 
     def keep(self) -> None:
-        """Let `take` return copies from now on.
+        """Let `take` return copies from now on, because the rows will be returned again.
 
-        The rows will be returned again, and the user may change them.
+        Otherwise, changes that the user makes to a row would be seen when it is returned again.
         """
         for numbered in self.blocks:
             numbered.block.kept = True
 
     def with_cursors(self, cursor_after: Callable[[int], Cursor], start: int, stop: int) -> Rows:
-        """Return the rows `[start, stop)` with another function `cursor_after`.
+        """Return the rows `[start, stop)`, with another function for the cursors after them.
 
-        It takes the index of a row, and returns the cursor (place in the stream) after the row.
+        Args:
+            cursor_after: function that takes the index of a row, and returns the cursor (place in
+                the stream) after the row.
+            start: first row.
+            stop: end of the rows, exclusive.
         """
         origin = Selection(self.origin.sources, self.origin.which, self.origin.at, cursor_after)
         return dataclasses.replace(self, origin=origin, start=start, stop=stop)
@@ -174,10 +180,11 @@ def joined_rows(
     """Return the rows of a join (a merge of streams), which takes rows of inputs in a given order.
 
     Args:
-        choices: index of the input of each row.
-        parts: rows of each input, in their order.
-        number: index of the first row among the rows of the join.
-        cursor_after: function that returns the cursor (a place in the stream) after a row.
+        choices: for each row of the join, the index of the input from which it comes.
+        parts: for each input, its rows in their order.
+        number: index of the first row among all rows of the join.
+        cursor_after: function that takes the index of a row, and returns the cursor (a place in the
+            stream) after it.
     """
     blocks, sources = list[NumberedBlock](), list[Provenance]()
     which, at = np.empty(len(choices), dtype=np.int64), np.empty(len(choices), dtype=np.int64)
@@ -207,11 +214,11 @@ class Request:
 
     Attributes:
         task: the task.
-        origin: tells from which records the rows that the task makes come, and where the stream
-            continues after each.
-        blocks: blocks whose rows the task refers to, by number.
-        pieces_left: number of later tasks that make more rows of the same inputs, after a task was
-            divided.
+        origin: tells from which records the task makes its rows, and where the stream continues
+            after each row.
+        blocks: by their numbers, the blocks whose rows the task gets as inputs.
+        pieces_left: number of later tasks that make more rows of the same inputs; more than 0 only
+            after a task was divided.
     """
 
     task: Task
@@ -221,17 +228,20 @@ class Request:
 
     @property
     def stop(self) -> int:
-        """Local position after the task, in the first source (with sampler) that it depends on."""
+        """Position after the task in the first leaf (source and sampler) that its rows come from.
+
+        It is counted on this shard.
+        """
         return self.origin.stop.positions[0]
 
     def rows(self, numbered: NumberedBlock, skip: int, before: int) -> Rows:
-        """Return the rows of the task's block, except the first `skip`.
+        """Return the rows of the task's block (its result), except the first `skip` rows.
 
         Args:
             numbered: the block, with its number.
             skip: number of rows that were delivered before.
-            before: number of rows that earlier tasks made of the same inputs, after a task was
-                divided.
+            before: number of rows that earlier tasks made of the same inputs; more than 0 only
+                after a task was divided.
         """
         block, origin = numbered.block, self.origin
         failed = block.failure is not None
@@ -267,9 +277,9 @@ def span_request(
     Args:
         task: the task.
         stage: stage (operations that run in one task) that reads the positions.
-        before: state of a source without random access before the positions, as `Cursor.notes`;
-            else ().
-        after: its state after the positions, if it is known.
+        before: for a source without random access, its state before the positions, in the form of
+            `Cursor.notes`; () for other sources.
+        after: its state after the positions, in the same form; () if it is not known.
         left: number of later tasks that make more rows of the same inputs, after a task was
             divided.
     """
@@ -280,12 +290,12 @@ def span_request(
 def span_requests(
     stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
 ) -> Iterator[Request]:
-    """Yield requests to read a leaf (a source with its sampler), within ranges of local positions.
+    """Yield requests to read a leaf (a source with its sampler), within ranges of positions.
 
     Args:
         stage: stage (operations that run in one task) that reads the positions.
         leaf: index of the leaf.
-        ranges: pairs `(start, stop)` of positions.
+        ranges: pairs `(start, stop)` of positions, counted on this shard.
         length: function that is called with the stage's number before each task, and returns the
             largest number of positions of the task.
     """

@@ -1,7 +1,7 @@
 """The current run of an iterator: an executor, and the elements that come from it.
 
-One thread at a time opens and ends it. The executor is kept for the next run, if that run has the
-same pipeline and starts at another place.
+One thread at a time opens and ends the run. The executor is kept for the next run, if the next run
+has the same pipeline and starts at another place.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class RunHandle:
         """End the current run, if there is one.
 
         Args:
-            next_observer: given if another run of the same pipeline follows; the executor is then
-                kept for it, if possible. It gets the times of that run.
+            next_observer: observer of the next run, if another run of the same pipeline follows.
+                The executor is then kept for the next run, if possible, and passes times to this
+                observer. None: the executor is closed.
 
         Raises:
             InUseError: if another thread uses the iterator, or a signal handler has interrupted its
@@ -81,11 +82,11 @@ class RunHandle:
         self._alone(lambda: self._end(next_observer))
 
     def finish(self, is_last: bool) -> bool:
-        """End the run after its last element. Later calls of `next` report the end again.
+        """End the run after its last element.
 
         Args:
-            is_last: True if the elements have ended. False: an interrupt broke their generator, and
-                a new run is needed.
+            is_last: True if the elements have ended; later calls of `next` report the end again.
+                False if an interrupt broke the generator of the elements; a new run is needed then.
 
         Returns:
             `is_last`.
@@ -109,10 +110,10 @@ class RunHandle:
         return changed
 
     def _end(self, next_observer: Observer | None = None) -> None:
-        """End the run.
+        """End the run; with `next_observer`, keep its executor for the next run, if possible.
 
-        The reference to each part is dropped only after the part is closed, because closing may be
-        interrupted.
+        The reference to each part of the run is dropped only after the part is closed, because an
+        interrupt may come while it is closed.
 
         Raises:
             InUseError: if another thread uses the iterator.
@@ -137,8 +138,8 @@ class RunHandle:
     def after_fork(self) -> None:
         """Forget the run in a forked child process, where its threads do not exist.
 
-        If its work was done elsewhere, in worker processes or by Ray (or `worker_count="auto"`
-        could decide so), a later `next` raises RuntimeError.
+        If the run's tasks were done outside of the forked process (by worker processes, by Ray, or
+        perhaps so with `worker_count="auto"`), a later `next` in the child raises RuntimeError.
         """
         if self._executor is not None and not self._kept:
             self.elements = _of_the_parent() if self._executor.elsewhere else None

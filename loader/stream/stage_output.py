@@ -1,9 +1,10 @@
 """The rows that a stage (operations that run in one task) makes, in order, each with its origin.
 
-The origin of a row tells from which records it was made, and where the stream continues after it.
+The origin of a row tells from which records the row was made, and where the stream continues after
+it.
 
-In: blocks (the rows of one task each) in order. Out: the same rows, without rows that
-were delivered before a restore.
+In: blocks (the rows of one task each) in order. Out: the same rows, except those that were
+delivered before a restore.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class StageOutput:
 
     Args:
         results: supply of the stage's blocks with their requests, in order.
-        make_guard: function of a cursor that returns what notices that no more rows come after it.
+        make_guard: function that takes a cursor, and returns an object that detects if no more rows
+            come after the cursor.
         start: the cursor.
         skipped: counts skipped records.
         numbers: yields a new number for each block of the iterator.
@@ -153,12 +155,12 @@ class StageOutput:
                 self._found.append(StreamEnd(barren))
 
     def _note_unit(self, number: int, task: SpanTask, block: Block) -> None:
-        """Count an element that was made only when asked for, and record its times and warnings.
+        """Count an element that was made only when requested; record its times and warnings.
 
         Args:
             number: number of the block that the element belongs to.
             task: the part of the block's task that made the element.
-            block: has the element's failure, times or warnings.
+            block: result of this part, with the element's failure, times or warnings.
         """
         self._sums.count(task.stop - task.start, block.count)
         if block.times is not None:
@@ -167,10 +169,7 @@ class StageOutput:
             self._notices.warn(block.notices)
 
     def _give(self, rows: Rows | StreamEnd) -> None:
-        """Pass on rows, or the end of the rows.
-
-        If earlier rows wait (in `_held`), pass these on first.
-        """
+        """Supply rows, or the end of the rows, after the rows that `_hold` holds back."""
         if self._held is not None:
             self._hold(None)
         self._found.append(rows)
@@ -178,14 +177,14 @@ class StageOutput:
     def _hold(self, rows: Rows | None) -> None:
         """Hold back rows, because a later task may make more rows of the same inputs.
 
-        Pass on rows held back earlier. With None, only pass on the rows held back earlier.
+        Rows that were held back earlier are supplied now. If `rows` is None, that is all.
         """
         if self._held is not None:
             self._found.append(self._held)
         self._held = rows
 
     def _skipped_rows(self, request: Request, block: Block) -> int:
-        """Return how many first rows of a block were delivered before a restore.
+        """Return how many rows at the beginning of a block were delivered before a restore.
 
         A block is the rows of one task.
         """

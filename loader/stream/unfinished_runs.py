@@ -1,8 +1,8 @@
 """Leftover rows of shards of earlier runs, delivered before this shard's own rows.
 
-In: rows of windows and batches that shards of earlier runs had begun, from where these shards
-stopped; and this shard's rows. Out: all of them in this order, with this shard's cursors (places in
-the stream).
+In: leftovers, i.e. the rest of windows and batches that shards of earlier runs had begun to
+deliver; and this shard's own rows. Out: all of these rows in this order, with this shard's cursors
+(places in the stream).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .rows import Pull, Rows, StreamEnd
 
 @dataclass(eq=False)
 class UnfinishedRuns:
-    """Supply of the rows of a pipeline part: leftovers of earlier shards, then this shard's own.
+    """Supply of the rows of a pipeline part: leftovers of earlier shards, then this shard's rows.
 
-    A leftover is the rest of an earlier shard's work.
+    A leftover is the rest of a window or batch that a shard of an earlier run had begun to deliver.
 
     Attributes:
         pipeline: the pipeline.
@@ -57,7 +57,14 @@ class UnfinishedRuns:
         return self.own.next(wait)
 
     def _up_to_end(self, rest: Leftover, run: Rows) -> Rows:
-        """Return the rows in `run` that belong to a leftover (rest of an earlier shard's work)."""
+        """Return the rows in `run` that belong to a leftover.
+
+        A leftover is the rest of a window or batch of an earlier shard.
+
+        Args:
+            rest: the leftover.
+            run: rows of the earlier shard, the first of which belong to the leftover.
+        """
         stop = next(
             (
                 row + 1

@@ -20,7 +20,8 @@ NAMES = ("Python's `random`", "`np.random`", "`torch`")
 class DrawWatch:
     """Finds operations that draw from global random generators.
 
-    It compares the generators' states before and after calls.
+    It compares the generators' states before and after some calls of the operations (`LOOKS`
+    comparisons, in a worker's first task of a stage).
     """
 
     def __init__(self) -> None:
@@ -31,8 +32,8 @@ class DrawWatch:
     def around(self, step: Step, place: int) -> Step:
         """Return a function that calls `step` and compares generators' states before and after it.
 
-        A change before the call is attributed to the operation before it, a change during the call
-        to the operation itself.
+        A change before the call is attributed to the operation before this one, a change during the
+        call to this operation.
 
         Args:
             step: function that processes an element with the operation.
@@ -63,9 +64,14 @@ class DrawWatch:
         self._before = now
 
     def take(self, operations: int) -> list[tuple[int, str]]:
-        """Return, of the first `operations` operations, those that drew numbers.
+        """Return which operations drew random numbers, and forget them.
 
-        Each is a pair (index, generator's name).
+        Args:
+            operations: number of operations of the stage, of which the indices are below this
+                number.
+
+        Returns:
+            Pairs of an operation's index and the name of the generator from which it drew.
         """
         drew, self._drew, self._left = self._drew, {}, 0
         return [(place, name) for place, name in sorted(drew.items()) if 0 <= place < operations]

@@ -1,8 +1,9 @@
 """Add up, in the user's process, the times of tasks (measured by workers) and the times of waits.
 
 In: blocks (the rows of one task each) when they are received, and events of workers. Out: sums, and
-the last tasks one by one. Each task costs a row in a ledger. Rows are added up when there are many,
-or when a caller asks for the sums.
+the times of the last tasks one by one. The times of each task become a row in a ledger (a table of
+fixed length). The rows of the ledger are added up when there are many, or when a caller asks for
+the sums.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Waits:
     Attributes:
         began: time at which the current wait began; None if the user does not wait.
         last: seconds of the waits for the last elements, oldest first. If several elements came at
-            once, the wait was for the first of them.
+            once, the wait is that of the first of them, and the waits for the others are 0.
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,12 @@ class Waits:
         self.last: deque[float] = deque(maxlen=WINDOW)
 
     def end(self, now: float, elements: int = 1) -> None:
-        """End the current wait at time `now`, when so many elements came; 0 if the stream ended."""
+        """End the current wait.
+
+        Args:
+            now: time at which it ends.
+            elements: number of elements that came; 0 if the stream ended.
+        """
         began = now if self.began is None else self.began
         if began - self._until >= self._pauses[0]:
             self._since = self._since or began
@@ -94,15 +100,12 @@ class Waits:
 
     @property
     def elapsed(self) -> float:
-        """Seconds from the beginning of the first wait to the end of the last."""
+        """Seconds from the beginning of the first wait to the end of the last wait."""
         return self._until - self._since
 
     @property
     def paused(self) -> float:
-        """Seconds of the two longest times between waits, since the last call of `forget_pauses`.
-
-        They are added up.
-        """
+        """Sum of the two longest times between waits, since the last call of `forget_pauses`."""
         return sum(
             self._pauses
             if self.began is None
@@ -114,7 +117,7 @@ class Waits:
         return second, longest
 
     def forget_pauses(self) -> None:
-        """Forget the two times of which `paused` is the sum, so that it starts from 0."""
+        """Forget the times between waits so far, so that `paused` starts from 0."""
         self._pauses, self._until = (0.0, 0.0), self._until if self.began is None else self.began
 
 
@@ -125,7 +128,7 @@ class Ledger:
     """Ring buffer with a row for each of the last tasks that were timed. One thread writes.
 
     Attributes:
-        count: number of rows written so far.
+        count: number of rows written so far, including those that were overwritten.
     """
 
     def __init__(self) -> None:
@@ -136,15 +139,16 @@ class Ledger:
     def write(
         self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments
     ) -> None:
-        """Write the times of a task, in place of those of the oldest task.
+        """Write the times of a task as a new row, in place of the oldest row if the ledger is full.
 
         Args:
             block: number of its block (the rows of the task).
             stage: index of its stage (the operations that it ran).
-            start: first position; for a task about rows, 0.
-            stop: end of the positions; for a task about rows, the number of rows.
+            start: first position; 0 for a task whose inputs are rows.
+            stop: end of the positions; for a task whose inputs are rows, the number of these rows.
             times: times that the worker measured.
-            moments: times at which the task was submitted, asked for and received.
+            moments: times at which the task was submitted, and its result was requested and
+                received.
         """
         measured = times[:_LOOK] + times[_LOOK + 1 :]
         at = self.count % KEPT * _ROW.size
@@ -152,10 +156,10 @@ class Ledger:
         self.count += 1
 
     def last_tasks(self) -> Iterator[tuple[tuple[int, ...], Moments, TaskTimes]]:
-        """Yield the last tasks: block, stage, start, stop; the moments; the times without `look`.
+        """Yield the numbers, the moments, and the measured times of each of the last tasks.
 
-        The stage is the index of the group of operations that the task ran; the block is the number
-        of its result.
+        The numbers are: block (the task's result), stage (the operations that it ran), start, stop;
+        see `write`. The field `look` of the times is always None here.
         """
         for row in self.since(0).tolist():
             task, moments, measured = row[:4], row[4 : len(_TASK)], row[len(_TASK) :]
@@ -163,27 +167,27 @@ class Ledger:
             yield task, moments, TaskTimes(*times)
 
     def since(self, number: int) -> Rows:
-        """Return a copy of the rows from index `number`, oldest first; at most the last 2,000."""
+        """Return a copy of the rows from row `number` on, oldest first; at most the last 2,000."""
         count = self.count
         return self._rows[np.arange(max(number, count - KEPT, 0), count) % KEPT]
 
 
 class SharedBytes:
-    """Bytes of memory shared with one executor's workers: the current number and the largest."""
+    """Bytes of memory shared with one executor's workers: the current and the largest value."""
 
     def __init__(self) -> None:
         self.now = self.most = 0
 
     def add(self, change: int) -> None:
-        """Add a change of the shared bytes, which may be negative; update the largest number."""
+        """Add a change to the current value; it may be negative. Update the largest value."""
         self.now += change
         self.most = max(self.most, self.now)
 
 
 class Observer:
-    """Counts and times of one iterator, since its start or a restored state.
+    """Counts and times of one iterator, since its start or the last restored state.
 
-    Its thread writes; any thread may read.
+    The thread that uses the iterator writes; any thread may read.
     """
 
     def __init__(self) -> None:
@@ -202,16 +206,19 @@ class Observer:
         self._adding = threading.RLock()  # one that a signal's handler may take again
 
     def stage(self, number: int) -> StageSums:
-        """Return the sums of a stage (operations), to which the receiver of the results adds."""
+        """Return the sums of a stage (operations that run in one task).
+
+        The object that receives the stage's results adds to these sums.
+        """
         return self._stages.setdefault(number, StageSums())
 
     def note(self, number: int, task: Any, block: Any) -> None:
         """Record the times of a task whose result was received.
 
         Args:
-            number: number of its block (the rows of the task).
+            number: number of the task's block (its result).
             task: the task.
-            block: the block.
+            block: the block, which has the times.
         """
         times: TaskTimes = block.times
         start, stop = task.span
@@ -238,7 +245,11 @@ class Observer:
         self._workers.append(WorkerEvent(perf_counter(), worker, how))
 
     def after(self, former: Observer) -> Observer:
-        """Copy the number of workers and shared memory from an earlier run; return this object."""
+        """Copy the number of workers and shared memory from an earlier run; return this object.
+
+        Args:
+            former: observer of the earlier run, whose executor is used again.
+        """
         self.worker_count, self.slabs = former.worker_count, former.slabs
         return self
 
@@ -255,7 +266,9 @@ class Observer:
         )
 
     def snapshot(self, names: Sequence[StageNames], **more: Any) -> Snapshot:
-        """Return counts and times of all stages (operations) that have a timed task.
+        """Return counts and times of all stages that have a timed task.
+
+        A stage is the operations that run in one task.
 
         Args:
             names: names and facts of each stage.
@@ -277,11 +290,12 @@ class Observer:
         )
 
     def quantiles(self, names: Sequence[StageNames]) -> dict[str, Quantiles]:
-        """Return quantiles of the last times: "next" (waits), "hand-over", and tasks by stage name.
+        """Return quantiles of the last waits and of the last timed tasks, by name.
 
-        A hand-over is the time from the end of a task, or from the moment at which its result was
-        asked for if that is later, until the result was received. Of tasks, only those that were
-        timed count.
+        "next" are the waits in `next`; "hand-over" are the times of handing over results; "stage 0:
+        …" and so on are the times of the tasks of each stage (operations that run in one task). A
+        hand-over ends when the result of a task is received. It begins when the task ends, or when
+        the result is requested, whichever is later.
 
         Args:
             names: names and facts of each stage.

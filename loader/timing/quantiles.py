@@ -1,8 +1,8 @@
-"""Quantiles of times in a window: of the last waits, and of the last tasks of each stage.
+"""Quantiles of the last times: of the last waits, and of the last tasks of each stage.
 
-In: arrays of seconds. Out: `Quantiles`. The times are kept anyway, in buffers of a fixed length:
-1,000 waits and 2,000 tasks. So the quantiles are exact and need no sketch, and a time that leaves
-the window is forgotten, which sketches cannot do.
+In: arrays of seconds. Out: `Quantiles`. The last 1,000 waits and the last 2,000 tasks are kept for
+other purposes anyway. So the quantiles are exact, and need no sketch (an approximation by few
+numbers). Unlike in a sketch, older times are forgotten.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Quantiles(NamedTuple):
 
     Attributes:
         p50: median.
-        p95: 95 % are not longer.
-        p99: 99 % are not longer.
+        p95: 95 % of the times are not longer.
+        p99: 99 % of the times are not longer.
         longest: the longest time.
         number: number of times.
     """
@@ -37,9 +37,9 @@ class Quantiles(NamedTuple):
 
 
 def quantiles_of(seconds: ArrayLike) -> Quantiles:
-    """Return the quantiles of times; all are 0 if there are none.
+    """Return the quantiles of times; all are 0 if there are no times.
 
-    A quantile is one of the times, not a mean of two.
+    Each quantile is one of the times, not a mean of two times.
 
     >>> quantiles_of([0.1] * 98 + [0.5, 2.0])
     Quantiles(p50=0.1, p95=0.1, p99=0.5, longest=2.0, number=100)

@@ -1,7 +1,7 @@
 """Counts and times of a loop up to one moment, as plain data.
 
 Statistics, logs, metrics, the progress line, reports, and the diagnosis of what limits the loop are
-made from them.
+made from these counts and times.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from ...common.fields import field_values
 class OperationStats:
     """Times of an operation, which is timed only for some of the tasks.
 
+    A stage is a group of operations that run in one task.
+
     Attributes:
         number: index of the operation in the pipeline.
         name: description of the operation.
-        seconds: seconds of all workers in all tasks, estimated from the tasks in which it was
-            timed.
-        per_input: seconds for each position or row that entered its stage (operations that run in
-            one task).
-        timed: number of positions or rows of the stage for which it was timed. If it is 0, the
-            seconds are 0.
-        slowest: seconds of its slowest timed call. Of each timed task, only the slowest call of all
-            operations counts; 0 if none was of this operation. Always 0 for the first operation
-            that takes several elements, and for all operations after it.
+        seconds: seconds of all workers in all tasks, estimated from the tasks in which the
+            operation was timed.
+        per_input: seconds for each position or row that entered its stage.
+        timed: number of positions or rows of the stage for which the operation was timed. If it is
+            0, the seconds are 0.
+        slowest: seconds of the operation's slowest timed call. In each timed task, only the slowest
+            call of all operations is noted; 0 if no noted call was of this operation. Always 0 for
+            the first operation that takes several elements, such as `Batch`, and for all operations
+            after it.
         slowest_tag: number that names the record of the slowest call, see `Pipeline.place_of`; -1
-            if none, or if the record is unknown.
+            if there is no such call, or if the record is unknown.
     """
 
     number: int
@@ -56,7 +58,8 @@ class StageStats:
         nbytes: bytes of these rows. If rows are not batches, all rows of a task are assumed to be
             as large as the first.
         reads: True if the inputs are positions, whose records the stage reads.
-        ends: True if the rows are elements, or if the pipeline ends with a join of streams.
+        ends: True if the rows are elements of the stream, or if the pipeline ends with a join of
+            streams.
         busy: seconds of all tasks.
         reading: part of `busy` in which records were read or waited for. It includes making batches
             straight from columns.
@@ -68,7 +71,7 @@ class StageStats:
             or a sleep. 1.0 if no operation was timed.
         waited: seconds in which your process waited for results.
         queued: mean seconds that a task waited for a worker.
-        ahead: mean number of tasks that were finished before their results were asked for.
+        ahead: mean number of tasks that were finished before their results were requested.
         operations: times of each operation, in order.
     """
 
@@ -94,13 +97,13 @@ class StageStats:
 class StepTimes(NamedTuple):
     """Seconds for which the user waited for a batch of a device feeder, divided by causes.
 
-    They add up to `waited`.
+    The causes add up to `waited`. Each counts only as far as the user waited meanwhile.
 
     Attributes:
         waited: seconds in `next`.
-        reading: seconds until the host iterator returned the batch.
+        reading: seconds in which the iterator that the feeder reads was making the batch.
         transforming: seconds in which `transform` ran.
-        agreeing: seconds of waiting for the other hosts' decisions about the step.
+        agreeing: seconds in which the hosts agreed on the step, and so waited for the slowest host.
         transfer: seconds in which the batch was transferred to the devices.
         hand_over: remaining seconds: queues, and the waking up of threads.
     """
@@ -121,25 +124,24 @@ PARTS_OF_A_WAIT = ("waited", "reading", "transforming", "agreeing", "transfer", 
 class Snapshot:
     """Counts and times of a loop since its start or the last `set_state`.
 
-    It comes from `snapshot()` of an iterator or a feeder.
-
-    It costs less than `stats()`, which also has the times of single tasks. Records, bytes and
-    stages are counted for tasks whose results your process has received. Some of their elements may
-    not have been delivered to you yet.
+    It is the result of `snapshot()` of an iterator or a feeder. `snapshot()` costs less than
+    `stats()`, whose result also has the times of single tasks. Records, bytes and stages
+    (operations that run in one task) are counted for tasks whose results your process has received.
+    Some elements of these tasks may not have been delivered to you yet.
 
     Attributes:
         steps: number of elements that you received.
         elapsed: seconds in which you received them, including your own work.
-        waited: seconds of these that you spent in `next`. Without workers, your thread runs the
-            operations there.
+        waited: the part of `elapsed` that you spent in `next`, in seconds. Without workers, your
+            thread runs the operations there.
         worker_count: current number of workers of the loader.
         skipped: number of records or batches that were skipped because they failed.
         stages: times of each stage's tasks; empty with `ExecutionOptions(observe=False)`.
         records: number of positions whose records were read.
-        nbytes: bytes of the records that were read, including those that operations dropped. An
-            estimate if sizes differ.
+        nbytes: bytes of the records that were read, including those that operations dropped. It is
+            an estimate if records have different sizes.
         shared_bytes: bytes of memory that workers share with your process now.
-        feeding: the parts of `waited`, for a device feeder; otherwise None.
+        feeding: the parts of `waited` by cause, for a device feeder; otherwise None.
     """
 
     steps: int
@@ -156,11 +158,14 @@ class Snapshot:
     def since(self, before: Snapshot) -> Snapshot:
         """Return the counts and times since an earlier snapshot.
 
-        Return this snapshot if `set_state` has reset them in between.
+        Return this snapshot itself if `set_state` was called in between, because it resets them.
 
         Numbers that are neither counts nor times of the loop are those of this snapshot:
         `worker_count`, `shared_bytes`, each stage's `cpu_share`, the slowest call of each
-        operation, and what only `stats()` has.
+        operation, and fields that only the result of `stats()` has.
+
+        Args:
+            before: the earlier snapshot.
         """
         now, then = field_values(self), field_values(before)
         added = {name: now[name] - then[name] for name in _COUNTED}
@@ -189,11 +194,13 @@ _STAGE_COUNTED = (
 def _stage_since(
     stage: StageStats, before: StageStats | None, now: Snapshot, then: Snapshot
 ) -> StageStats:
-    """Return the counts, times and means of a stage (operations) between two snapshots.
+    """Return the counts, times and means of a stage between two snapshots.
+
+    A stage is the operations that run in one task.
 
     Args:
         stage: the stage in the later snapshot.
-        before: the stage in the earlier snapshot; None if it had no task then.
+        before: the stage in the earlier snapshot; None if the stage had no task then.
         now: the later snapshot.
         then: the earlier snapshot.
     """
@@ -224,7 +231,13 @@ def _stage_since(
 def _operation_since(
     operation: OperationStats, before: OperationStats, inputs: int
 ) -> OperationStats:
-    """Return the times of an operation between two snapshots, with `inputs` inputs of its stage."""
+    """Return the times of an operation between two snapshots.
+
+    Args:
+        operation: its times in the later snapshot.
+        before: its times in the earlier snapshot.
+        inputs: number of positions or rows that entered its stage between the snapshots.
+    """
     seconds = max(operation.seconds - before.seconds, 0.0)
     per_input = seconds / inputs if inputs else 0.0
     return replace(
@@ -239,7 +252,8 @@ class StageNames(NamedTuple):
         first: index of its first operation in the pipeline.
         operations: names of its operations.
         reads: True if its inputs are positions, whose records it reads.
-        ends: True if its rows are elements, or if the pipeline ends with a join of streams.
+        ends: True if its rows are elements of the stream, or if the pipeline ends with a join of
+            streams.
     """
 
     first: int

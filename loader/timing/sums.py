@@ -22,7 +22,8 @@ Rows: TypeAlias = NDArray[Any]
 class StageSums:
     """Sums over all tasks of a stage (operations that run together in one task).
 
-    Only some tasks are timed. The times of each are also used for the untimed tasks before it.
+    Only some tasks are timed. The times of a timed task are also used for the untimed tasks between
+    it and the timed task before it.
 
     Attributes:
         batches: True if each row is made of several inputs (the last row perhaps of fewer).
@@ -31,8 +32,8 @@ class StageSums:
         rows: number of rows that the tasks made.
         timed_inputs: number of inputs of the timed tasks.
         timed_rows: number of rows of the timed tasks.
-        stood_for: number of inputs of the timed tasks and the untimed ones before them, if these
-            have the same length.
+        stood_for: number of inputs of all tasks for which times are used: the timed tasks, and the
+            untimed tasks before each of them, which are assumed to have the same number of inputs.
         timed_nbytes: bytes of the rows of the timed tasks.
         timed_read_bytes: bytes of the records that the timed tasks read.
         busy: seconds of workers in tasks.
@@ -41,14 +42,14 @@ class StageSums:
         under_way: seconds of all reads of records together.
         queued: seconds from the submission of tasks to their beginning.
         waited: seconds in which the user's process waited for blocks (the rows of one task each).
-        ahead: seconds in which blocks were ready and not yet asked for.
+        ahead: seconds in which blocks were ready and not yet requested.
         looked_inputs: number of inputs of the tasks whose operations were timed one by one.
         looked: seconds of the operations in these tasks.
         looked_cpu: part of `looked` in which the thread was at work, not waiting.
         operations: part of `looked` spent in each operation; the last item is the time between
             operations.
-        slowest: slowest call of an operation, by its index in the stage. Of each timed task, only
-            the slowest call of all operations counts.
+        slowest: slowest call of each operation, by the operation's index in the stage. In each
+            timed task, only the slowest call of all operations is noted.
     """
 
     batches: bool = False
@@ -97,7 +98,8 @@ class StageSums:
     def nbytes(self) -> int:
         """Bytes of the rows of all tasks, estimated from the timed tasks.
 
-        The estimate is per input for batches, otherwise per row.
+        If the rows are batches, the estimate is the mean bytes for an input, times the number of
+        inputs. Otherwise it is the mean bytes of a row, times the number of rows.
         """
         of_all, timed = (
             (self.inputs, self.timed_inputs) if self.batches else (self.rows, self.timed_rows)
@@ -118,7 +120,8 @@ class StageSums:
 
         Args:
             look: the times.
-            tasks: number of tasks to which they apply: this task, and untimed ones before it.
+            tasks: number of tasks for which the times are used: this task, and untimed tasks before
+                it.
         """
         self.busy -= look.extra * tasks
         self.looked_inputs += look.inputs
@@ -179,11 +182,11 @@ class StageSums:
 
 
 def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
-    """Return the sum of seconds over all tasks.
+    """Return the sum of seconds over all tasks, timed and untimed.
 
     Args:
-        tasks: the timed tasks. Each stands for a number of tasks (field `tasks`): itself and
-            untimed ones.
+        tasks: the timed tasks. The field `tasks` of a timed task is the number of tasks for which
+            its times are used: itself, and untimed tasks before it.
         each: the seconds of each timed task. Negative values count as 0.
     """
     return float(np.maximum(each, 0.0) @ tasks["tasks"])

@@ -34,14 +34,15 @@ class OperationTimes(NamedTuple):
     Measured for some tasks only, because measuring takes time itself.
 
     Attributes:
-        inputs: number of inputs that passed the operations in this time.
-        seconds: seconds that this took, without `extra`.
-        cpu_seconds: part of these in which the thread was at work, not waiting.
+        inputs: number of inputs that the operations processed in this time.
+        seconds: seconds that all operations took, without `extra`.
+        cpu_seconds: part of `seconds` in which the thread was at work, not waiting.
         extra: seconds that the timing itself took, approximately.
         operations: part of `seconds` spent in each operation of the stage; the last item is the
             time between operations.
-        slowest: the slowest call among the operations that take one element at a time, i.e. those
-            before the first operation that takes several, such as `Batch`; None if there is none.
+        slowest: the slowest call of an operation that takes one element at a time. Only operations
+            before the first one that takes several elements, such as `Batch`, count. None if there
+            is no such call.
     """
 
     inputs: int
@@ -58,16 +59,16 @@ class TaskTimes(NamedTuple):
     Attributes:
         worker: number of the worker.
         began: time at which the task began.
-        ended: time at which it ended.
+        ended: time at which the task ended.
         reading: seconds in which records were read or waited for.
         packing: seconds in which rows were prepared for sending to another process.
         inputs: number of positions or rows that the task got.
-        rows: number of rows that it made.
+        rows: number of rows that the task made.
         nbytes: bytes of these rows. If rows are not batches, all are assumed to be as large as the
             first.
-        under_way: seconds of all reads of its records together.
-        tasks: number of tasks to which these times apply: this task, and tasks before it that were
-            not timed.
+        under_way: seconds of all reads of the task's records together.
+        tasks: number of tasks for which these times are used: this task, and tasks before it that
+            were not timed.
         look: times of the operations; None if they were not timed one by one.
         read_bytes: bytes of the records that were read, estimated from some of them.
         memory: largest memory of the worker's process so far, in bytes.
@@ -88,9 +89,9 @@ class TaskTimes(NamedTuple):
     memory: int = 0
 
     def moved(self, seconds: float) -> TaskTimes:
-        """Return the times on a clock that is ahead by `seconds`.
+        """Return the times on another clock, which is ahead by `seconds`.
 
-        This converts, for example, times of a worker's machine to times of this one.
+        This converts, for example, times of a worker's machine to times of this machine.
         """
         return self._replace(began=self.began + seconds, ended=self.ended + seconds)
 
@@ -101,12 +102,12 @@ class TaskEvent(NamedTuple):
     Attributes:
         block: number of its block (its result), among the blocks of the iterator.
         stage: index of its stage (operations that run in one task).
-        start: first position of the task. For a task on rows, 0.
-        stop: end of its positions, exclusive. For a task on rows, the number of rows.
-        made_of: for a task on rows, the numbers of the blocks that the rows are from.
-        submitted: time at which it was submitted to the workers.
-        asked: time at which its rows were asked for.
-        taken: time at which the rows were received.
+        start: first position of the task. 0 if its inputs are rows.
+        stop: end of its positions, exclusive. If its inputs are rows, the number of these rows.
+        made_of: if its inputs are rows, the numbers of the blocks from which the rows are.
+        submitted: time at which the task was submitted to the workers.
+        asked: time at which its result was requested.
+        taken: time at which its result was received.
         times: times that the worker measured.
     """
 

@@ -18,17 +18,18 @@ class WorkerStats:
 
     Attributes:
         count: number of workers that did any of these tasks.
-        busy: share of their time in which they did tasks.
-        starved: share in which they had no task, because your process already had as many results
-            in advance as it wanted.
-        hand_over: share in which a task was on its way to them.
+        busy: share of the workers' time in which they did tasks.
+        starved: share of their time in which they had no task, because your process already had as
+            many results in advance as it wanted.
+        hand_over: share of their time in which a task was on its way to them.
         started: worker processes started since the loop's start or the last `set_state`.
         ended: number of worker processes that ended by themselves or were killed since then.
-        slab_bytes: bytes of memory that they share with your process now.
+        slab_bytes: bytes of memory that workers share with your process now.
         most_slab_bytes: largest value of `slab_bytes` so far.
-        memory: bytes of the largest memory that any of them has had up to its last task that was
-            timed (resident memory, with all memory that it shares with other processes). Without
-            worker processes, it is the memory of your process. 0 if the system does not report it.
+        memory: the largest memory of any worker, in bytes, up to its last task that was timed. This
+            is resident memory, including all memory that the worker shares with other processes.
+            Without worker processes, it is the memory of your process. 0 if the system does not
+            report it.
     """
 
     count: int
@@ -45,13 +46,15 @@ class WorkerStats:
 def worker_stats(
     tasks: NDArray[Any], started: int, ended_early: int, slab_bytes: int, most_slab_bytes: int
 ) -> WorkerStats:
-    """Return statistics of the workers that did some tasks, from the first to the last of these.
+    """Return statistics of the workers that did the given tasks.
+
+    Shares of time refer to the time from the first task of each worker to its last one.
 
     Args:
         tasks: the tasks, as a structured array with named columns.
         started: number of worker processes that were started.
-        ended_early: number of those that ended by themselves or were killed.
-        slab_bytes: bytes of memory that they share with the user's process.
+        ended_early: number of these processes that ended by themselves or were killed.
+        slab_bytes: bytes of memory that workers share with the user's process.
         most_slab_bytes: largest value of `slab_bytes` so far.
     """
     last: dict[int, float] = {}

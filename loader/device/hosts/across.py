@@ -1,6 +1,6 @@
 """Streams without devices that have the same number of batches on all hosts.
 
-In: a loader. Out: a description, whose `iter()` makes the feeder that runs. The function
+In: a loader. Out: a description of such a stream, whose `iter()` makes the iterator. The function
 `across_hosts` is also a method of each class that assigns it to one of its attributes.
 """
 
@@ -30,10 +30,12 @@ class HostLoader:
     Attributes:
         source: a `DataLoader` or a dataset.
         on_uneven: what to do if hosts have different numbers of batches. "error": raise an error on
-            all hosts. "drop": end the stream on all hosts. "pad": continue until the last host has
-            no batch left, with zeros in place of missing rows; see `iterator.mask`. "repeat":
-            likewise, with rows that the host had before.
-        folder: folder by which the hosts agree. None: jax's coordination service.
+            all hosts. "drop": end the stream on all hosts when the first host has no batch left.
+            "pad": continue until no host has a batch left; missing rows are zeros, and
+            `iterator.mask` is False for them. "repeat": continue likewise, but missing rows are
+            rows that the host had before.
+        folder: folder through which the hosts exchange messages, to agree on each batch. None: they
+            use jax's coordination service.
         buffer_size: number of batches that may wait for you.
 
     >>> import headrace
@@ -111,27 +113,28 @@ def across_hosts(
     """Return the same stream with equally many batches on all hosts, but not on devices.
 
     Hosts have different numbers of batches after a `Filter` or `FlatMap`, or if some shards have
-    one record more. A step in which all hosts take part would then wait for ever. For batches on
-    devices, pass `on_uneven=` to `to_device` instead.
+    one record more. Without this method, a training step in which all hosts take part would then
+    wait for ever for the host that has no batch. For batches on devices, pass `on_uneven=` to
+    `to_device` instead.
 
-    The hosts agree on each batch before you ask for it: by the coordination service of jax, after
+    Before you ask for a batch, the hosts agree on it: by the coordination service of jax, after
     `jax.distributed.initialize()`, or by files in a folder. If the loader has one shard, nothing is
     agreed on.
 
     Args:
         self: the loader or dataset whose method this is.
         on_uneven: what all hosts do at a batch that only some of them have. "error" (default):
-            raise an error. "drop": end the stream. "pad": continue until the last host has no batch
-            left; missing rows are zeros, and `iterator.mask` is False for them. "repeat": likewise,
-            but missing rows are rows that the host had before: of the same batch, and after its
-            last batch, of its first ones.
-        folder: folder that all hosts can read and write, for this program alone. Each host has its
-            own shard. None (default): use jax.
+            raise an error. "drop": end the stream. "pad": continue until no host has a batch left;
+            missing rows are zeros, and `iterator.mask` is False for them. "repeat": continue
+            likewise, but missing rows are rows that the host had before. These are rows of the same
+            batch, or, after the last batch of the host, its first batches again.
+        folder: folder that all hosts can read and write, for this program alone. The loader of each
+            host must have a shard of its own. None (default): use jax.
         buffer_size: number of batches that may wait for you.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type, or is outside its range.
-        HostsError: when a loop begins: there are several shards, but neither jax's coordination
+        HostsError: when a loop begins, if there are several shards, but neither jax's coordination
             service nor a folder.
 
     >>> import headrace

@@ -1,14 +1,14 @@
 """Let a run's processes agree on steps before the transfer, so that all have equally many batches.
 
-In: this process's offer for a step (a batch, the end, an error). Out: a verdict, the same on all
-processes.
+In: this process's offer for a step (a batch, the end, an error). Out: a verdict (deliver the batch,
+end, or raise an error), the same on all processes.
 
 The processes exchange messages in a store (`store.py`): the key-value store of jax's coordination
 service, or a folder that all of them share. They do so on the feeder's transfer thread and before
-the training needs the batches. They do not use a collective operation of the devices, which could
-come between the collectives of the training step on another host. If all processes know that the
-next n batches are full, they agree once for all n, or for 4 at a time with a folder. For an endless
-loader whose batches all have equally many records, n has no limit.
+the training needs the batches. They do not use a collective operation of the devices, because on
+another host it could come between the collectives of the training step. If all processes know that
+the next n batches are full, they agree once for all n; with a folder, for at most 4 batches at a
+time. For an endless loader whose batches all have equally many records, n has no limit.
 
 Keys are `headrace/<processes>.<feeder>.<run>/<block of steps>/<step>/<process>`. Feeders of the
 same processes are numbered in the order in which they are made, and the runs of a feeder in the
@@ -44,9 +44,9 @@ _feeder_numbers: dict[str, int] = Counter()
 class Agreement:
     """The agreement of one run with the other processes, so that all take equally many batches.
 
-    For each step, every process sends the others its offer (`Offer`), and computes the same verdict
-    from all of them. A feeder begins a new run after an error or `set_state`. Only the run's
-    transfer thread uses this object.
+    For each step, every process sends the others its offer (`Offer`: a batch, the end, an error),
+    and computes the same verdict from all offers. A feeder begins a new run after an error or
+    `set_state`. Only the run's transfer thread uses this object.
 
     Args:
         store: where the processes exchange messages.
@@ -74,7 +74,9 @@ class Agreement:
         self.spoiled = False
 
     def begin(self, stopped: Callable[[], bool]) -> bool:
-        """Wait until the store can be used. Return False if `stopped()` became True before.
+        """Wait until the processes can exchange messages, and return True.
+
+        Return False if `stopped()` became True before.
 
         Raises:
             HostsError: another process does not come.
@@ -82,14 +84,14 @@ class Agreement:
         return self._store.open(stopped)
 
     def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
-        """Send this process's offer for the next step, and return the verdict.
+        """Send this process's offer for the next step, and return the verdict for all processes.
 
-        The verdict comes after all processes have sent theirs. For a step that was agreed on in
-        advance, nothing is sent: the verdict is known. If this process's offer is another one, the
-        verdict says so.
+        The offers of all processes are waited for. Steps to which all processes agreed in advance
+        are an exception: nothing is sent, and the verdict is that of the agreement. If this process
+        then offers something else than it promised, the verdict is a `Refuse` (an error).
 
         Args:
-            offer: the offer.
+            offer: what this process has for the step.
             stopped: function that returns True to stop waiting; the result is then None.
         """
         if self._certain:
@@ -113,10 +115,10 @@ class Agreement:
         return verdict
 
     def _as_promised(self, offer: Offer) -> Verdict:
-        """Return the verdict that was agreed in advance for this step.
+        """Return the verdict for a step to which all processes agreed in advance.
 
-        If this process has no batch, or one that differs from the expected one or failed, the
-        verdict is a `Refuse`.
+        The verdict is a `Refuse` if this process has no batch, if its batch is not like the
+        promised one, or if it failed.
         """
         assert self._agreed is not None
         promised, verdict = self._agreed
@@ -154,10 +156,12 @@ class Agreement:
         }
 
     def _wait_for(self, folder: str, process: str, stopped: Callable[[], bool]) -> str | None:
-        """Wait for the message of a process about a step, or its leaving the run; return it.
+        """Wait for a process's message about a step, and return it.
+
+        If the process leaves the run without such a message, return its message about leaving.
 
         Args:
-            folder: beginning of the key, to which the process is added.
+            folder: beginning of the message's key; the index of the process is its end.
             process: index of the process, as text.
             stopped: function that returns True to stop waiting; the result is then None.
         """
@@ -181,17 +185,21 @@ class Agreement:
             self._kept_from = block
 
     def give_template(self, layout: str, template: Any) -> None:
-        """Send the other processes a batch without rows.
+        """Send the other processes a batch without rows, as a pattern for batches of its layout.
 
-        It is a pattern for those that have no batch with its layout. Only the first call for a
-        layout has an effect.
+        A process that has no batch left makes its own batches by the pattern. Only the first call
+        for a layout has an effect.
+
+        Args:
+            layout: description of the leaves of the batch, without the number of rows.
+            template: the batch without rows.
         """
         if layout not in self._gave:
             self._store.set(f"{self._templates(layout)}{self._me}", to_text(template))
             self._gave.add(layout)
 
     def template(self, stopped: Callable[[], bool]) -> Any:
-        """Return a batch without rows of another process, with the last step's layout.
+        """Return a batch without rows, sent by another process, with the layout of the last step.
 
         Args:
             stopped: function that returns True to stop waiting; the result is then None.
@@ -209,11 +217,11 @@ class Agreement:
         return f"{self._folder}template/{digest}/"
 
     def leave(self, failure: Offer | None) -> None:
-        """Leave the run. The other processes get a message; the last one to leave deletes the keys.
+        """Leave the run, and send the other processes a message.
 
-        If this process fails within steps that were agreed in advance, it does not leave: the
-        others do not wait for it, and it can try the step a second time. If it failed in a transfer
-        (`spoiled`), it leaves.
+        The last process to leave deletes the keys of the run. If this process fails at a step to
+        which all processes agreed in advance, it does not leave: the others do not wait for it, and
+        it can try the step again. But if a transfer failed (`spoiled`), it leaves in any case.
 
         Args:
             failure: the failure because of which this process leaves; None if it did not fail.
@@ -232,16 +240,16 @@ class Agreement:
 class Agreements:
     """Makes an `Agreement` for each run of a device feeder.
 
-    With it, all processes that hold a part of the feeder's batches take the same number of batches.
-    A feeder begins a new run after an error or `set_state`. Each run has its own agreement, with
-    one exception: if the last run failed at a step to which all processes had agreed in advance,
-    the new run continues with the agreement of the last one.
+    By their agreements, all processes that hold a part of the feeder's batches take the same number
+    of batches. A feeder begins a new run after an error or `set_state`. Each run has an agreement
+    of its own, with one exception: if the last run failed at a step to which all processes had
+    agreed in advance, the new run continues with the agreement of the last run.
 
     Args:
         me: index of this process.
         processes: indices of all processes that hold a part of each batch.
-        new_store: function that returns the store by which the processes agree. It is called when a
-            run begins.
+        new_store: function that returns the store in which the processes exchange messages. It is
+            called when a run begins.
 
     Raises:
         ShardingError: this process holds no part of the batches.
@@ -280,9 +288,9 @@ class Agreements:
         """Return the agreement for the run that begins now; None if no other process takes part.
 
         Raises:
-            HostsError: in the last run, this process failed at a batch that the other processes
-                have delivered; or jax runs without its coordination service, and no folder was
-                given.
+            HostsError: in the last run, this process failed to put a batch on its devices that the
+                other processes have delivered; or jax runs without its coordination service, and no
+                folder was given.
         """
         if self._last is not None and self._last.spoiled:
             raise HostsError(
@@ -297,7 +305,10 @@ class Agreements:
         return self._last
 
     def forget(self) -> None:
-        """Leave the last run, because the next one begins at another position, or none follows."""
+        """Leave the last run, if it was not left yet; the next run gets a new agreement.
+
+        Called if the next run begins at another position, or if no run follows.
+        """
         if self._last is not None and not self._last.left:
             self._last.leave(None)
         self._last = None

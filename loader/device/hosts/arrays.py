@@ -20,9 +20,9 @@ _NUMBERS = (bool, int, float, complex, np.generic)
 class OnHost:
     """Fills batches up on the host. It has the methods of `Placement`.
 
-    Arrays of numbers and of text are filled up; other leaves, such as strings and objects, are
-    passed on. Of hosts without devices, batches need not have the same shapes: only with "pad" and
-    "repeat" do numbers of rows matter.
+    With "pad" and "repeat", arrays of numbers and of text are filled up with rows; other leaves,
+    such as strings and objects, are passed on unchanged. Batches stay on their host, so the batches
+    of different hosts need not have the same shapes.
 
     Args:
         on_uneven: what to do if hosts have different amounts of data.
@@ -66,9 +66,10 @@ class OnHost:
         return _OwnArrangement(structure, kinds, names, going, [], leading, filled, known, 1, [])
 
     def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:
-        """Return the batch, filled up, and its mask.
+        """Return the batch, filled up to a number of rows, and its mask.
 
-        The mask is None if nothing is filled up, or without rows.
+        The mask is None unless `on_uneven` is "pad" or "repeat" and an array of the batch has an
+        axis.
         """
         known = prepared.arrangement
         mask = None
@@ -80,7 +81,10 @@ class OnHost:
 
 
 class _OwnArrangement(Arrangement):
-    """Facts about the batches of a host, which may differ from those of other hosts."""
+    """An `Arrangement` (facts about batches) whose description is the same for all batches.
+
+    So the hosts do not compare the shapes of their batches, which may differ.
+    """
 
     described = ""
 

@@ -3,14 +3,15 @@
 In: texts with keys. Out: the texts that other processes have set.
 
 The folder may still have files of an earlier run, which was killed. So the processes first meet:
-each writes a file `hello/<process>` with a random number of its own, and with the numbers that it
-has read in the files of the others. A process has met another one when it finds its own number
-there, because no former process can know that. The numbers of all processes together name the
-folder of the run's messages. The first process removes the folders of former runs.
+each process writes a file `hello/<process>`. The file has a random number that this process has
+drawn, and the numbers that it has read in the files of the other processes. A process knows that
+another process is alive when it finds its own number in the other's file, because no process of an
+earlier run can know the number. The numbers of all processes together name the folder of the run's
+messages. The first process removes the folders of earlier runs.
 
 From then on, each process rewrites its `hello` file every second, on a thread of its own, with a
-count. If the count of a process stands still for a minute, or the process has another number, the
-processes that wait for it raise an error.
+count. A process that waits for another one raises an error if the count of the other process stands
+still for a minute, or if the other process has a new number.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class FolderStore:
         return self._meeting.run is not None
 
     def open(self, stopped: Callable[[], bool]) -> bool:
-        """Wait for the other processes. Return False if `stopped()` became True before.
+        """Wait until all processes have met, and return True.
+
+        Return False if `stopped()` became True before.
 
         Raises:
             HostsError: another process does not come, or the folder cannot be used.
@@ -100,9 +103,10 @@ class FolderStore:
         shutil.rmtree(self._path(folder), ignore_errors=True)
 
     def count(self, key: str) -> int:
-        """Add one to the number of a key, and return it.
+        """Add one to the number of a key, and return the new number.
 
-        If two processes call this at once, both may count both.
+        If two processes do this at the same time, both may get the number that includes both
+        additions.
         """
         _write(self._path(key) / secrets.token_hex(8), "")
         return len(_files(self._path(key)))
@@ -113,9 +117,10 @@ class FolderStore:
 
 
 class Meeting:
-    """The processes that use a folder: this process's file there, and the files of the others.
+    """The meeting of all processes that use a folder, each with a file `hello/<process>`.
 
-    Any thread may call its methods.
+    The processes have met when each has seen that all others are alive. Any thread may call the
+    methods.
 
     Args:
         folder: the folder; it is made if it does not exist.
@@ -142,7 +147,9 @@ class Meeting:
         self._lock = threading.Lock()
 
     def meet(self, stopped: Callable[[], bool]) -> bool:
-        """Wait until all processes have met. Return False if `stopped()` became True before.
+        """Wait until all processes have met, and return True.
+
+        Return False if `stopped()` became True before.
 
         Raises:
             HostsError: some processes do not come in time, or the folder cannot be written.
@@ -182,9 +189,11 @@ class Meeting:
         return True
 
     def _check_place(self) -> None:
-        """Raise HostsError if another process has written to this process's file after this one.
+        """Check that no other process uses this process's file `hello/<process>`.
 
-        Such a process has the same index.
+        Raises:
+            HostsError: after this process, another process with the same index has written to the
+                file.
         """
         own = self._hello(self._me) if self._said_hello else None
         if own is not None and own["number"] != self._number:
@@ -216,8 +225,7 @@ class Meeting:
         """Check that all other processes are alive.
 
         Raises:
-            HostsError: one of them is dead, or was started again; or another program uses the
-                folder.
+            HostsError: a process is dead, or was started again; or another program uses the folder.
         """
         now = time.monotonic()
         if now - self._checked < BEAT_SECONDS:
@@ -245,7 +253,7 @@ class Meeting:
                 )
 
     def _hello(self, process: int) -> dict[str, Any] | None:
-        """Return the content of a process's file; None if there is none or it is unreadable."""
+        """Return the content of a process's `hello` file; None if it is missing or unreadable."""
         text = _read(self._folder / "hello" / str(process))
         try:
             said = json.loads(text or "null")
@@ -268,9 +276,9 @@ class Meeting:
                 self._say_hello()
 
     def leave(self) -> None:
-        """Leave the meeting: give no more signs of life.
+        """Leave the meeting: remove this process's file, and end the thread that writes it.
 
-        The last process removes the folder of the run.
+        The last process to leave also removes the folder of the run.
         """
         atexit.unregister(self.leave)
         self._leaves.set()
@@ -288,16 +296,25 @@ _MEETINGS: dict[tuple[str, int, tuple[int, ...]], Meeting] = {}
 
 
 def folder_store(folder: str | os.PathLike[str], me: int, processes: Sequence[int]) -> FolderStore:
-    """Return a store in a folder.
+    """Return a store for messages of processes as files in a folder.
 
-    All stores of this process in the same folder belong to one meeting.
+    All stores of this process in the same folder share one `Meeting`.
+
+    Args:
+        folder: the folder, which all processes can read and write.
+        me: index of this process.
+        processes: indices of all processes.
     """
     key = (os.path.realpath(os.fspath(folder)), me, tuple(processes))
     return FolderStore(_MEETINGS.setdefault(key, Meeting(Path(key[0]), me, processes)))
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file in one step: other processes see the former content, or the whole text."""
+    """Write a file in one step: other processes see either the former content or the whole text.
+
+    Raises:
+        HostsError: the file cannot be written.
+    """
     unfinished = path.parent / f".{path.name}.{secrets.token_hex(4)}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """The feeder without devices: the iterator of a `HostLoader`.
 
-In: a description. Out: batches on the host, the same number on all hosts.
+In: the description of a stream (`HostLoader`). Out: batches on the host, the same number on all
+hosts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class HostOptions(CommonOptions, Protocol):
     """The options of a feeder without devices.
 
     Attributes:
-        folder: folder by which the hosts agree. None: jax's coordination service.
+        folder: folder through which the hosts exchange messages, to agree on each batch. None: they
+            use jax's coordination service.
     """
 
     @property
@@ -33,12 +35,12 @@ class HostFeeder(Feeder):
     """One pass over a stream, with as many batches as all other hosts have.
 
     It is made by `iter(loader.across_hosts(…))`. Use it from one thread at a time. Batches are made
-    ahead, on threads. Its state is the state after the last batch that *you received*, and any
-    `iter(loader)` or `loader.across_hosts(…)` can restore it.
+    ahead, on threads. Its state is the state after the last batch that *you received*. Iterators of
+    the loader and of `loader.across_hosts(…)` can restore this state.
 
-    After an error, the state is the state after the last batch that you received, and the next
-    `next` tries again. To stop the threads at once, close it, use it as a context manager, or
-    delete it.
+    After an error, the state is the state after the last batch that you received, and the next call
+    of `next` tries again to make the batch that failed. To stop the threads at once, close the
+    feeder, use it as a context manager, or delete it.
     """
 
     @property
@@ -47,15 +49,16 @@ class HostFeeder(Feeder):
         return self._agreements.has_others
 
     def ask_to_stop(self) -> None:
-        """Ask all hosts, which agree by a folder, to end their loops after one of the next batches.
+        """Ask all hosts to end their loops after the same batch, one of the next batches.
 
-        See `stops_here`.
+        The hosts must agree on their batches by a folder. On each host, `stops_here` is True after
+        that batch.
         """
         self._upstream.stops = True
 
     @property
     def stops_here(self) -> bool:
-        """True if a host was asked to end, and all hosts end their loops after the last batch."""
+        """True if all hosts end their loops after the last batch, because one was asked to."""
         return self._stops_here
 
 
@@ -65,7 +68,8 @@ def new_host_feeder(description: HostOptions) -> HostFeeder:
     Raises:
         TypeError: the source is not a `DataLoader` or a dataset.
         HostsError: there are several shards, but neither jax's coordination service nor a folder.
-        ValueError: batches shall be repeated, and the source cannot begin again.
+        ValueError: `on_uneven="repeat"`, and the source cannot be iterated again from its
+            beginning.
     """
     upstream = Upstream.of(description)
     shard = upstream.loader("across_hosts").pipeline.shard

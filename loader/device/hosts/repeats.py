@@ -14,8 +14,8 @@ from ....errors import HostsError
 class Repeats:
     """The stream of a loader from its beginning, again and again.
 
-    Which batch follows depends only on the number of batches since the end, so a resumed run gets
-    the same ones.
+    It supplies batches after the loader's own end. Which batch follows depends only on the number
+    of batches since the end, so a resumed run gets the same batches.
 
     Args:
         loader: the loader.
@@ -30,7 +30,9 @@ class Repeats:
         self._next = 0  # number of the batch that the iterator returns next
 
     def batch(self, number: int) -> Any:
-        """Return the batch number `number`, from 0, counted from the end of the stream.
+        """Return the batch that follows as number `number` (from 0) after the end of the stream.
+
+        Number 0 is the first batch of the stream again.
 
         Raises:
             HostsError: the loader has no batch.

@@ -1,10 +1,10 @@
 """Find the shard of each process.
 
-Processes whose devices hold the same rows of a batch get the same shard.
+Processes whose devices hold the same rows of a batch get the same shard, as model parallelism over
+several processes needs it. If each process holds other rows than all others, there is one shard for
+each process, as with `ShardByJaxProcess`; but shards are numbered in the order of their rows.
 
-In: a sharding. Out: the shard of this process. Model parallelism over several processes needs this.
-If every process holds other rows, there is one shard for each process, as with `ShardByJaxProcess`;
-but shards are numbered in the order of the rows.
+In: a sharding. Out: the shard of this process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def shard_options_for(
     Raises:
         MissingExtraError: jax is not installed.
         ShardingError: the sharding has no mesh; this process holds none of the rows; processes hold
-            different numbers of rows; or the rows of two processes overlap without being equal.
+            different numbers of rows; or two processes have some of their rows in common, but not
+            all.
         TypeError, ValueError: `sharding` is not a sharding, or names an axis that the mesh does not
             have.
 
@@ -60,8 +61,8 @@ def shard_of(process: int, parts: Mapping[int, frozenset[int]]) -> tuple[int, in
         parts: for each process, the indices of the parts of the leading axis that its devices hold.
 
     Raises:
-        ShardingError: the process has no part; processes have different numbers of parts; or the
-            parts of two processes overlap without being equal.
+        ShardingError: the process has no part; processes have different numbers of parts; or two
+            processes have some of their parts in common, but not all.
 
     >>> first, second = frozenset([0, 1]), frozenset([2, 3])
     >>> shard_of(2, {0: first, 1: first, 2: second, 3: second})

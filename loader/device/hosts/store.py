@@ -1,9 +1,9 @@
 """The stores by which processes exchange messages: a protocol, and jax's key-value store.
 
-This store belongs to jax's coordination service.
+The key-value store belongs to jax's coordination service. For processes without jax, `folder.py`
+has a store with the same methods.
 
-In: texts with keys. Out: the texts that other processes have set. `folder.py` has the same for
-processes without jax.
+In: texts with keys. Out: the texts that other processes have set.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ WAIT_MS = 200
 
 
 class MessageStore(Protocol):
-    """Texts by key, which all processes of a run can read and set.
+    """Store of texts by key, which all processes of a run can read and set.
 
-    The parts of a key are separated by "/". Only the transfer thread of a run calls it.
+    The parts of a key are separated by "/", like the folders of a path. Only the transfer thread of
+    a run calls the methods.
 
     Attributes:
         is_open: True after `open` has returned True.
-        most_certain: number of steps to which processes may agree in advance, at most.
+        most_certain: largest number of steps to which processes may agree in advance.
     """
 
     most_certain: float
@@ -35,7 +36,7 @@ class MessageStore(Protocol):
     def is_open(self) -> bool: ...
 
     def open(self, stopped: Callable[[], bool]) -> bool:
-        """Wait until all processes use the store.
+        """Wait until all processes use the store, and return True.
 
         Return False if `stopped()` became True before.
         """
@@ -44,28 +45,32 @@ class MessageStore(Protocol):
         """Set the text of a key, which no process has set before."""
 
     def replace(self, key: str, value: str) -> None:
-        """Set the text of a key, in place of the text that this process has set before."""
+        """Set the text of a key again; it replaces the text that this process has set before."""
 
     def get(self, key: str, wait_ms: int = WAIT_MS) -> str | None:
-        """Return the text of a key, after waiting until it exists.
+        """Wait until a key exists, and return its text.
 
-        Return None if it does not exist after `wait_ms` milliseconds.
+        Return None if the key does not exist after `wait_ms` milliseconds.
         """
 
     def there(self, folder: str) -> dict[str, str]:
-        """Return all texts whose keys are in a folder now, by the last part of the key."""
+        """Return the texts of all keys that are in a folder now, by the last part of the key.
+
+        The folder is the beginning of the keys. Nothing is waited for.
+        """
 
     def delete(self, folder: str) -> None:
         """Delete all keys in a folder."""
 
     def count(self, key: str) -> int:
-        """Add one to a key's number, and return the sum; 0 if this store cannot count."""
+        """Add one to the number of a key, and return the sum; 0 if this store cannot count."""
 
 
 class KeyValueStore:
     """The key-value store of jax's coordination service.
 
-    Raises `HostsError` if jax runs without that service.
+    Raises:
+        HostsError: jax runs without its coordination service.
     """
 
     is_open = True
@@ -107,7 +112,7 @@ class KeyValueStore:
 def jax_processes() -> tuple[int, int]:
     """Return the index of this process among the processes of jax, and their number.
 
-    jax is not imported, and its devices are not started.
+    This does not import jax, and does not start its devices.
 
     Raises:
         HostsError: the processes are not connected, by `jax.distributed.initialize()`.

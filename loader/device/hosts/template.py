@@ -1,10 +1,10 @@
 """Write the structure of a batch as text that other processes can read.
 
-In: a tree without rows. Out: JSON; and the tree again.
+In: a tree of arrays without rows. Out: JSON text; and from this text the tree again.
 
-The text comes over a network, so it names no code to run. Arrays are written as numbers, and
-dtypes as names of NumPy. Classes of the user must be named tuples or dataclasses, in modules that
-this process has imported.
+The text comes over a network, so it names no code to run. Arrays are written as numbers, and dtypes
+as names of NumPy. Classes of the user must be named tuples or dataclasses, in modules that this
+process has imported.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ _FACTORIES: dict[str, Any] = {
 def to_text(tree: Any) -> str:
     """Return a tree of arrays as JSON text.
 
-    For an object that JSON cannot describe, only the name of its class is written; `from_text` then
-    raises HostsError. For a key of a dict that it cannot describe, HostsError is raised here.
+    If an object in the tree cannot be described in JSON, only the name of its class is written, and
+    `from_text` raises HostsError.
+
+    Raises:
+        HostsError: a dict has a key that JSON cannot describe.
 
     >>> from_text(to_text({"x": np.zeros((0, 2)), "y": (None, [np.int8(3)])}))
     {'x': array([], shape=(0, 2), dtype=float64), 'y': (None, [array(3, dtype=int8)])}

@@ -1,5 +1,8 @@
 """Decide on one step of a run, from the offers of all processes. No I/O.
 
+An offer says what a process has for the step: a batch, the end of its stream, or an error. A
+verdict says what all processes do.
+
 In: the offers of all processes. Out: one verdict. It is the same on all processes, because it
 depends only on the offers.
 """
@@ -24,21 +27,24 @@ FILLING = ("pad", "repeat")
 
 @dataclass(frozen=True)
 class Offer:
-    """Offer of one process for a step: a batch, the end of its stream, an error, a closed feeder.
+    """What one process has for a step: a batch, the end of its stream, an error, a closed feeder.
 
     Attributes:
         kind: "batch", "end", "failed" (an error) or "closed".
         policy: the process's `on_uneven`.
         rows: number of rows of the batch; -1 if it has no leading axis, or if its number of rows
             does not matter.
-        usual: usual number of rows of the process's batches, if it is known; else 0.
-        divisor: the number of rows must be a multiple of this, to be divided over the devices.
+        usual: usual number of rows of the process's batches, to which a smaller batch is filled up;
+            0 if it is unknown, or if the batch is not filled up.
+        divisor: the number of rows must be a multiple of this, so that the rows can be divided over
+            the devices.
         layout: description of the leaves of the batch, without the number of rows.
         steady: number of batches, from this one on, that certainly have equally many rows.
         detail: description of the error, if `kind` is "failed".
-        at: step number of the process after its batch, or at the end of its stream; 0 if it is
-            unknown.
-        stops: True if the process is asked to end, so that all loops shall end after this batch.
+        at: number of steps of the process up to and including its batch, or up to the end of its
+            stream; 0 if it is unknown.
+        stops: True if this process was asked to end, so that all processes end their loops after
+            this batch.
     """
 
     kind: Literal["batch", "end", "failed", "closed"]
@@ -59,9 +65,12 @@ class Go:
 
     Attributes:
         rows: number of rows; None to leave the batch as it is.
-        certain: number of following batches that need no agreement.
-        at: step number after this batch of the processes that have it; 0 if it is unknown.
-        last: True if a process is asked to end, so that all loops end after this batch.
+        certain: number of following batches for which this verdict holds too, so that the processes
+            need not agree on them.
+        at: number of steps, up to and including this batch, of the processes that have it; 0 if it
+            is unknown.
+        last: True if a process was asked to end, so that all processes end their loops after this
+            batch.
     """
 
     rows: int | None = None
@@ -75,8 +84,8 @@ class Stop:
     """Verdict: the stream ends here, on all hosts.
 
     Attributes:
-        at: largest step number of a process, if the streams of all processes have ended; otherwise
-            0.
+        at: number of steps of the process that made most, if the streams of all processes have
+            ended; otherwise 0.
     """
 
     at: int = 0
@@ -93,7 +102,11 @@ Verdict = Go | Stop | Refuse
 
 
 def decide(offers: Mapping[int, Offer], step: int) -> Verdict:
-    """Return the verdict on step number `step`, from the offers of all processes by process index.
+    """Return the verdict on step number `step`, from the offers of all processes.
+
+    Args:
+        offers: for each process, by its index, what it has for the step.
+        step: number of the step in the run, for messages of errors.
 
     >>> decide({0: Offer("batch", rows=8), 1: Offer("batch", rows=8)}, 3)
     Go(rows=None, certain=0, at=0, last=False)
@@ -156,7 +169,7 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
 
 
 def _has_nothing(offer: Offer) -> bool:
-    """Return True if a process has reached its stream's end without a single batch in any run."""
+    """Return True if a process's stream has ended, and no run of it ever had a batch."""
     return offer.kind == "end" and offer.at == 0
 
 
@@ -165,14 +178,15 @@ def _step_after(batches: Mapping[int, Offer]) -> int:
 
 
 def _filled(offers: Mapping[int, Offer], batches: Mapping[int, Offer], rows: set[int]) -> Go:
-    """Return the verdict to fill the batch up to the usual number of rows.
+    """Return the verdict to fill the batches of a step up to the usual number of rows.
 
-    The number is rounded up so that the rows can be divided over the devices of all processes.
+    The usual number is rounded up so that the rows can be divided over the devices of all
+    processes.
 
     Args:
         offers: offers of all processes, by process index.
-        batches: those of the offers that are batches.
-        rows: numbers of rows of the batches that were offered.
+        batches: the offers among these that have a batch.
+        rows: the different numbers of rows of the offered batches.
     """
     wanted = max(*rows, *(offer.usual for offer in offers.values()))
     divisor = math.lcm(*(offer.divisor for offer in offers.values()))
@@ -181,9 +195,10 @@ def _filled(offers: Mapping[int, Offer], batches: Mapping[int, Offer], rows: set
 
 
 def amount(offer: Offer) -> str:
-    """Describe how much a process has for a step, such as "8 rows".
+    """Describe how much a process has for a step, such as "8 rows", for a message.
 
-    It is "a batch" if numbers of rows do not matter.
+    The result is "a batch" if the number of rows does not matter, and says that the stream has
+    ended if there is no batch.
     """
     if offer.kind != "batch":
         return "none, its stream has ended"

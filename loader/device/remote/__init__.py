@@ -1,1 +1,1 @@
-"""Loaders that run on the hosts of devices while one process controls all, as on Pathways."""
+"""Loaders that run on the hosts of devices while one process controls all hosts, as on Pathways."""

@@ -1,6 +1,6 @@
-"""Call the loader of a host from the controlling process, and read its answers.
+"""Call the loader of a host from the process that controls all hosts, and read its answers.
 
-In: numbers. Out: arrays of the host, and answers.
+In: numbers, such as the number of a step. Out: arrays on the host, and answers.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ UNKNOWN = (-1, 0)
 
 @dataclass
 class AskedBatch:
-    """A batch that a host was asked for.
+    """A batch that a host was asked for, with what the controlling process expected of it.
+
+    A host has to return leaves at once. So the controlling process guesses the layout (structure,
+    dtypes and shapes without rows) of the batch.
 
     Attributes:
-        expected: the layout, and the number of rows to which the batch is filled up.
-        leaves: its leaves; without meaning if the batch is another one.
-        answer: array with the host's answer.
+        expected: the expected layout, as its number on the host, and the number of rows to which
+            the batch is filled up.
+        leaves: leaves of the batch. They are meaningless if the batch is not as expected.
+        answer: array with the host's answer, which `answer_of` converts.
     """
 
     expected: tuple[int, int]
@@ -37,14 +41,14 @@ class AskedBatch:
 
 
 class Caller:
-    """Calls the loader of a host.
+    """Calls the loader that runs on a host.
 
     Args:
         devices: the host's devices in the sharding.
-        cpus: the CPU devices on which its loader's arrays are.
-        shard: index of its shard.
+        cpus: the host's CPU devices, on which the loader's arrays are.
+        shard: index of the shard that the host loads.
         parts: number of parts into which the rows that the host loads are divided.
-        loader: the `HostSide` that runs there.
+        loader: the `HostSide` that runs on the host.
     """
 
     def __init__(
@@ -58,10 +62,10 @@ class Caller:
         self._reading = threading.RLock()  # one that a signal's handler may take again
 
     def ask(self, taken: int) -> AskedBatch:
-        """Ask for the next batch, which is expected to be like the last one.
+        """Ask the host for its next batch, which is expected to be like the last one.
 
         Args:
-            taken: number of batches that were received.
+            taken: number of batches that the user has received.
         """
         leaves, answer = self._loader.next(
             self._call(taken, *self._expected, key=self._keys[self._expected])
@@ -69,9 +73,14 @@ class Caller:
         return AskedBatch(self._expected, leaves, answer)
 
     def take(self, step: int, layout: int, rows: int) -> list[Any]:
-        """Return the leaves of a batch that was asked for.
+        """Return the leaves of a batch that the host has read.
 
-        The next batch is expected to be like this one.
+        From then on, the next batches are expected to be like this one.
+
+        Args:
+            step: number of the batch in this run.
+            layout: number of its layout (structure, dtypes and shapes without rows) on the host.
+            rows: number of rows to which it is filled up.
         """
         self._expected = layout, rows
         key = self._keys.setdefault(self._expected, len(self._keys))
@@ -79,42 +88,67 @@ class Caller:
         return leaves
 
     def again(self, step: int, number: int) -> Answer:
-        """Let the host make a step of one of its first batches."""
+        """Let the host use an early batch again, for a step after the end of its stream.
+
+        Args:
+            step: number of the step in this run.
+            number: how many batches follow the end of the host's stream before this one.
+        """
         return answer_of(self._loader.again(self._call(step, number)))
 
     def restore(self, states: str) -> Answer:
-        """Let the loader continue from the states of all shards."""
+        """Let the host's loader continue from the states of all shards, given as JSON text.
+
+        Return the host's answer, whose kind is `FAILED` if the states do not fit.
+        """
         return answer_of(
             self._loader.restore(on_host(self.cpus, np.frombuffer(states.encode(), np.uint8)))
         )
 
     def layout(self, number: int) -> Prepared:
-        """Return a batch without rows of a layout."""
+        """Return a batch without rows in a layout (structure, dtypes and shapes of batches).
+
+        Args:
+            number: number of the layout on the host.
+        """
         if number not in self._layouts:
             self._layouts[number] = as_prepared(from_text(self.text("layout", number)))
         return self._layouts[number]
 
     def text(self, method: str, number: int = 0) -> str:
-        """Return the text that a method of the loader returns."""
+        """Call a method of the `HostSide` that returns a text, and return the text.
+
+        Args:
+            method: name of the method.
+            number: its argument.
+        """
         return self._bytes(method, number).decode()
 
     def stats(self) -> list[tuple[str, Any]]:
-        """Return a list with the name of the machine and the statistics of the loader.
+        """Return a list with one pair: the name of the host's machine, and its loader's statistics.
 
-        Return an empty list if it cannot be made. Any thread may call this.
+        Return an empty list if the loader could not be made. Any thread may call this.
         """
         content = self._bytes("stats")
         return [named_stats(content)] if content else []
 
     def tell(self, taken: int, question: str, argument: int = -1) -> Any:
-        """Return the answer to one of `QUESTIONS` about the position after some batches.
+        """Return a host's answer to a question about the position after some batches.
 
         If the host failed, its error is raised.
+
+        Args:
+            taken: number of batches that the user has received.
+            question: one of `QUESTIONS`, such as "last_records".
+            argument: argument of the question; -1 for none.
         """
         return told(self._bytes("tell", taken, QUESTIONS.index(question), argument))
 
     def change(self, content: bytes) -> None:
-        """Change the run of the host, or raise the host's error; see `HostSide.change`."""
+        """Change the run of the host, for example the weights of a mix; see `HostSide.change`.
+
+        An error of the host is raised.
+        """
         call = on_host(self.cpus, np.frombuffer(content, np.uint8))
         with self._reading:
             told(
@@ -135,9 +169,9 @@ class Caller:
             )
 
     def end(self) -> Any:
-        """Close the loader.
+        """Close the loader, without waiting for it.
 
-        The result is an array for `last_stats`, which is there when that is done.
+        Return an array for `last_stats`. Its content can be read as soon as the loader is closed.
         """
         return self._loader.end(self._call())
 

@@ -1,6 +1,6 @@
 """The description of a loader on many hosts that one process controls.
 
-`iter()` makes the iterator that runs.
+`iter()` of a description makes an iterator over the batches of all hosts.
 
 In: a function that makes the loader of a host, and a sharding. Out: iterators.
 """
@@ -26,13 +26,14 @@ class RemoteLoader(RemoteOptions):
 
     Attributes:
         make_loader: function that takes `ShardOptions`, and returns a loader or a dataset, whose
-            batches are arrays of numbers. It runs on each host, where it must be importable or can
-            be pickled by cloudpickle.
+            batches are arrays of numbers. The function runs on each host. So it must be importable
+            there, or cloudpickle must be able to pickle it.
         sharding: sharding of the batches, `NamedSharding` or `(mesh, axis names)`, which divides
             their rows.
         on_uneven: what to do at a step at which hosts have different numbers of rows: "error",
             "drop", "pad" or "repeat", as in `to_device`.
-        host_of: function that returns a key of the host of a device. Default: as jax says.
+        host_of: function that returns a key of the host of a device. Default: `host_of_device`,
+            which uses the process or task index that jax gives the device.
         buffer_size: number of batches that are made ahead.
 
     Raises:
@@ -53,10 +54,11 @@ class RemoteLoader(RemoteOptions):
     def epochs(self, count: int) -> RemoteEpochs:
         """Return an iterable with one loop per epoch.
 
-        Use it as `for epoch in loader.epochs(3): for batch in epoch:`. As `DataLoader.epochs` of
-        the loader of each host; `on_uneven` holds for the end of each epoch. One state covers all
-        epochs, and can be restored on another number of hosts. For each epoch, `make_loader` is
-        called again.
+        Use it as `for epoch in loader.epochs(3): for batch in epoch:`. An epoch is the same as in
+        `DataLoader.epochs` of the loaders on the hosts. At the end of each epoch, hosts may have
+        different numbers of rows; `on_uneven` says what to do then. One state covers all epochs,
+        and can be restored on another number of hosts. For each epoch, `make_loader` is called
+        again.
 
         Args:
             count: number of epochs.

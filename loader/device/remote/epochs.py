@@ -1,7 +1,7 @@
 """The epochs of a loader on many hosts that one process controls.
 
-In: a description of the loader, and a number of epochs. Out: an iterator of all hosts for each
-epoch, with one state for all.
+In: a description of the loader, and a number of epochs. Out: for each epoch, an iterator over the
+batches of all hosts. One state covers all hosts and epochs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class OfEpoch:
     """Function that makes the loader of one epoch, on a host.
 
     Attributes:
-        make_loader: makes the loader of all epochs.
+        make_loader: function that makes the host's loader, with all epochs.
         count: number of epochs.
         number: number of the epoch, from 0.
     """
@@ -38,7 +38,7 @@ class OfEpoch:
         """Return the loader of the epoch, for a shard.
 
         Raises:
-            TypeError: `make_loader` returns something else than a `DataLoader`.
+            TypeError: `make_loader` does not return a `DataLoader`.
             ValueError: as in `DataLoader.epochs`.
         """
         loader = self.make_loader(shard)
@@ -54,9 +54,9 @@ class OfEpoch:
 class RemoteEpochs(Epochs[RemoteIterator]):
     """Epochs of all hosts, one after another, each with an iterator; made by `RemoteLoader.epochs`.
 
-    As `Epochs` of a loader, with a state of all hosts, which can be restored on another number of
-    hosts. Each epoch makes the loaders of all hosts anew. States are checked when the hosts begin.
-    After `close`, the state cannot be read.
+    It has the methods of `Epochs`, but its state covers all hosts, and can be restored on another
+    number of hosts. The loaders of all hosts are made again for each epoch. A restored state is
+    checked when the loaders of the hosts begin. After `close`, the state cannot be read.
     """
 
     def __init__(self, description: RemoteOptions, count: int) -> None:
@@ -71,11 +71,11 @@ class RemoteEpochs(Epochs[RemoteIterator]):
         """Move to a state from `get_state`, perhaps of a run on another number of hosts.
 
         Args:
-            state: result of `get_state`.
+            state: result of `get_state` of a `RemoteEpochs`.
             strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
-            CheckpointError: it is not a state of epochs of a `RemoteLoader`.
+            CheckpointError: `state` is not a state of epochs of a `RemoteLoader`.
         """
         _, shards, _ = of_shards(state)
         epoch = epoch_of(LoaderState.from_json(shards[0].encode()))

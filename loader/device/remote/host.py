@@ -1,4 +1,4 @@
-"""The loader of one host, which runs there by jax's colocated Python.
+"""The loader of one host, which runs on that host by jax's colocated Python.
 
 In: calls of the controlling process, whose arguments are small arrays on the host's CPU devices.
 Out: arrays on the same devices. jax compiles a method once for each length of its argument, and the
@@ -51,9 +51,9 @@ class Share(NamedTuple):
     """The part of each batch that a host loads.
 
     Attributes:
-        shard: index of its shard, and number of shards.
+        shard: index of the host's shard, and number of shards.
         parts: number of parts into which the rows that the host loads are divided.
-        places: for each of its devices, the index of the part that the device holds.
+        places: for each device of the host, the index of the part that the device holds.
         repeats: True: missing rows are rows that came before. False: they are zeros.
     """
 
@@ -64,15 +64,15 @@ class Share(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The numbers that a host tells about a step.
+    """A host's answer about one step, as numbers.
 
     Attributes:
         kind: `END`, `BATCH` or `FAILED`.
         rows: number of rows of the batch.
         usual: number of rows to which it is filled up if rows are missing; 0 if it is not filled
             up.
-        layout: number of the layout on this host: the structure, dtypes and shapes of batches,
-            without the rows.
+        layout: number that this host gave to the layout of the batch: its structure, dtypes and
+            shapes without the rows.
         at: number of batches of this host's stream so far, also of earlier runs.
         warns: 1 if the host has a warning for the user; else 0.
     """
@@ -87,6 +87,8 @@ class Answer(NamedTuple):
 
 class HostSide:
     """The loader of one host. Only the controlling process calls its methods, one after another.
+
+    The argument `call` of a method is an array with three integers (see `numbers_of`).
 
     Args:
         make_loader: function that takes `ShardOptions`, and returns a loader or a dataset.
@@ -126,9 +128,9 @@ class HostSide:
             )
 
     def restore(self, text: Any) -> Any:
-        """Restore the states of all shards, in a JSON text.
+        """Continue from the states of all shards, in a JSON text.
 
-        The result is an `Answer`, `FAILED` after an error of a state.
+        Return an `Answer`, of the kind `FAILED` if a state does not fit.
         """
         if self._failure is not None:
             return _on(text, _in_words(Answer(BATCH)))  # each step tells the failure
@@ -146,13 +148,13 @@ class HostSide:
         return _on(text, _in_words(answer))
 
     def next(self, call: Any) -> Any:
-        """Read the next batch; return it, if it has the layout and no more rows, and an `Answer`.
+        """Read the next batch, and return its leaves and an `Answer`.
 
-        The layout and the number of rows are the expected ones.
+        The leaves are zeros if the batch has another layout than the expected one, or more rows.
 
         Args:
-            call: number of steps that were received, and the expected layout and rows; -1 if no
-                layout is expected.
+            call: number of steps that the user has received, expected layout (-1: unknown, no
+                leaves are returned), and number of rows to which the batch is filled up.
         """
         taken, layout, rows = numbers_of(call)
         if self._failure is not None:
@@ -176,11 +178,11 @@ class HostSide:
             return None
 
     def take(self, call: Any) -> Any:
-        """Return the batch of a step that was read; `call` has step, layout and number of rows."""
+        """Return the leaves of a batch that was read; `call` has step, layout and row count."""
         return self._placed(call, *numbers_of(call))
 
     def again(self, call: Any) -> Any:
-        """Make a step of an earlier batch; return an `Answer`. `call` has step and batch number."""
+        """Read batch `call[1]` after the stream's end, for step `call[0]`; return an `Answer`."""
         step, number, _ = numbers_of(call)
         assert self._repeats is not None
         repeats = self._repeats
@@ -208,7 +210,7 @@ class HostSide:
         return Answer(FAILED)
 
     def _warns(self, step: int, prepared: Prepared) -> int:
-        """Return 1 for the first batch whose integers do not fit their dtype on devices, else 0."""
+        """Return 1 at the first batch with an integer too large for devices, else 0."""
         if self._warned or not prepared.arrangement.cut:
             return 0
         text = describe_cut(prepared.leaves, prepared.arrangement)
@@ -224,10 +226,10 @@ class HostSide:
         return number
 
     def _placed(self, call: Any, step: int, layout: int, rows: int) -> list[Any]:
-        """Return the leaves of a batch, each with the parts of this host's devices.
+        """Return the leaves of a batch, filled up; each has the parts of this host's devices.
 
-        They are filled up to a number of rows. If the batch has another layout or more rows, the
-        leaves are zeros. Without a layout, there are none.
+        If the batch has another layout than `layout`, or more rows than `rows`, all leaves are
+        zeros. If `layout` is negative (unknown), return an empty list.
         """
         if layout < 0:
             return []
@@ -244,7 +246,7 @@ class HostSide:
         ]
 
     def _in_parts(self, leaf: Any) -> Any:
-        """Return the rows of each device of this host, one device after another."""
+        """Return the rows of a leaf that each device of this host holds, device by device."""
         parts, places = self._share.parts, self._share.places
         if places == tuple(range(parts)):
             return leaf
@@ -256,26 +258,26 @@ class HostSide:
         return self._begin_text(call, self._messages[numbers_of(call)[0]])
 
     def layout(self, call: Any) -> Any:
-        """Return the first part of a text with a batch of layout `call[0]` without rows."""
+        """Return the first part of a text: the batch without rows that has layout `call[0]`."""
         return self._begin_text(call, to_text(self._layouts[numbers_of(call)[0]].template()))
 
     def stats(self, call: Any) -> Any:
-        """Return the first part of the loader's statistics; no bytes without a loader.
+        """Return the first part of the loader's statistics, as bytes for `named_stats`.
 
-        The statistics are bytes for `named_stats`.
+        There are no bytes if the loader could not be made.
         """
         return self._begin(
             call, stats_as_bytes(self._iterator.stats()) if self._failure is None else b""
         )
 
     def tell(self, call: Any) -> Any:
-        """Return the first part of bytes for `told`.
+        """Answer a question about the position after some batches.
 
-        They are the answer to a question about the position after some batches.
+        Return the first part of the answer, as bytes for `told`.
 
         Args:
-            call: number of batches, index of the question in `QUESTIONS`, and its argument; -1 for
-                none.
+            call: number of batches, index of the question in `QUESTIONS`, argument of it (-1:
+                none).
         """
         taken, question, argument = numbers_of(call)
         try:
@@ -292,11 +294,11 @@ class HostSide:
             return self._begin(call, as_told(error))
 
     def change(self, content: Any) -> Any:
-        """Change the run from a step on, and return the first part of bytes for `told`.
+        """Change the run from a step on; return the first part of a success or error, for `told`.
 
         Args:
-            content: pickle of the number of batches that were received, and arguments of
-                `change_of`.
+            content: pickle of the number of batches that were received, and the last three
+                arguments of `change_of`.
         """
         from ...state.live.changes import as_changed, change_of
 
@@ -310,7 +312,7 @@ class HostSide:
             return self._begin(content, as_told(error))
 
     def _here(self, taken: int) -> Any:
-        """Return the position after some batches, with changes of the run that its state tells."""
+        """Return the position after some batches, with changes that the user made to the run."""
         mark = self._marks[min(taken, max(self._marks))]
         if not self._upstream.changes:
             return mark
@@ -326,7 +328,7 @@ class HostSide:
         return _on(call, part_of(self._text, 0))
 
     def part(self, call: Any) -> Any:
-        """Return another part of the last text, from the byte given first in `call`."""
+        """Return a further part of the text that was returned last, from byte `call[0]` on."""
         return _on(call, part_of(self._text, numbers_of(call)[0]))
 
     def end(self, call: Any) -> Any:
@@ -367,7 +369,7 @@ def as_prepared(batch: Any) -> Prepared:
 
 
 def numbers_of(call: Any) -> tuple[int, int, int]:
-    """Return the three numbers of an argument."""
+    """Return the first three integers of the array `call`; each method says what they mean."""
     first, second, third = np.asarray(call)[:3].tolist()
     return first, second, third
 
@@ -377,7 +379,7 @@ def _in_words(answer: Answer) -> Any:
 
 
 def answer_of(array: Any) -> Answer:
-    """Return the answer of which a host has made an array."""
+    """Convert an array that a host has sent back to the host's `Answer`."""
     return Answer(*np.asarray(array).view(np.int64).tolist())
 
 
@@ -390,6 +392,6 @@ def _divided(call: Any, value: Any) -> Any:
 
 
 def on_host(cpus: Sequence[Any], value: Any) -> Any:
-    """Return a value as an array on all CPU devices of a host, for a call of its loader."""
+    """Put a value on all CPU devices of a host, as an array with which its loader can be called."""
     mesh = jax.sharding.Mesh(np.array(cpus), ("device",))
     return jax.device_put(value, NamedSharding(mesh, PartitionSpec()))

@@ -1,6 +1,6 @@
 """The iterator of a `RemoteLoader`: calls all hosts' loaders, makes global arrays of their rows.
 
-In: a description. Out: batches on the sharding; and a state of all hosts.
+In: a description. Out: batches on the sharding; and one state that covers all hosts.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ from .texts import last_stats
 class RemoteIterator(StreamPositionAPI):
     """One pass over the stream of a `RemoteLoader`.
 
-    Its state is one small tree of all hosts, after the last batch received.
+    Its state is the state after the last batch that you received: one small tree for all hosts.
 
     Attributes:
-        mask: `bool[rows]` on the same sharding, False for rows of the last batch that were filled
-            in; None without "pad" or "repeat", and before a batch was received.
+        mask: array `bool[rows]` on the same sharding as the last batch, False for rows that were
+            filled in. None if `on_uneven` is neither "pad" nor "repeat", and before a batch was
+            received.
     """
 
     def __init__(self, description: RemoteOptions) -> None:
@@ -56,9 +57,12 @@ class RemoteIterator(StreamPositionAPI):
         self._begin(None, 0, Kept())
 
     def _begin(self, states: str | None, step: int, kept: Kept) -> None:
-        """Let the hosts begin at a step with the states of all shards, a JSON text.
+        """Set the position at which the hosts begin, when they are called next.
 
-        If the states are None, the hosts begin from the start. `kept` has the user's own values.
+        Args:
+            states: JSON text with the states of all shards; None to begin from the start.
+            step: number of steps of earlier runs.
+            kept: values of the user that are part of the state.
         """
         self._keeper = Keeper(kept)
         self.mask: Any = None
@@ -71,9 +75,11 @@ class RemoteIterator(StreamPositionAPI):
         """Return the next global batch.
 
         Raises:
-            StopIteration: the stream has ended on all hosts; with "drop", on one of them.
-            HostsError: a host failed; hosts have batches of different shapes, or, with "error",
-                different numbers of rows; or the devices of a host cannot divide its rows equally.
+            StopIteration: the stream has ended on all hosts; with `on_uneven="drop"`, on one of
+                them.
+            HostsError: a host failed; hosts have batches of different shapes; the devices of a host
+                cannot divide its rows equally; or, with `on_uneven="error"`, hosts have different
+                numbers of rows.
             CheckpointError: a state that was restored does not fit the loader.
             ClosedError: the iterator was closed.
         """
@@ -114,7 +120,7 @@ class RemoteIterator(StreamPositionAPI):
             self._ask_ahead()
 
     def _ask_ahead(self) -> list[Caller]:
-        """Ask the hosts for the next batches, and return the hosts."""
+        """Ask the hosts for batches until `buffer_size` are requested; return the hosts."""
         hosts = self._hosts or self._open()
         while len(self._pending) < self._own.buffer_size:
             self._pending.append(Step([host.ask(self._taken) for host in hosts]))
@@ -159,9 +165,9 @@ class RemoteIterator(StreamPositionAPI):
     def stats(self) -> RemoteStats:
         """Return how long you waited for batches, and the times of the loaders of all hosts.
 
-        The waits are in seconds for each cause. `print` the result for a table. Each host is asked,
-        which takes a few milliseconds for each, and perhaps the time of a batch that the host is
-        making. Any thread may call this, also after `close`.
+        The waits are in seconds for each cause. `print` the result for a table. Each host is asked
+        for its times, which takes a few milliseconds per host. A host that is making a batch
+        answers after that batch. Any thread may call this, also after `close`.
         """
         hosts, told = self._hosts, self._told  # another thread may close this iterator meanwhile
         told = told if hosts is None else [each for host in hosts for each in host.stats()]
@@ -170,7 +176,8 @@ class RemoteIterator(StreamPositionAPI):
     def snapshot(self) -> Snapshot:
         """Return counts and times of your steps.
 
-        No host is asked, so records, bytes and stages are not counted.
+        No host is asked, so the numbers of records and bytes, and the times of operations, are
+        missing.
         """
         return self._watch.snapshot(None)
 
@@ -180,9 +187,10 @@ class RemoteIterator(StreamPositionAPI):
         return self._former_steps + self._taken
 
     def get_state(self) -> bytes:
-        """Return the state of all hosts after the last batch received, as JSON bytes.
+        """Return one state for all hosts, after the last batch received, as JSON bytes.
 
-        Raises ClosedError after `close`.
+        Raises:
+            ClosedError: the iterator was closed.
         """
         if self._closed:
             raise ClosedError(
@@ -195,14 +203,15 @@ class RemoteIterator(StreamPositionAPI):
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Move to a state from `get_state`, perhaps of a run on another number of hosts.
 
-        Hosts check the state when they begin, at the next call of another method.
+        Whether the state fits the loader is checked on the hosts, when the next batch or value is
+        asked of them.
 
         Args:
             state: result of `get_state`.
             strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
-            CheckpointError: it is not a state of a `RemoteLoader`.
+            CheckpointError: `state` is not a state of a `RemoteLoader`.
             ClosedError: the iterator was closed.
         """
         self._check_open()
@@ -215,9 +224,10 @@ class RemoteIterator(StreamPositionAPI):
     def set_states(
         self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False
     ) -> None:
-        """Continue a run whose shards had processes of their own, from the states of all shards.
+        """Continue a run without `RemoteLoader`, in which each shard had a process of its own.
 
-        Hosts check the states when they begin, at the next call of another method.
+        Whether the states fit the loader is checked on the hosts, when the next batch or value is
+        asked of them.
 
         Args:
             states: results of `get_state` of the iterators or feeders on each of the shards, in any
@@ -227,7 +237,7 @@ class RemoteIterator(StreamPositionAPI):
                 the same step and none had ended.
 
         Raises:
-            CheckpointError: one of them is not the state of a shard.
+            CheckpointError: an item of `states` is not the state of a shard.
             ClosedError: the iterator was closed.
         """
         self._check_open()
@@ -241,9 +251,10 @@ class RemoteIterator(StreamPositionAPI):
             self._begin(told, step, own)
 
     def here(self) -> Any:
-        """Return the user's position, for tools.
+        """Return the user's position in the stream, for tools such as a progress line.
 
-        Hosts are asked for its values, which takes a few milliseconds each.
+        When a value of the position is read, each host is asked, which takes a few milliseconds per
+        host.
         """
         return RemotePosition(self.step, self._ask, self._own.on_uneven == "drop", self._keeper)
 
@@ -261,7 +272,12 @@ class RemoteIterator(StreamPositionAPI):
     def _ask(self, question: str, *argument: int) -> list[Any]:
         """Return the answers of all shards to a question about the position after the last batch.
 
-        They are in the order of the shards.
+        Args:
+            question: one of `QUESTIONS`, such as "last_records".
+            *argument: argument of the question, if it has one.
+
+        Returns:
+            The answers, in the order of the shards.
         """
         if self._closed:
             raise ClosedError(

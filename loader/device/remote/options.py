@@ -20,9 +20,10 @@ from ..options import jax_for
 
 
 def host_of_device(device: Any) -> Any:
-    """Return a key of the host to which a device belongs.
+    """Return a key of the host to which a device belongs, the same for all devices of the host.
 
-    On Pathways, `process_index` is the same for all devices.
+    It is the device's `virtual_task_index` if it has one, as on Pathways, where all devices have
+    the same `process_index`. Otherwise it is the `process_index`.
     """
     task = getattr(device, "virtual_task_index", None)
     return device.process_index if task is None else task
@@ -30,7 +31,9 @@ def host_of_device(device: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class RemoteOptions:
-    """The options of a loader on many hosts, as attributes; `RemoteLoader` describes them.
+    """The options of a loader on many hosts, as attributes.
+
+    The class `RemoteLoader` describes each of them.
 
     Raises:
         MissingExtraError: jax is not installed, or is too old.

@@ -1,7 +1,7 @@
 """The position of the user of a `RemoteLoader` in the streams of all hosts.
 
-In: a function that asks the hosts. Out: the values that iterators return: lengths, records. A host
-is asked only for a value that only it knows.
+In: a function that asks the hosts. Out: the values that iterators return, such as the length and
+the last records. Hosts are asked only for values that the controlling process does not know.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ class RemotePosition:
 
     Args:
         step: number of the next batch.
-        ask: function of a name of `StreamPosition` and an argument, which returns the values of all
-            shards, in their order.
+        ask: function that asks all shards for a value. It takes the value's name in
+            `StreamPosition`, and perhaps an argument, and returns a list in the order of the
+            shards.
         shortest: True if the shard with the fewest batches ends the stream.
         keeper: holder of the user's own values.
     """
@@ -67,15 +68,19 @@ class RemotePosition:
 
 
 def _largest(shards: Sequence[dict[str, int]]) -> dict[str, int]:
-    """Return the largest numbers.
+    """Return the largest number of all shards, for each name.
 
-    Each shard counts the records of all shards up to its own last record.
+    Each shard counts the records of all shards up to its own last record, so the shard that is
+    farthest has the right number.
     """
     return {name: max(shard[name] for shard in shards) for name in shards[0]}
 
 
 def _joined(shards: Sequence[Any]) -> Any:
-    """Return the records of all shards, one shard after another; by part if shards have them so."""
+    """Return the records of all shards, one shard after another.
+
+    If the shards have a dict of records (by part of a mix), the result is a dict, too.
+    """
     if isinstance(shards[0], dict):
         names = dict.fromkeys(name for shard in shards for name in shard)
         return {

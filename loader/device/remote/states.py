@@ -27,10 +27,13 @@ def as_one(step: int, shards: Sequence[str], extra: Any = None) -> bytes:
 
 
 def of_shards(state: bytes) -> tuple[int, list[str], Kept]:
-    """Return the number of steps, the states of all shards, and the user's own values.
+    """Split a state that `as_one` made.
+
+    Returns:
+        The number of steps, the states of all shards, and the user's own values.
 
     Raises:
-        CheckpointError: it is not a state of a `RemoteLoader`.
+        CheckpointError: `state` is not a state of a `RemoteLoader`.
     """
     try:
         told = json.loads(state)

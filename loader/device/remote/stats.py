@@ -36,12 +36,13 @@ class LoaderOfHost(NamedTuple):
 class RemoteStats(FeederStats):
     """The result of `stats()` of a `RemoteLoader`'s iterator.
 
-    It is a `FeederStats` whose `loader` is of all hosts together. "reading" is the wait for the
-    slowest host. `headrace.watch_hosts(iterator)` names that host.
+    It is a `FeederStats` whose attribute `loader` sums up the loaders of all hosts. The waiting
+    time "reading" is the wait for the slowest host; `headrace.watch_hosts(iterator)` names that
+    host.
 
     Attributes:
-        hosts: statistics of the loader of each host, by the hosts' numbers; empty if no host was
-            asked for a batch.
+        hosts: statistics of the loader of each host, in the order of the hosts; empty if no host
+            was asked for a batch.
     """
 
     hosts: tuple[LoaderOfHost, ...] = field(default=(), repr=False)
@@ -64,8 +65,9 @@ class RemoteStats(FeederStats):
 def together(hosts: Sequence[IteratorStats]) -> IteratorStats:
     """Combine the statistics of the loaders of all hosts, as if they were one loader.
 
-    Counts, and seconds of work, are added up. Shares of workers are means over the hosts. Numbers
-    of steps, times of the loop, quantiles and the memory of a worker are the largest of all hosts.
+    Counts, and seconds of work, are added up. Workers' shares of time are means over the hosts. For
+    numbers of steps, times of the loop, quantiles and the memory of a worker, the largest value of
+    all hosts is taken.
     """
     numbers = sorted({stage.number for stats in hosts for stage in stats.stages})
     stages = [
@@ -121,7 +123,15 @@ def _one_stage(found: list[StageStats]) -> StageStats:
 
 
 def _sum(found: Sequence[Fields], **others: Any) -> Fields:
-    """Return statistics whose numbers are sums. `others` are fields with other values."""
+    """Add up the numbers in the fields of statistics.
+
+    Args:
+        found: the statistics, at least one.
+        **others: values of fields that are not added up.
+
+    Returns:
+        Statistics with the sums and `others`; all other fields are those of the first item.
+    """
     values = [field_values(one) for one in found]
     names = [name for name, value in values[0].items() if type(value) in (int, float)]
     sums = {name: sum(each[name] for each in values) for name in names}

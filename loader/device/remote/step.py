@@ -22,15 +22,15 @@ from .options import RemoteOptions
 
 @dataclass
 class Step:
-    """A step that all hosts were asked for.
+    """A step for which all hosts were asked to make a batch.
 
     Attributes:
-        asked: what each host was asked for.
+        asked: for each host, the batch that it was asked for.
         verdict: what all hosts do; None: not yet decided.
-        rows: number of rows of each host's batch, of those that are real.
-        leaves: leaves of each host; None for a host whose rows are all zeros.
-        layout: a batch without rows.
-        wanted: number of rows of each host, with those that are filled in.
+        rows: for each host, the number of rows of its batch, without rows that are filled in.
+        leaves: for each host, the leaves of its batch; None if all of its rows are zeros.
+        layout: a batch without rows, of the same structure as the batches of all hosts.
+        wanted: number of rows of each host, including rows that are filled in.
     """
 
     asked: list[AskedBatch]
@@ -45,7 +45,17 @@ class Step:
 
 
 def decide_step(own: RemoteOptions, hosts: list[Caller], step: Step, number: int) -> None:
-    """Decide what all hosts do at a step, and get the leaves of hosts that expected another one."""
+    """Decide what all hosts do at a step, and store the verdict and the hosts' leaves in `step`.
+
+    Answers that have not arrived yet are waited for. A host whose batch is not as expected is asked
+    for its leaves again.
+
+    Args:
+        own: options of the loader.
+        hosts: the hosts.
+        step: the step.
+        number: number of the step in this run.
+    """
     answers = [answer_of(asked.answer) for asked in step.asked]
     verdict = step.verdict = decide(_offers(own, hosts, answers, number), number)
     if not isinstance(verdict, Go):
@@ -82,12 +92,15 @@ def _leaves(
     number: int,
     verdict: Go,
 ) -> list[Any] | Refuse | None:
-    """Return the leaves of a host, filled up; None if all of its rows are zeros; or an error.
+    """Return the leaves of a host's batch, filled up.
+
+    Return None if all rows of the host are zeros, or a `Refuse` (an error) if the host has no batch
+    left and cannot repeat one.
 
     Args:
         own: options of the loader.
         host: the host.
-        asked: what it was asked for.
+        asked: the batch that it was asked for.
         answer: what it answered.
         step: the step.
         number: number of the step in this run.
@@ -132,9 +145,9 @@ def _offers(
 
 
 def assembled(own: RemoteOptions, hosts: list[Caller], step: Step) -> tuple[Any, Any]:
-    """Return the global batch, of the pieces made by hosts for their devices, and its mask.
+    """Assemble pieces that hosts have made for their devices to the global batch and its mask.
 
-    The mask may be None.
+    The mask is None if batches are not filled up.
     """
     assert step.layout is not None
     devices = [device for host in hosts for device in host.devices]

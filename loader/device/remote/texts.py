@@ -30,15 +30,20 @@ RECENT = 100
 
 
 def part_of(text: bytes, start: int, size: int = PART_BYTES) -> Any:
-    """Return a part of a text, from a byte on, and the text's length: an array of `size` bytes."""
+    """Return a part of a text, as an array of `size` bytes.
+
+    The first 8 bytes are the length of the whole text. The text from byte `start` on follows,
+    filled up with zeros.
+    """
     content = len(text).to_bytes(8, "little") + text[start : start + size - 8]
     return np.frombuffer(content.ljust(size, b"\0"), np.uint8)
 
 
 def bytes_of(read: Callable[[int], Any]) -> bytes:
-    """Return the bytes that `read` returns in parts.
+    """Read a text whose parts have been made by `part_of`.
 
-    `read` is a function of the first byte, which returns arrays of `part_of`.
+    Args:
+        read: function that takes the index of a byte, and returns the part from this byte on.
 
     >>> bytes_of(lambda start: part_of(b"a text", start))
     b'a text'
@@ -52,9 +57,9 @@ def bytes_of(read: Callable[[int], Any]) -> bytes:
 
 
 def stats_as_bytes(stats: Any) -> bytes:
-    """Return the name of this machine and the statistics of a loader, as bytes.
+    """Return the name of this machine and the statistics of a loader, as bytes for `named_stats`.
 
-    Single tasks and events are left out.
+    Single tasks and events are left out, and only the last 100 waits are sent.
     """
     short = dataclasses.replace(
         stats, tasks=(), worker_events=(), last_waits=stats.last_waits[-RECENT:]
@@ -63,7 +68,7 @@ def stats_as_bytes(stats: Any) -> bytes:
 
 
 def named_stats(content: bytes) -> tuple[str, Any]:
-    """Return a machine's name and the statistics of its loader, of the bytes that it has sent."""
+    """Convert bytes of `stats_as_bytes` back to the machine's name and the loader's statistics."""
     name, stats = pickle.loads(content)
     return name, stats
 
@@ -74,9 +79,10 @@ def described(error: Exception) -> str:
 
 
 def as_told(error: Exception) -> bytes:
-    """Return an error as bytes for `told`.
+    """Return an error as bytes from which `told` raises it again.
 
-    It becomes a `HostsError` if the controlling process may not know its class.
+    An error becomes a `HostsError` if its class is neither Python's nor headrace's, because the
+    controlling process may not know the class.
     """
     if type(error).__module__.partition(".")[0] not in ("builtins", "headrace"):
         error = HostsError(
@@ -86,7 +92,7 @@ def as_told(error: Exception) -> bytes:
 
 
 def told(content: bytes) -> Any:
-    """Return the answer that a host has sent, or raise the error that it has sent instead."""
+    """Return the answer that a host has sent as bytes. If the host has sent an error, raise it."""
     answer, error = pickle.loads(content)
     if error is not None:
         raise error
@@ -94,9 +100,10 @@ def told(content: bytes) -> Any:
 
 
 def last_stats(ended: Any) -> list[tuple[str, Any]]:
-    """Return a list with the name and the statistics that `HostSide.end` has returned.
+    """Convert an array from `HostSide.end` to a list with one pair: machine and statistics.
 
-    Return an empty list if it has not returned any.
+    Return an empty list if the loader could not be made, or if its statistics are too long for the
+    array.
     """
     content = np.asarray(ended).tobytes()
     length = int.from_bytes(content[:8], "little")
