@@ -45,6 +45,13 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
     return number
 
 
+def whole_number_or_none(
+    name: str, value: Any, low: int, high: int | None, remedy: str
+) -> int | None:
+    """Return None for None, and any other value as `whole_number` does, with its checks."""
+    return None if value is None else whole_number(name, value, low, high, remedy)
+
+
 def array_of(values: Any) -> NDArray[Any]:
     """Return values as an array.
 

@@ -19,9 +19,8 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-Positions = NDArray[np.int64]
+from .protocol import Int64s
 
 
 class UnreadOrder:
@@ -103,12 +102,12 @@ class UnreadOrder:
         return int(self._starts[-1])
 
     @cached_property
-    def _by_progress(self) -> Positions:
+    def _by_progress(self) -> Int64s:
         """Indices of the shards, sorted by how many positions they delivered, the slowest first."""
         return np.argsort(np.array(self.reached, dtype=np.int64), kind="stable")
 
     @cached_property
-    def _tables(self) -> tuple[Positions, Positions, Positions, Positions]:
+    def _tables(self) -> tuple[Int64s, Int64s, Int64s, Int64s]:
         """The rectangles (levels × shards) of undelivered positions, as four arrays.
 
         Each array has one entry per rectangle.
@@ -128,7 +127,7 @@ class UnreadOrder:
         return lows, heights, np.maximum(widths, 0), places
 
     @cached_property
-    def _last(self) -> Positions:
+    def _last(self) -> Int64s:
         """Indices of the shards that have a position in the last level and have not read it yet.
 
         Level k is the positions `k * shards + s` of all shards s. The last level may be incomplete.
@@ -138,7 +137,7 @@ class UnreadOrder:
         return self._by_progress[(reached <= whole) & (self._by_progress < rest)]
 
     @cached_property
-    def _starts(self) -> Positions:
+    def _starts(self) -> Int64s:
         """First index of each rectangle in `_tables`, among the unread positions.
 
         The last entry is `dense_index`.
@@ -147,14 +146,14 @@ class UnreadOrder:
         return np.concatenate([[0], np.cumsum(heights * widths, dtype=np.int64)]).astype(np.int64)
 
     @cached_property
-    def _served(self) -> Positions:
+    def _served(self) -> Int64s:
         """Indices of shards in two lists: all shards, those that read least first; then `_last`.
 
         Each rectangle in `_tables` belongs to the first shards of one of the two lists.
         """
         return np.concatenate([self._by_progress, self._last])
 
-    def positions(self, indices: Positions) -> Positions:
+    def positions(self, indices: Int64s) -> Int64s:
         """Return the positions at indices `int64[n]` (from 0) among the positions not yet read.
 
         Indices from `length` on give the positions from `total` on, without gaps.
@@ -199,7 +198,7 @@ class Without:
         )
 
     @cached_property
-    def _offsets(self) -> Positions:
+    def _offsets(self) -> Int64s:
         """Numbers to add to an index among the positions outside the ranges to get its position.
 
         The first is for indices before the first range, each other for indices after one more
@@ -208,7 +207,7 @@ class Without:
         return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
 
     @cached_property
-    def _starts(self) -> Positions:
+    def _starts(self) -> Int64s:
         """For each range, the index of the first position after it.
 
         It counts the positions outside the ranges.
@@ -254,7 +253,7 @@ class Without:
         """
         return int(self.positions(np.array([index], dtype=np.int64))[0])
 
-    def positions(self, indices: Positions) -> Positions:
+    def positions(self, indices: Int64s) -> Int64s:
         """Return the positions at indices `int64[n]` (from 0) among those outside the ranges.
 
         Indices from `length` on give the positions from `total` on, without gaps.

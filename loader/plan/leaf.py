@@ -11,12 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import RecordKeyError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.facts import OrderFacts
-from ...samplers.protocol import ENDLESS, VectorSampler
+from ...samplers.protocol import ENDLESS, Int64s, VectorSampler
 from ...sources.facts import SourceFacts, facts_of
 from .lineage import ReshardHistory
 
@@ -180,16 +179,16 @@ class Leaf:
             )
         return self.epoch + (self.sampler.epoch_at(self._place(local)) if self.total else 0)
 
-    def positions(self, start: int, stop: int) -> NDArray[np.int64]:
+    def positions(self, start: int, stop: int) -> Int64s:
         """Return the global positions (over all shards) at local positions `[start, stop)`."""
         return self.positions_of(np.arange(start, stop, dtype=np.int64))
 
-    def positions_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
+    def positions_of(self, local: Int64s) -> Int64s:
         """Return the global positions (over all shards) at n local positions, in any order."""
         places = self.places_of(local)
         return places if self.dealing is None else self.dealing.positions(places)
 
-    def places(self, start: int, stop: int) -> NDArray[np.int64]:
+    def places(self, start: int, stop: int) -> Int64s:
         """Return the places `int64[stop - start]` at this shard's local positions `[start, stop)`.
 
         A place is a global position (counted over all shards) in the order before records are
@@ -197,7 +196,7 @@ class Leaf:
         """
         return self.places_of(np.arange(start, stop, dtype=np.int64))
 
-    def places_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
+    def places_of(self, local: Int64s) -> Int64s:
         """Return the places `int64[n]` at n local positions of this shard.
 
         A place is a global position (counted over all shards) in the order before records are
@@ -217,7 +216,7 @@ class Leaf:
     def position(self, local: int) -> int:
         return int(self.positions(local, local + 1)[0])
 
-    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def record_keys(self, positions: Int64s) -> Int64s:
         """Return the record keys `int64[n]` at n global positions (counted over all shards).
 
         Raises:
@@ -240,7 +239,7 @@ class Leaf:
 
         return isinstance(self.source, MixedSource)
 
-    def by_part(self, keys: NDArray[np.int64]) -> Any:
+    def by_part(self, keys: Int64s) -> Any:
         """Return record keys in the form that users see.
 
         For a mix, a dict of keys by part; for batches or rows that are planned from lengths, the

@@ -275,5 +275,5 @@ def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) 
 
 def _check_present(leaf: Leaf, first: int, stop: int) -> None:
     sampler: Any = leaf.sampler
-    for start in range(first, min(stop, first + MOST_CHECKED), sampler.block_size):
-        sampler.check_present(leaf.positions(start, min(start + sampler.block_size, stop)))
+    for start in range(first, min(stop, first + MOST_CHECKED), leaf.facts.block_size):
+        sampler.check_present(leaf.positions(start, min(start + leaf.facts.block_size, stop)))

@@ -15,10 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.identity.values import digest_of
-from ..protocol import ENDLESS
+from ..protocol import ENDLESS, Int64s
 from .stretches import OrderStretch, WholeOrder
-
-Int64s = NDArray[np.int64]
 
 _NARROW = 1 << 32
 """Keys (or places) take 4 bytes each if all of them are below this number, else 8 bytes each."""

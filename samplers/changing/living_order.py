@@ -10,15 +10,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import CheckpointError
-from ..protocol import ENDLESS, VectorSampler
+from ..protocol import ENDLESS, Int64s, VectorSampler
 from .history import RecordsHistory
 from .living import LivingPlaces, OmittedKeys
 from .stretches import WholeOrder, rule_of
-
-Positions = NDArray[np.int64]
 
 
 class LivingOrder(VectorSampler):
@@ -91,7 +88,7 @@ class LivingOrder(VectorSampler):
     def _layer_at(self, position: int) -> LivingPlaces:
         return self._layer(bisect_right(self._begins, position) - 1)
 
-    def places(self, positions: Positions) -> Positions:
+    def places(self, positions: Int64s) -> Int64s:
         """Return the places of positions, both `int64[n]`.
 
         Places also count the omitted records; positions do not.

@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 from ...errors import CheckpointError, EmptyStreamError
 from ..facts import OrderFacts
 from ..history import Changes, SavedOrder
-from ..protocol import ENDLESS, VectorSampler
+from ..protocol import ENDLESS, Int64s, VectorSampler
 from ..sharding import NoSharding, ShardOptions
 from .history import RecordsChange, RecordsHistory
 from .living import OmittedKeys
 from .living_order import LivingOrder
-
-Positions = NDArray[np.int64]
 
 MAX_BLOCK, MAX_EPOCHS = 16384, 32
 """Maximal numbers of positions and of epochs whose record keys are computed together."""
@@ -142,7 +140,7 @@ class ChangingSampler(LivingOrder):
         )
         return generation, self._begins[number]
 
-    def record_keys(self, positions: Positions) -> Positions:
+    def record_keys(self, positions: Int64s) -> Int64s:
         """Return the record keys `int64[n]` at global positions `int64[n]`.
 
         The positions are in `[0, len(self))`, which is not checked.
@@ -217,7 +215,7 @@ class ChangingSampler(LivingOrder):
         """Sorted keys of the omitted records."""
         return self.omitted.keys
 
-    def without(self, keys: Mapping[str, Positions]) -> ChangingSampler:
+    def without(self, keys: Mapping[str, Int64s]) -> ChangingSampler:
         """Return this order without its changes, and without the records `keys[""]`.
 
         Records omitted already stay omitted.
@@ -227,7 +225,7 @@ class ChangingSampler(LivingOrder):
             self.shard_options
         )
 
-    def omits(self, record_keys: Positions) -> NDArray[np.bool_]:
+    def omits(self, record_keys: Int64s) -> NDArray[np.bool_]:
         """Return `bool[n]`: True for each key `int64[n]` whose record is omitted."""
         found: NDArray[np.bool_] = np.isin(record_keys, self.omitted.keys)
         return found

@@ -24,13 +24,10 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..block_shuffle import BlockOrder, BlockShuffle
 from ..permutation import mix, permute, unpermute
-from ..protocol import ENDLESS
-
-Int64s = NDArray[np.int64]
+from ..protocol import ENDLESS, Int64s
 
 
 class EpochRule(Protocol):

@@ -14,14 +14,12 @@ from itertools import takewhile
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
+from ..protocol import Int64s
 from .stage import ONE, StageTables, WeightStage
 from .weights import MAX_POSITION, Schedule, Stages, Weights, in_units, ramped, stages_of
-
-Int64s = NDArray[np.int64]
 
 # Enough to pay for NumPy's calls, few enough for the caches.
 BLOCK = 8192

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..permutation import mix
+from ..protocol import Int64s, Words
 
-Int64s = NDArray[np.int64]
-Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
 _WORD = np.uint64

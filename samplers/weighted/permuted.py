@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .draws import Int64s, Words
+from ..protocol import Int64s, Words
 
 _ROUNDS = 16
 _WORD = np.uint64
