@@ -61,7 +61,7 @@ class UnreadOrder:
     @cached_property
     def length(self) -> int:
         """Number of positions of the order that no shard has read yet."""
-        return self._ragged + max(self.total - self.dense_from, 0)
+        return self.dense_index + max(self.total - self.dense_from, 0)
 
     @cached_property
     def dense_from(self) -> int:
@@ -74,14 +74,7 @@ class UnreadOrder:
 
         It holds for indices from `dense_index` on.
         """
-        return min(self.dense_from, self.total) - self._ragged
-
-    def offset_from(self, index: int) -> int | None:
-        """Return the number to add to an index to get its unread position, if it is constant.
-
-        Return None if it is not the same number for all indices from `index` on.
-        """
-        return self.offset if index >= self._ragged else None
+        return min(self.dense_from, self.total) - self.dense_index
 
     def lowest_position(self, index: int) -> int:
         """Return a lower limit of the unread positions at `index` and all later indices.
@@ -91,14 +84,9 @@ class UnreadOrder:
         position = int(self.positions(np.array([index], dtype=np.int64))[0])
         return position - position % self._shards
 
-    @property
-    def dense_index(self) -> int:
-        """Index, among unread positions, of `dense_from`, from which on all are unread."""
-        return self._ragged
-
     @cached_property
-    def _ragged(self) -> int:
-        """Number of unread positions before `dense_from`."""
+    def dense_index(self) -> int:
+        """Number of unread positions before `dense_from`, from which on all are unread."""
         return int(self._starts[-1])
 
     @cached_property
@@ -159,7 +147,7 @@ class UnreadOrder:
         Indices from `length` on give the positions from `total` on, without gaps.
         """
         result = indices + self.offset
-        ragged = indices < self._ragged
+        ragged = indices < self.dense_index
         if ragged.any():
             some = indices[ragged]
             which = np.searchsorted(self._starts, some, side="right") - 1
@@ -236,15 +224,6 @@ class Without:
     def length(self) -> int:
         """Number of positions outside the ranges."""
         return self.total - self.offset
-
-    def offset_from(self, index: int) -> int | None:
-        """Return the number to add to each index from `index` on, to get its position.
-
-        Return None if it is not the same for all.
-
-        An index counts the positions outside the ranges.
-        """
-        return self.offset if index >= self.dense_index else None
 
     def lowest_position(self, index: int) -> int:
         """Return the position at `index` among the positions outside the ranges.

@@ -221,7 +221,10 @@ def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeli
         name: parts[name].of_generation(number, len(sources[name]))
         for name, number in others.items()
     }
-    return _over(pipeline, source, leaf.sampler.with_parts(orders))
+    assert pipeline.snapshot is not None
+    snapshot = dataclasses.replace(pipeline.snapshot, sources=(fingerprint_of(source),))
+    other = pipeline.with_leaf(source=source, sampler=leaf.sampler.with_parts(orders))
+    return dataclasses.replace(other, snapshot=snapshot)
 
 
 def source_at(source: Any, generations: Mapping[str, int]) -> Any:
@@ -252,12 +255,9 @@ def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
     Raises:
         SourceError: the source does not have this generation.
     """
-    leaf = pipeline.leaf
-    whole = at_generation(
-        pipeline.with_leaf(dataclasses.replace(leaf, sampler=leaf.sampler.whole)), generation
-    )
-    epoch = leaf.sampler.with_whole(whole.leaf.sampler)
-    return whole.with_leaf(dataclasses.replace(whole.leaf, sampler=epoch))
+    sampler = pipeline.leaf.sampler
+    whole = at_generation(pipeline.with_leaf(sampler=sampler.whole), generation)
+    return whole.with_leaf(sampler=sampler.with_whole(whole.leaf.sampler))
 
 
 def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
@@ -267,11 +267,3 @@ def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
         SourceError: the source does not have this generation.
     """
     return at_generations(pipeline, {ONLY: generation})
-
-
-def _over(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:
-    """Return a pipeline of a single source with its source and order replaced."""
-    assert pipeline.snapshot is not None
-    snapshot = dataclasses.replace(pipeline.snapshot, sources=(fingerprint_of(source),))
-    leaf = dataclasses.replace(pipeline.leaf, source=source, sampler=order)
-    return dataclasses.replace(pipeline, leaves=(leaf,), snapshot=snapshot)

@@ -5,7 +5,7 @@ In: changes of orders, and how far the shards of earlier runs had read. Out: JSO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -32,12 +32,6 @@ class History:
 
     shards: tuple[ReshardHistory, ...] = (NO_RUNS,)
     orders: tuple[Changes, ...] = ((),)
-
-    @classmethod
-    def of_leaves(cls, leaves: Sequence[Any]) -> History:
-        return cls(
-            tuple(leaf.lineage for leaf in leaves), tuple(leaf.sampler.changes for leaf in leaves)
-        )
 
     def with_leaf(self, number: int, changes: Changes) -> History:
         """Return this history with other changes of the order of the leaf at index `number`."""

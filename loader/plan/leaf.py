@@ -91,11 +91,6 @@ class Leaf:
         return self.facts.shards == "planned"
 
     @property
-    def of_several(self) -> bool:
-        """True if a key stands for several records: a batch or packed row planned from lengths."""
-        return self.source_facts.planned
-
-    @property
     def record_count(self) -> int:
         """Number of records of the source.
 
@@ -103,11 +98,6 @@ class Leaf:
         """
         known = self.source_facts.record_count
         return len(self.source) if known is None else known
-
-    @property
-    def epochs(self) -> int | None:
-        """Number of epochs; None if the stream is endless."""
-        return self.sampler.epoch_count
 
     @cached_property
     def total(self) -> int:
@@ -152,19 +142,9 @@ class Leaf:
             max(self.lineage.blocks.size // self.shard.shard_count, 1), self.facts.block_size
         )
 
-    @property
-    def records_each(self) -> int:
-        """Mean number of records per key: 1, except for batches or rows planned from lengths."""
-        return self.source_facts.records_each()
-
     def left_from(self, local: int) -> int:
         """Return the number of this shard's positions from position `local` on; 0 after the end."""
         return max(self.total - local, 0)
-
-    @property
-    def epoch_length(self) -> int:
-        """Number of positions in an epoch, of all shards together."""
-        return self.sampler.epoch_length
 
     def epoch_of(self, local: int) -> int:
         """Return the epoch, from 0, of the record at a position of this shard.
@@ -188,14 +168,6 @@ class Leaf:
         places = self.places_of(local)
         return places if self.dealing is None else self.dealing.positions(places)
 
-    def places(self, start: int, stop: int) -> Int64s:
-        """Return the places `int64[stop - start]` at this shard's local positions `[start, stop)`.
-
-        A place is a global position (counted over all shards) in the order before records are
-        balanced by cost.
-        """
-        return self.places_of(np.arange(start, stop, dtype=np.int64))
-
     def places_of(self, local: Int64s) -> Int64s:
         """Return the places `int64[n]` at n local positions of this shard.
 
@@ -211,7 +183,7 @@ class Leaf:
         return self.lineage.positions(self.shard.global_positions(local))
 
     def _place(self, local: int) -> int:
-        return int(self.places(local, local + 1)[0])
+        return int(self.places_of(np.array([local], dtype=np.int64))[0])
 
     def position(self, local: int) -> int:
         return int(self.positions(local, local + 1)[0])
@@ -239,21 +211,6 @@ class Leaf:
 
         return isinstance(self.source, MixedSource)
 
-    def by_part(self, keys: Int64s) -> Any:
-        """Return record keys in the form that users see.
-
-        For a mix, a dict of keys by part; for batches or rows that are planned from lengths, the
-        keys of their records; else the keys themselves.
-        """
-        return self.source_facts.records_of(keys)
-
-    def describe_key(self, key: int) -> str:
-        """Return a text that names a record key in messages.
-
-        It names the part of a mix, and the record keys of a planned batch.
-        """
-        return self.source_facts.describe_key(key)
-
     def part_epochs(self, local: int) -> dict[str, int]:
         """Return the epoch of each part of a mix at a local position.
 
@@ -262,10 +219,11 @@ class Leaf:
         Raises:
             AttributeError: the source is not a mix.
         """
-        self._check_mix(
-            "part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the "
-            "epoch."
-        )
+        if not self.facts.parts:
+            raise AttributeError(
+                "part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells "
+                "the epoch."
+            )
         return (
             self.sampler.part_epochs(self._place(local))
             if self.total
@@ -280,10 +238,11 @@ class Leaf:
         Raises:
             AttributeError: the source is not a mix.
         """
-        self._check_mix(
-            "part_records is for mixes, loaders with a MixSampler; here, iterator.stats() tells "
-            "the records."
-        )
+        if not self.facts.parts:
+            raise AttributeError(
+                "part_records is for mixes, loaders with a MixSampler; here, iterator.stats() "
+                "tells the records."
+            )
         return self.sampler.part_records(self.before(local))
 
     def before(self, local: int) -> int:
@@ -292,7 +251,3 @@ class Leaf:
         Records of all shards count.
         """
         return self._place(local - 1) + 1 if local > 0 else 0
-
-    def _check_mix(self, refusal: str) -> None:
-        if not self.facts.parts:
-            raise AttributeError(refusal)

@@ -208,9 +208,6 @@ class ReshardHistory:
     @cached_property
     def values(self) -> list[Any]:
         """The history as plain JSON values, which are cached and must not be modified."""
-        return self.to_values()
-
-    def to_values(self) -> list[Any]:
         layers = list(map(_layer_to_values, self.layers))
         more = [None if self.blocks is None else list(self.blocks), *map(list, self.grown)]
         more = more if self.grown or self.blocks is not None else []
@@ -229,7 +226,7 @@ class ReshardHistory:
 
     @classmethod
     def from_values(cls, values: Any) -> ReshardHistory:
-        """Read a history from the result of `to_values`.
+        """Read a history from the property `values`.
 
         Raises:
             CheckpointError: the values are not a history.
@@ -341,11 +338,11 @@ def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrde
     brief: list[UnreadOrder | Without] = []
     lowest = 0  # index into what is at hand, below which nothing is left
     for order in reversed(layers):
-        offset = order.offset_from(lowest)
-        if offset is None:
+        if lowest < order.dense_index:
             lowest = order.lowest_position(lowest)
             brief.insert(0, order)
             continue
+        offset = order.offset
         lowest += offset
         above = brief[0] if brief else None
         if isinstance(above, UnreadOrder) and len(above.reached) == 1:

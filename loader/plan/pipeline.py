@@ -348,7 +348,10 @@ class Pipeline:
     @cached_property
     def history(self) -> History:
         """What happened to the orders since the first run, which a checkpoint stores."""
-        return History.of_leaves(self.leaves)
+        return History(
+            tuple(leaf.lineage for leaf in self.leaves),
+            tuple(leaf.sampler.changes for leaf in self.leaves),
+        )
 
     @cached_property
     def identity(self) -> Identity:
@@ -380,8 +383,9 @@ class Pipeline:
         ]
         return histories[0] == histories[1]
 
-    def with_leaf(self, leaf: Leaf) -> Pipeline:
-        return dataclasses.replace(self, leaves=(leaf,))
+    def with_leaf(self, **changes: Any) -> Pipeline:
+        """Return a pipeline of a single source with other attributes of its leaf."""
+        return dataclasses.replace(self, leaves=(dataclasses.replace(self.leaf, **changes),))
 
 
 def _is_stackable(column: Any) -> bool:

@@ -146,7 +146,7 @@ def _with_orders(
 def _with_order(pipeline: Pipeline, orders: ChangingOrders) -> Pipeline:
     """Return the pipeline with the orders of its mix's parts, or of its single source, replaced."""
     sampler = pipeline.leaf.sampler.with_parts(orders)
-    return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler))
+    return pipeline.with_leaf(sampler=sampler)
 
 
 def _as_it_was(pipeline: Pipeline, saved: SavedOrder, length: int) -> Pipeline:
@@ -158,7 +158,7 @@ def _as_it_was(pipeline: Pipeline, saved: SavedOrder, length: int) -> Pipeline:
         length: number of positions of the earlier run.
     """
     mix: Any = pipeline.leaf.sampler.as_it_was(saved, length)
-    return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=mix))
+    return pipeline.with_leaf(sampler=mix)
 
 
 def _former_source(pipeline: Pipeline, orders: ChangingOrders, histories: Histories) -> Values:

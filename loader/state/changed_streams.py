@@ -109,7 +109,7 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
     begun = any(state.cursor.positions) or any(lineage.layers for lineage in state.history.shards)
     for leaf, saved in zip(pipeline.leaves, state.identity.orders) if begun else ():
         planned = leaf.sampler.fingerprint
-        if leaf.of_several and without_epochs(saved) != without_epochs(planned):
+        if leaf.source_facts.planned and without_epochs(saved) != without_epochs(planned):
             raise CheckpointError(
                 "batches or packed rows are planned from lengths, and this plan differs from that "
                 "of the state, so records would come twice or never. Restore with the former "

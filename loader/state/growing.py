@@ -6,7 +6,6 @@ change; if the order changes there, the pipeline and the state with which the ru
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import time
@@ -110,7 +109,7 @@ def _grown(
         order = _grown_mix(order, saved, change)
     elif change.position or saved.changes:
         order = order.with_records_from(saved, change.position, joins=change.news[ONLY].joins)
-    now = now.with_leaf(dataclasses.replace(now.leaf, sampler=order))
+    now = now.with_leaf(sampler=order)
     return now, state.with_order(0, order.saved, now.identity.sources[0])
 
 

@@ -15,7 +15,7 @@ from ...errors import CheckpointError
 from ..protocol import ENDLESS, Int64s, VectorSampler
 from .history import RecordsHistory
 from .living import LivingPlaces, OmittedKeys
-from .stretches import WholeOrder, rule_of
+from .stretches import WholeOrder
 
 
 class LivingOrder(VectorSampler):
@@ -37,14 +37,14 @@ class LivingOrder(VectorSampler):
 
         Raise ValueError if the underlying sampler cannot change.
         """
-        order = WholeOrder.of(rule_of(self.sampler, self.history.records))
+        order = WholeOrder.of(self.sampler.resized(self.history.records))
         changes = self.history.changes
         for change, before in zip(
             changes, (self.history.records, *(each.records for each in changes))
         ):
             if change.records > before or change.joins:  # or these wait since an earlier change
                 order = order.followed_by(
-                    change.place, rule_of(self.sampler, change.records), change.joins
+                    change.place, self.sampler.resized(change.records), change.joins
                 )
         return order
 

@@ -67,18 +67,14 @@ class ChangingSampler(LivingOrder):
         self.sampler = _checked(sampler)
         self.omitted = omitted if omitted is not None else OmittedKeys()
         self.shard_options = sampler.shard_options
-        self.history = RecordsHistory(self._records, self.omitted.digest, generation)
+        self.history = RecordsHistory(self.num_records, self.omitted.digest, generation)
         self._check_left()
 
     def _check_left(self) -> None:
-        if self.omitted.below(self._records) == self._records:
+        if self.omitted.below(self.num_records) == self.num_records:
             raise EmptyStreamError(
-                f"all {self._records} records of the source are omitted. Omit fewer records."
+                f"all {self.num_records} records of the source are omitted. Omit fewer records."
             )
-
-    @property
-    def _records(self) -> int:
-        return int(self.sampler.epoch_length)
 
     @property
     def facts(self) -> OrderFacts:
@@ -89,7 +85,7 @@ class ChangingSampler(LivingOrder):
         return OrderFacts(
             block_size=min(facts.block_size, few),
             most_at_once=few,
-            records=self._records,
+            records=self.num_records,
             shuffle=facts.shuffle,
             same_records=not self.history.changes,
             has_later_epochs=True,
@@ -100,7 +96,7 @@ class ChangingSampler(LivingOrder):
     @property
     def num_records(self) -> int:
         """Number of records of the source, including omitted records."""
-        return self._records
+        return int(self.sampler.epoch_length)
 
     @property
     def seed(self) -> int | None:
@@ -112,7 +108,7 @@ class ChangingSampler(LivingOrder):
         """Number of epochs, counting an incomplete last one; None for an endless order."""
         # Shards may leave out whole epochs at the end.
         total = len(self.sampler.with_shard_options(NoSharding()))
-        return None if total >= ENDLESS else -(-total // self._records)
+        return None if total >= ENDLESS else -(-total // self.num_records)
 
     @property
     def generation(self) -> int:
@@ -162,7 +158,7 @@ class ChangingSampler(LivingOrder):
     @property
     def epoch_length(self) -> int:
         """Number of positions in an epoch: all records of the source except omitted ones."""
-        return self._records - self.omitted.below(self._records)
+        return self.num_records - self.omitted.below(self.num_records)
 
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize` if endless.
@@ -269,7 +265,7 @@ class ChangingSampler(LivingOrder):
         other = copy.copy(self)
         other.sampler = self.sampler if sampler is None else _checked(sampler)
         other.omitted = self.omitted if omitted is None else omitted
-        records = other._records
+        records = other.num_records
         if records < last.records:
             raise CheckpointError(
                 f"the source has {records} records, but the run has read a source of "
@@ -322,7 +318,7 @@ class ChangingSampler(LivingOrder):
     def has_other_records(self, history: RecordsHistory) -> bool:
         """Return True if the program's order has other records than a run had at its end."""
         last = history.last
-        described = self._records, self.omitted.digest, self.history.generation
+        described = self.num_records, self.omitted.digest, self.history.generation
         return described != (last.records, last.omitted, last.generation)
 
 

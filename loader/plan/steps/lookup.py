@@ -149,7 +149,8 @@ def records_of_step(
             f"step {short_repr(step)} is after the end of the stream, which has {count} elements. "
             "Pass a smaller step."
         )
-    return leaf.by_part(leaf.record_keys(leaf.positions(start, min(start + useful, leaf.total))))
+    keys = leaf.record_keys(leaf.positions(start, min(start + useful, leaf.total)))
+    return leaf.source_facts.records_of(keys)
 
 
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
@@ -216,10 +217,11 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
         "record_key", record_key, 0, leaf.record_count - 1, "the key of a record of the source"
     )
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
-    if leaf.epochs is not None and epoch >= leaf.epochs:
+    epochs = leaf.sampler.epoch_count
+    if epochs is not None and epoch >= epochs:
         raise LookupError(
-            f"epoch {short_repr(epoch)} is after the last one: the sampler has {leaf.epochs} "
-            f"epochs. Pass an epoch in [0, {leaf.epochs})."
+            f"epoch {short_repr(epoch)} is after the last one: the sampler has {epochs} "
+            f"epochs. Pass an epoch in [0, {epochs})."
         )
     position = leaf.sampler.position_of(key, epoch)
     if position is None and key in leaf.sampler.omitted_keys:
