@@ -223,18 +223,18 @@ class BlockOrder:
     def _block_at(self, ranks: Int64s, epochs: Int64s) -> Int64s:
         return permute(ranks, epochs, self._blocks, self._seed + _BLOCKS)
 
-    def _first_block(self, window: Any) -> Any:
-        """Return the number of the first block of a window, counted within its lane.
+    def _first_block(self, windows: Int64s) -> Int64s:
+        """Return the number of the first block of each window, counted within its lane.
 
         Blocks are dealt to the lanes in turn. Lane k fills the places k, k + lanes, k + 2·lanes, …
         of an epoch's order. A window is several consecutive blocks of a lane whose records are
         shuffled together.
 
         Args:
-            window: number of the window in its lane, or an array of such numbers.
+            windows: `int64[n]`, numbers of windows in their lanes.
         """
         # Windows of a lane differ by at most one block.
-        return window * self._per_lane // max(self._windows, 1)
+        return windows * self._per_lane // max(self._windows, 1)
 
     def _rest_begins(self, epochs: Int64s) -> Int64s:
         """Return, for epochs `int64[n]`, the index `int64[n]` within each at which the rest begins.

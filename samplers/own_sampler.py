@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable, Sized
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from ..errors import RecordKeyError, StopIterationError
 from .facts import OrderFacts
 from .protocol import ENDLESS, Int64s, RecordMetadata, Sampler, VectorSampler, Words
 from .sharding import NoSharding, ShardOptions, as_shard_options
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
 
 
 class ScalarSampler(VectorSampler):
@@ -181,7 +178,7 @@ def _length_of(sampler: Sampler) -> int:
     return low
 
 
-def _seed_of(rng: Generator) -> int:
+def _seed_of(rng: np.random.Generator) -> int:
     return int(rng.integers(1 << 63))
 
 

@@ -65,26 +65,15 @@ def mix(words: Words) -> Words:
 
 @lru_cache(maxsize=64)
 def _round_keys_of(seed: int, epoch: int, rounds: int) -> Words:
-    return round_keys(seed, np.array([epoch]), rounds)
+    return round_keys(np.array([seed], dtype=_WORD), np.array([epoch]), rounds)
 
 
-def round_keys(seed: int, epochs: Int64s, rounds: int) -> Words:
-    """Return the keys of the shuffle's rounds, computed from a seed: `uint64[rounds, len(epochs)]`.
-
-    Args:
-        seed: in `[0, 2^64)`.
-        epochs: `int64[n]`, numbers of epochs; each has `rounds` keys of its own.
-        rounds: number of rounds.
-    """
-    return round_keys_of_each(np.array([seed], dtype=_WORD), epochs, rounds)
-
-
-def round_keys_of_each(seeds: Words, epochs: Int64s, rounds: int) -> Words:
-    """Return keys like `round_keys`, but with a seed for each epoch: `uint64[rounds, len(epochs)]`.
+def round_keys(seeds: Words, epochs: Int64s, rounds: int) -> Words:
+    """Return the keys of the shuffle's rounds, computed from seeds: `uint64[rounds, len(epochs)]`.
 
     Args:
         seeds: `uint64`, one seed for each epoch, or one for all.
-        epochs: `int64[n]`.
+        epochs: `int64[n]`, numbers of epochs; each has `rounds` keys of its own.
         rounds: number of rounds.
     """
     of_seeds = mix(seeds)
@@ -277,23 +266,23 @@ def _shifts_of_block(
     first, last = int(epochs.min()), int(epochs.max())
     side = max(table_shape(size))
     if first == last:
-        return (_kept if side <= MAX_SIDE else _hashed)(seed, first, rounds, size), None
+        return (
+            _kept(seed, first, rounds, size)
+            if side <= MAX_SIDE
+            else Hashed(_round_keys_of(seed, first, rounds), _lengths_of(size))
+        ), None
     if last - first < len(epochs):
         distinct, column = np.arange(first, last + 1), epochs - first
     else:
         distinct, column = np.unique(epochs, return_inverse=True)
     worth = side <= MAX_SIDE and side * len(distinct) <= len(epochs)
-    keys = round_keys(seed, distinct, rounds)
+    keys = round_keys(np.array([seed], dtype=_WORD), distinct, rounds)
     return _Kept(keys, size) if worth else Hashed(keys, _lengths_of(size)), column
 
 
 @lru_cache(maxsize=128)
 def _kept(seed: int, epoch: int, rounds: int, size: int) -> _Kept:
     return _Kept(_round_keys_of(seed, epoch, rounds), size)
-
-
-def _hashed(seed: int, epoch: int, rounds: int, size: int) -> Hashed:
-    return Hashed(_round_keys_of(seed, epoch, rounds), _lengths_of(size))
 
 
 def _lengths_of(size: int) -> Lengths:

@@ -21,9 +21,6 @@ from .facts import OrderFacts
 from .history import Changes, SavedOrder
 from .sharding import ShardOptions
 
-if TYPE_CHECKING:
-    from numpy.random import Generator
-
 ENDLESS = sys.maxsize
 """`len()` of a sampler that never ends."""
 Int64s = NDArray[np.int64]
@@ -42,7 +39,7 @@ class RecordMetadata:
 
     index: int
     record_key: int | None = None
-    rng: Generator | None = None
+    rng: np.random.Generator | None = None
 
     def __repr__(self) -> str:
         """Return a text without the memory address that a generator's own repr contains."""

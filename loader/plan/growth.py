@@ -256,14 +256,5 @@ def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
         SourceError: the source does not have this generation.
     """
     sampler = pipeline.leaf.sampler
-    whole = at_generation(pipeline.with_leaf(sampler=sampler.whole), generation)
+    whole = at_generations(pipeline.with_leaf(sampler=sampler.whole), {ONLY: generation})
     return whole.with_leaf(sampler=sampler.with_whole(whole.leaf.sampler))
-
-
-def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
-    """Return the pipeline of a single source over another generation (version of its files).
-
-    Raises:
-        SourceError: the source does not have this generation.
-    """
-    return at_generations(pipeline, {ONLY: generation})

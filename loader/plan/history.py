@@ -71,17 +71,9 @@ class History:
             for leaf, changes in enumerate(self.orders)
             for position, values, part in changes
         ]
-        shards = (
-            ",".join(each.json for each in self.shards)
-            if any(each != NO_RUNS for each in self.shards)
-            else ""
-        )
-        entries = {
-            ORDERS: json_text(orders) if orders else "",
-            SHARDS: f"[{shards}]" if shards else "",
-        }
-        found = ",".join(f'"{name}":{text}' for name, text in entries.items() if text)
-        return f"{{{found}}}" if found else ""
+        shards = [each.values for each in self.shards] if {*self.shards} != {NO_RUNS} else []
+        entries = {name: told for name, told in ((ORDERS, orders), (SHARDS, shards)) if told}
+        return json_text(entries) if entries else ""
 
     @classmethod
     def read(cls, values: Any, leaves: int) -> History:

@@ -39,10 +39,21 @@ class Identity:
     """
 
     sources: tuple[Values, ...]
-    orders: tuple[Values, ...]
+    orders: tuple[Values, ...] = ()
     joins: tuple[Values, ...] = ()
     operations: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, sources: Sequence[Any], operations: Sequence[Operation]) -> Identity:
+        """Return an identity with only the fingerprints of sources and operations.
+
+        They are taken when the pipeline is made, since sources and operations may change while
+        they work.
+        """
+        return cls(
+            tuple(map(fingerprint_of, sources)), operations=tuple(map(fingerprint, operations))
+        )
 
     @cached_property
     def json(self) -> str:
@@ -290,25 +301,6 @@ def _weights_changed(
         f"{now.get(name, 'no such part')}"
         for name in names
     ]
-
-
-@dataclass(frozen=True)
-class IdentitySnapshot:
-    """Fingerprints of sources and operations, taken when the pipeline is made.
-
-    Sources and operations may change while they work.
-
-    Attributes:
-        sources: for each leaf (source with its sampler), the fingerprint of its source.
-        operations: for each operation, its fingerprint.
-    """
-
-    sources: tuple[Values, ...]
-    operations: tuple[str, ...]
-
-    @classmethod
-    def of(cls, sources: Sequence[Any], operations: Sequence[Operation]) -> IdentitySnapshot:
-        return cls(tuple(map(fingerprint_of, sources)), tuple(map(fingerprint, operations)))
 
 
 def _one_or_all(name: str, values: tuple[Values, ...]) -> Values:

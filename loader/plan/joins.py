@@ -15,10 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...operations import Operation
+from ...samplers.protocol import Int64s
 from .cursor import JoinState, Subtree, are_numbers
 from .leaf import Leaf
 
@@ -60,7 +58,7 @@ class JoinPolicy:
             **{name: value for name, value in fields if decisive is None or name in decisive},
         }
 
-    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+    def choices(self, state: JoinState, count: int) -> Int64s:
         """Return the index of the input of each of the next `count` rows: `int64[count]`.
 
         There are fewer at the end. Subclasses must define it.

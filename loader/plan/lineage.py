@@ -8,7 +8,6 @@ few integers for each shard, however long the run.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,13 +15,13 @@ from math import gcd
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ...samplers.balance import MAX_BLOCK
 from ...samplers.dealing import Blocks
 from ...samplers.order import UnreadOrder, Without
+from ...samplers.protocol import Int64s
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 """Local positions that a run's shards reached; or, in a layer before, ranges that it skipped."""
@@ -125,7 +124,7 @@ class ReshardHistory:
         """
         return self.orders[-1].length + total - self.last_total if self.layers else total
 
-    def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def positions(self, indices: Int64s) -> Int64s:
         """Return the global positions (over all shards) at indices, from 0, of unread positions."""
         for order in reversed(self.orders):
             indices = order.positions(indices)
@@ -219,10 +218,6 @@ class ReshardHistory:
             self.order_shards,
             *more,
         ]
-
-    @cached_property
-    def json(self) -> str:
-        return json.dumps(self.values, separators=(",", ":"))
 
     @classmethod
     def from_values(cls, values: Any) -> ReshardHistory:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...common.messages import short_repr, shorten
 from ...errors import CheckpointError
 from ...samplers.mix.order import MixOrder
+from ...samplers.protocol import Int64s
 from .cursor import JoinState, are_numbers
 from .joins import Join, JoinPolicy
 
@@ -29,7 +29,7 @@ class RowOrder(Protocol):
     def names(self) -> tuple[str, ...]:
         """The names of the inputs."""
 
-    def places(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
         """Return, for n rows of the mix, the input's index and the row's index in this input.
 
         They are two arrays `int64[n]`.
@@ -72,14 +72,14 @@ class _Block(NamedTuple):
 
     first: int
     ends: JoinState
-    inputs: NDArray[np.int64]
+    inputs: Int64s
 
     def has(self, row: int, count: int, ends: JoinState) -> bool:
         return (
             self.ends == ends and self.first <= row and row + count <= self.first + len(self.inputs)
         )
 
-    def of(self, row: int, count: int) -> NDArray[np.int64]:
+    def of(self, row: int, count: int) -> Int64s:
         return self.inputs[row - self.first : row - self.first + count]
 
 
@@ -118,7 +118,7 @@ class MixRows(JoinPolicy):
     def _leaves(self, number: int) -> bool:
         return self.goes_on or number in self.leaving
 
-    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+    def choices(self, state: JoinState, count: int) -> Int64s:
         row, ends = state[0], state[1:]
         block = next(iter(self._blocks), None)
         if block is None or not block.has(row, count, ends):
@@ -188,7 +188,7 @@ class FormerMix(MixRows):
 
     numbers: tuple[int, ...] = ()
 
-    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+    def choices(self, state: JoinState, count: int) -> Int64s:
         return np.array(self.numbers, dtype=np.int64)[super().choices(state, count)]
 
     def taken(self, rows: int) -> Sequence[int]:

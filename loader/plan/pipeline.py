@@ -17,16 +17,16 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
+from ...samplers.protocol import Int64s
 from ...sources.protocol import is_text_column
 from ..failures import Skips
 from .cursor import Cursor, Leftover, Subtree
 from .history import History
-from .identity import Identity, IdentitySnapshot
+from .identity import Identity
 from .joins import Join
 from .leaf import Leaf
 from .stages import Stage, column_span_length, span_length
@@ -73,7 +73,7 @@ class Pipeline:
     joins: tuple[Join, ...]
     top: Subtree
     skips_errors: Skips = False
-    snapshot: IdentitySnapshot | None = None
+    snapshot: Identity | None = None
     formers: tuple[PreviousShard, ...] = ()
     traced: bool = False
 
@@ -82,7 +82,7 @@ class Pipeline:
             object.__setattr__(
                 self,
                 "snapshot",
-                IdentitySnapshot.of([leaf.source for leaf in self.leaves], self.operations),
+                Identity.of([leaf.source for leaf in self.leaves], self.operations),
             )
 
     @cached_property
@@ -147,7 +147,7 @@ class Pipeline:
         position, leaf = divmod(tag, len(self.every_leaf))
         return self.every_leaf[leaf], position
 
-    def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def tags_of(self, leaf: int, positions: Int64s) -> Int64s:
         """Return tags `int64[n]` of positions of a leaf: numbers that stand for leaf and position.
 
         If there are several leaves (sources with their samplers), a tag is `position * count +
@@ -360,12 +360,11 @@ class Pipeline:
         It has sources, orders, joins and operations.
         """
         assert self.snapshot is not None
-        return Identity(
-            self.snapshot.sources,
-            tuple(leaf.sampler.fingerprint for leaf in self.leaves),
-            tuple(join.fingerprint for join in self.joins),
-            self.snapshot.operations,
-            tuple(operation.takes for operation in self.operations if operation.takes is not None),
+        return dataclasses.replace(
+            self.snapshot,
+            orders=tuple(leaf.sampler.fingerprint for leaf in self.leaves),
+            joins=tuple(join.fingerprint for join in self.joins),
+            sizes=tuple(each.takes for each in self.operations if each.takes is not None),
         )
 
     def __getstate__(self) -> dict[str, Any]:

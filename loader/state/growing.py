@@ -21,7 +21,6 @@ from ...samplers.history import ONLY, SavedOrder, parts_in
 from ...samplers.mix.ends import saved_order
 from ...sources import fingerprint_of
 from ..plan.growth import (
-    at_generation,
     at_generations,
     decision_folder,
     growing_parts,
@@ -346,7 +345,7 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
     if found is None:
         found = {ONLY: Decision(source.newest_generation(), False)}
         found = found if log is None else log.first(epoch, found)
-    return at_generation(pipeline, found[ONLY].generation)
+    return at_generations(pipeline, {ONLY: found[ONLY].generation})
 
 
 def _log_of(leaf: Leaf, growth: GrowthOptions, *loop: str) -> DecisionLog | None:

@@ -112,7 +112,7 @@ class EmptyStreamGuard:
             now, records
         ):
             return None
-        longest = max(leaf.epoch_length for leaf in self._leaves if leaf.endless)
+        longest = max(leaf.sampler.epoch_length for leaf in self._leaves if leaf.endless)
         return Failure(
             NothingPassesError(
                 f"no element came out of the operations for {records} records in a row of an "
@@ -203,7 +203,7 @@ def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
 
 def _end_of(leaf: Leaf, since: int, epochs: int) -> int:
     """Return the local position at which `epochs` whole epochs that began after `since` ended."""
-    shard, epoch = leaf.shard, leaf.epoch_length
+    shard, epoch = leaf.shard, leaf.sampler.epoch_length
     dense_from, offset = leaf.lineage.dense_from  # before that, positions come in no order
     last = max(shard.global_position(since), dense_from) + offset
     return -(-((last // epoch + 1 + epochs) * epoch - offset) // shard.shard_count)

@@ -25,7 +25,7 @@ from ..protocol import ENDLESS, Int64s, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 from .ends import ends_of
 from .order import MixOrder
-from .parts import as_order, check_lengths, parts_by_name
+from .parts import as_order, parts_by_name
 from .past import MixPast
 from .shuffles import FEW, PartShuffles
 from .weights import MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
@@ -240,7 +240,9 @@ class MixSampler(MixPast):
             if len(indices) < FEW and self._shuffles.has(place):
                 few.append((place, indices, places))
             else:
-                keys[places] = self._keys_in(name, indices) * len(self._parts) + place
+                within = indices % self._ends[name] if name in self._ends else indices
+                found = self._parts[name].record_keys(within)
+                keys[places] = found * len(self._parts) + place
         if few:
             parts = np.repeat(
                 [place for place, _, _ in few], [len(indices) for _, indices, _ in few]
@@ -272,11 +274,6 @@ class MixSampler(MixPast):
         """
         for number in distinct(self.order.places(positions)[0]):
             self._place_of(self.order.names[number])
-
-    def _keys_in(self, name: str, indices: Int64s) -> Int64s:
-        return self._parts[name].record_keys(
-            indices % self._ends[name] if name in self._ends else indices
-        )
 
     @cached_property
     def _ends(self) -> dict[str, int]:
@@ -354,4 +351,10 @@ class MixSampler(MixPast):
             ValueError: if the parts differ, or a part of the source has too few records; for a
                 `WeightedSampler` or `BalancedSampler`, if it has another number of records.
         """
-        check_lengths(self._parts, lengths)
+        if set(lengths) != set(self._parts):
+            raise ValueError(
+                f"the sampler has the parts {first_few(self.names, 8)}, but the source has "
+                f"{first_few(lengths, 8)}. Pass the same parts to MixSampler and DataLoader."
+            )
+        for name, part in self._parts.items():
+            part.for_source(lengths[name], name)

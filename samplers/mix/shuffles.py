@@ -17,7 +17,7 @@ from ..permutation import (
     SMALL,
     Hashed,
     encipher,
-    round_keys_of_each,
+    round_keys,
     table_shape,
 )
 from ..protocol import Int64s, VectorSampler, Words
@@ -114,7 +114,7 @@ class Shuffles:
         begins = np.concatenate([[True], (which[1:] != which[:-1]) | (epochs[1:] != epochs[:-1])])
         # Of the keys: one for each run of places of one shuffle and epoch.
         column = np.cumsum(begins) - 1
-        keys = round_keys_of_each(self._seeds[which[begins]], epochs[begins], rounds)
+        keys = round_keys(self._seeds[which[begins]], epochs[begins], rounds)
         sizes, going = self._sizes[which], np.arange(len(numbers))
         while going.size:
             rows, columns = self._shapes[:, which[going]]
