@@ -21,6 +21,7 @@ from ...errors import ShardingError
 from ...operations import Operation
 from ..failures import Skips
 from .cursor import NodeCounts, Subtree
+from .identity import Identity
 from .joins import Apply, Join, Joined, JoinPolicy, Node, Read
 from .leaf import Leaf
 from .pipeline import Pipeline
@@ -47,7 +48,10 @@ def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
     numbering = _Numbering(skips_errors)
     top = numbering.add(tree)
     leaves = tuple(numbering.dealt(leaf, number) for number, leaf in enumerate(numbering.leaves))
-    return Pipeline(leaves, tuple(numbering.stages), tuple(numbering.joins), top, skips_errors)
+    stages, joins = tuple(numbering.stages), tuple(numbering.joins)
+    operations = [operation for stage in stages for operation in stage.operations]
+    snapshot = Identity.of([leaf.source for leaf in leaves], operations)
+    return Pipeline(leaves, stages, joins, top, snapshot, skips_errors)
 
 
 def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipeline:

@@ -160,14 +160,12 @@ def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> Vect
             changing = growing_order(part, source.parts[name])
             if changing is not part:
                 refuse_balance(mix)
+                parts[name] = changing
         except ValueError as error:
             if not by_hand:
                 raise ValueError(
                     f"part {short_repr(name)} of the mix: {shorten(error, 400)}."
                 ) from None
-            continue
-        if changing is not part:
-            parts[name] = changing
     return mix.with_parts(parts) if parts else mix
 
 
@@ -221,7 +219,6 @@ def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeli
         name: parts[name].of_generation(number, len(sources[name]))
         for name, number in others.items()
     }
-    assert pipeline.snapshot is not None
     snapshot = dataclasses.replace(pipeline.snapshot, sources=(fingerprint_of(source),))
     other = pipeline.with_leaf(source=source, sampler=leaf.sampler.with_parts(orders))
     return dataclasses.replace(other, snapshot=snapshot)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from ...common.validation import count_in_state
 from ...samplers.history import ONLY, Changes, OrderChange
 from .identity import json_text
-from .lineage import ReshardHistory, checked_count
+from .lineage import ReshardHistory
 
 NO_RUNS = ReshardHistory()
 """History of a leaf that no run on another number of shards has read."""
@@ -108,7 +109,7 @@ NO_HISTORY = History()
 def _change(position: Any, values: Any, part: Any = None) -> OrderChange:
     if not isinstance(values, dict) or not (part is None or isinstance(part, str)):
         raise TypeError
-    return OrderChange(checked_count(position), values, part)
+    return OrderChange(count_in_state(position), values, part)
 
 
 class Mark(NamedTuple):
@@ -156,11 +157,11 @@ class Mark(NamedTuple):
         if len(length) > 1:
             raise ValueError
         parts = place if isinstance(place, dict) else {ONLY: place}
-        ended = tuple((str(name), checked_count(end)) for name, end in values.get("ended", []))
-        whole = checked_count(length[0]) if length else None
+        ended = tuple((str(name), count_in_state(end)) for name, end in values.get("ended", []))
+        whole = count_in_state(length[0]) if length else None
         return cls(
-            checked_count(position),
-            {name: checked_count(parts[name]) for name in parts},
+            count_in_state(position),
+            {name: count_in_state(parts[name]) for name in parts},
             whole,
             ended,
         )

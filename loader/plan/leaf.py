@@ -106,17 +106,12 @@ class Leaf:
         elif self.lineage.within_shard:
             total = self.lineage.length(self.shard.length(len(self.sampler)))
         else:
-            total = self.shard.length(self.lineage.length(len(self._whole)))
+            order = self.sampler
+            if self.lineage.layers and not self.lineage.order_shards:
+                # Earlier runs read parts of one common order.
+                order = order.with_shard_options(NoSharding())
+            total = self.shard.length(self.lineage.length(len(order)))
         return total if self.end is None else min(total, self.end)
-
-    @property
-    def _whole(self) -> VectorSampler:
-        """The order to which `lineage` applies.
-
-        It is the unsharded order if earlier runs read parts of one common order.
-        """
-        common = bool(self.lineage.layers) and not self.lineage.order_shards
-        return self.sampler.with_shard_options(NoSharding()) if common else self.sampler
 
     @cached_property
     def dealing(self) -> Dealing | None:

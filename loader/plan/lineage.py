@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...common.messages import short_repr
+from ...common.validation import count_in_state
 from ...errors import CheckpointError
 from ...samplers.balance import MAX_BLOCK
 from ...samplers.dealing import Blocks
@@ -231,11 +232,11 @@ class ReshardHistory:
             order = tuple(map(_layer, layers))
             dealt = _blocks(more[0]) if more and more[0] is not None else None
             lineage = cls(
-                checked_count(total),
+                count_in_state(total),
                 order,
                 _pairs(skips),
                 within_shard,
-                checked_count(shards),
+                count_in_state(shards),
                 dealt,
                 _grown(more[1:]),
             )
@@ -252,29 +253,22 @@ class ReshardHistory:
         return lineage
 
 
-def checked_count(value: Any) -> int:
-    """Return a number from a state; ValueError if it is not a whole number from 0 to 2^63 - 1."""
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise ValueError
-    return value
-
-
 def _blocks(values: Any) -> Blocks:
-    blocks = Blocks(*map(checked_count, values))
+    blocks = Blocks(*map(count_in_state, values))
     if not 0 < blocks.shards <= blocks.size <= MAX_BLOCK or blocks.size % blocks.shards:
         raise ValueError
     return blocks
 
 
 def _grown(values: Any) -> tuple[tuple[int, int], ...]:
-    pairs = tuple((checked_count(layer), number) for layer, number in values)
+    pairs = tuple((count_in_state(layer), number) for layer, number in values)
     if not all(type(number) is int and 0 < abs(number) < 1 << 63 for _, number in pairs):
         raise ValueError
     return pairs
 
 
 def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
-    return tuple((checked_count(first), checked_count(second)) for first, second in values)
+    return tuple((count_in_state(first), count_in_state(second)) for first, second in values)
 
 
 def _layer_to_values(layer: Layer) -> list[Any]:
@@ -298,7 +292,7 @@ def _layer(values: Any) -> Layer:
     least, unit, times = values
     if {*map(type, times)} != {int} or min(times) < 0:
         raise ValueError
-    checked_count(checked_count(least) + checked_count(unit) * max(times))
+    count_in_state(count_in_state(least) + count_in_state(unit) * max(times))
     return tuple([least + unit * number for number in times])
 
 

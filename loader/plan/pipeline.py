@@ -72,18 +72,10 @@ class Pipeline:
     stages: tuple[Stage, ...]
     joins: tuple[Join, ...]
     top: Subtree
+    snapshot: Identity
     skips_errors: Skips = False
-    snapshot: Identity | None = None
     formers: tuple[PreviousShard, ...] = ()
     traced: bool = False
-
-    def __post_init__(self) -> None:
-        if self.snapshot is None:
-            object.__setattr__(
-                self,
-                "snapshot",
-                Identity.of([leaf.source for leaf in self.leaves], self.operations),
-            )
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -325,13 +317,11 @@ class Pipeline:
     def _span(self, leaf: int) -> int:
         stage = self.stage_on(leaf)
         if self.columns is None:
-            return span_length(stage, self._following(stage))
+            later = self.stages[stage.number + 1 :]
+            return span_length(stage, next((one for one in later if one.leaf is None), None))
         return column_span_length(
             stage.unit, sum(column.nbytes // len(column) for column in flatten(self.columns)[0])
         )
-
-    def _following(self, stage: Stage) -> Stage | None:
-        return next((one for one in self.stages[stage.number + 1 :] if one.leaf is None), None)
 
     @cached_property
     def regrouped(self) -> frozenset[int]:
@@ -359,7 +349,6 @@ class Pipeline:
 
         It has sources, orders, joins and operations.
         """
-        assert self.snapshot is not None
         return dataclasses.replace(
             self.snapshot,
             orders=tuple(leaf.sampler.fingerprint for leaf in self.leaves),

@@ -139,7 +139,6 @@ class LeafAlone:
         if not whole.joins:
             return cls(number, whole, False)
         alone = compiled(Apply(Read(whole.leaves[number]), whole.stage_on(number).operations))
-        assert alone.snapshot is not None
         sources = whole.identity.sources[number : number + 1]
         snapshot = dataclasses.replace(alone.snapshot, sources=sources)
         return cls(number, dataclasses.replace(alone, snapshot=snapshot), True)
@@ -163,8 +162,6 @@ class LeafAlone:
         """Return the whole pipeline with the leaf of `changed`, this leaf's changed pipeline."""
         if not whole.joins:
             return changed
-        assert whole.snapshot is not None
-        assert changed.snapshot is not None
         leaves, sources = list(whole.leaves), list(whole.snapshot.sources)
         leaves[self.number], sources[self.number] = changed.leaf, changed.snapshot.sources[0]
         snapshot = dataclasses.replace(whole.snapshot, sources=tuple(sources))
