@@ -158,24 +158,16 @@ class MixRows(JoinPolicy):
             return False
         row, *ends = state
         numbers, places = ends[::2], ends[1::2]
-        return sorted([*places, row]) == [*places, row] and self._may_have_ended(numbers, places)
-
-    def _may_have_ended(self, numbers: Sequence[int], places: Sequence[int]) -> bool:
-        """Return True if inputs may have ended at these rows, and the mix went on without them.
-
-        Args:
-            numbers: indices of the inputs, in the order in which they ended.
-            places: for each input, the row at which it ended.
-        """
-        order: RowOrder | None = self.order
-        for number, place in zip(numbers, places):
-            order = (
-                order.without(number, place)
-                if order is not None and number < len(order.names)
-                else None
+        known = len({*numbers}) == len(numbers) and max(numbers, default=0) < len(self.order.names)
+        # Each input may have ended at its row, and the mix went on without it.
+        return (
+            known
+            and sorted([*places, row]) == [*places, row]
+            and all(
+                MixRows.ended(self, (place, *ends[: 2 * before]), number)
+                for before, (number, place) in enumerate(zip(numbers, places))
             )
-        whole = order is not None and len(set(numbers)) == len(numbers)
-        return whole and all(map(self._leaves, numbers))
+        )
 
 
 @dataclass(frozen=True)

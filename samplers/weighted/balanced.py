@@ -22,9 +22,8 @@ from ..mix.weights import quoted, weights_of
 from ..protocol import Int64s
 from ..sharding import ShardOptions
 from .drawn import MOST_SAMPLES, DrawnRecords
-from .draws import key_of, words
+from .draws import key_of, permute_each, words
 from .files import MOST_RECORDS
-from .permuted import permute_each
 
 _STREAM, _STREAM_OF_ROUNDS = 3, 4  # of the seed
 

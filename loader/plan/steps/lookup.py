@@ -211,12 +211,26 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
             before the epoch.
     """
     leaf, stage = _aligned(pipeline, "find")
-    if leaf.plans_batches:
-        return _find_in_batches(leaf, stage, record_key, epoch)
-    key = whole_number(
-        "record_key", record_key, 0, leaf.record_count - 1, "the key of a record of the source"
-    )
+    last = None if leaf.plans_batches else leaf.record_count - 1
+    key = whole_number("record_key", record_key, 0, last, "the key of a record of the source")
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
+    shard, place = (_in_batches if leaf.plans_batches else _in_order)(leaf, stage, key, epoch)
+    if shard != leaf.shard.shard_index:
+        raise LookupError(
+            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step "
+            f"{place.step}, row {place.row}, but this is shard {leaf.shard.shard_index}. Call this "
+            f"in shard {shard}."
+        )
+    if not leaf.plans_batches and place.step * stage.unit + place.row >= stage.useful(leaf.total):
+        raise LookupError(
+            f"record {key} is left out in epoch {epoch}: it is in a last batch that is not full, "
+            "or in a remainder that cannot be divided among all shards. Pass another epoch or key."
+        )
+    return place
+
+
+def _in_order(leaf: Leaf, stage: Stage, key: int, epoch: int) -> tuple[int, Place]:
+    """Return the shard that reads a record, and the step and row of the record in this shard."""
     epochs = leaf.sampler.epoch_count
     if epochs is not None and epoch >= epochs:
         raise LookupError(
@@ -237,50 +251,19 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
             "or look in another shard."
         )
     local, shard = divmod(position, leaf.shard.shard_count)
-    place = Place(*divmod(local, stage.unit))
-    if shard != leaf.shard.shard_index:
-        raise LookupError(
-            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step "
-            f"{place.step}, row {place.row}, but this is shard {leaf.shard.shard_index}. Call this "
-            f"in shard {shard}."
-        )
-    if local >= stage.useful(leaf.total):
-        raise LookupError(
-            f"record {key} is left out in epoch {epoch}: it is in a last batch that is not full, "
-            "or in a remainder that cannot be divided among all shards. Pass another epoch or key."
-        )
-    return place
+    return shard, Place(*divmod(local, stage.unit))
 
 
-def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> Place:
-    """Return the step and row of a record in planned batches.
-
-    Args:
-        leaf: the source of planned batches, with its order.
-        stage: the operations after the batches.
-        record_key: key of the record.
-        epoch: number of the epoch, from 0.
-
-    Raises:
-        TypeError, ValueError: a number is not an integer, or is negative.
-        LookupError: another shard reads the record in this epoch, or none does.
-    """
+def _in_batches(leaf: Leaf, stage: Stage, key: int, epoch: int) -> tuple[int, Place]:
+    """Return the same as `_in_order`, for a record in planned batches."""
     order: Any = leaf.sampler
-    key = whole_number("record_key", record_key, 0, None, "the key of a record of the source")
-    epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
     place = leaf.source.place_of(key)
     found = None if place is None else order.find(place, epoch)
     if found is None or found[0] >= leaf.total:
         raise LookupError(f"record {key} is not read in epoch {epoch}. Pass another epoch or key.")
     step, shard, row = found
     step, inner = divmod(step, stage.unit)
-    if shard != leaf.shard.shard_index:
-        raise LookupError(
-            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step "
-            f"{step}, row {row}, but this is shard {leaf.shard.shard_index}. Call this in shard "
-            f"{shard}."
-        )
-    return Place(step, row if stage.unit == 1 else inner)
+    return shard, Place(step, row if stage.unit == 1 else inner)
 
 
 def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
