@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import copy
 import operator
+from bisect import bisect_left
 from collections.abc import Callable, Sized
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -166,16 +168,15 @@ def _length_of(sampler: Sampler) -> int:
     """
     if isinstance(sampler, Sized):
         return len(sampler)
-    low, high = 0, ENDLESS
-    while low < high:
-        middle = (low + high) // 2
+
+    def is_after_end(position: int) -> bool:
         try:
-            _metadata_from(lambda position: sampler[position], middle)
+            _metadata_from(partial(operator.getitem, sampler), position)
         except IndexError:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+            return True
+        return False
+
+    return bisect_left(range(ENDLESS), True, key=is_after_end)
 
 
 def _seed_of(rng: np.random.Generator) -> int:

@@ -157,11 +157,9 @@ class Mark(NamedTuple):
         if len(length) > 1:
             raise ValueError
         parts = place if isinstance(place, dict) else {ONLY: place}
-        ended = tuple((str(name), count_in_state(end)) for name, end in values.get("ended", []))
-        whole = count_in_state(length[0]) if length else None
         return cls(
             count_in_state(position),
             {name: count_in_state(parts[name]) for name in parts},
-            whole,
-            ended,
+            count_in_state(length[0]) if length else None,
+            tuple((str(name), count_in_state(end)) for name, end in values.get("ended", [])),
         )

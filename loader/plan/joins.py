@@ -51,12 +51,8 @@ class JoinPolicy:
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The plain JSON values that identify the rule."""
-        decisive = self.decisive
-        fields = vars(self).items()
-        return {
-            "kind": self.kind,
-            **{name: value for name, value in fields if decisive is None or name in decisive},
-        }
+        fields = vars(self) if self.decisive is None else self.decisive
+        return {"kind": self.kind, **{name: vars(self)[name] for name in fields}}
 
     def choices(self, state: JoinState, count: int) -> Int64s:
         """Return the index of the input of each of the next `count` rows: `int64[count]`.

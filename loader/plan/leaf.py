@@ -90,15 +90,6 @@ class Leaf:
         """
         return self.facts.shards == "planned"
 
-    @property
-    def record_count(self) -> int:
-        """Number of records of the source.
-
-        For planned packed rows it is the number of their documents, for planned batches `ENDLESS`.
-        """
-        known = self.source_facts.record_count
-        return len(self.source) if known is None else known
-
     @cached_property
     def total(self) -> int:
         if self.plans_batches:

@@ -23,6 +23,7 @@ from ...samplers.balance import MAX_BLOCK
 from ...samplers.dealing import Blocks
 from ...samplers.order import UnreadOrder, Without
 from ...samplers.protocol import Int64s
+from .steps.skipped import Ranges, count_of
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 """Local positions that a run's shards reached; or, in a layer before, ranges that it skipped."""
@@ -88,14 +89,6 @@ class ReshardHistory:
         return index, offset
 
     @property
-    def is_possible(self) -> bool:
-        """True if no run in the history has read more positions than it had.
-
-        False shows a damaged state.
-        """
-        return all(layer and order.is_possible for layer, order in zip(self.layers, self.orders))
-
-    @property
     def delivered(self) -> int:
         """Number of positions that these runs have read or skipped."""
         return sum(order.total - order.length for order in self.orders)
@@ -132,7 +125,7 @@ class ReshardHistory:
         return indices
 
     def followed_by(
-        self, places: Sequence[tuple[int, int]], total: int, unread: Sequence[tuple[int, int]] = ()
+        self, places: Sequence[tuple[int, int]], total: int, unread: Ranges = ()
     ) -> ReshardHistory:
         """Return the history after one more run.
 
@@ -159,7 +152,7 @@ class ReshardHistory:
             for start, stop in unread
             if start < stop and start * count < length
         )
-        reached = tuple(local - _overlap(unread, local) for local, _ in places)
+        reached = tuple(local - count_of(unread, local) for local, _ in places)
         layers = (*self.orders, *([Without(gaps, length)] if gaps else []))
         layers = (*layers, UnreadOrder(reached, layers[-1].length if gaps else length))
         if not all(order.is_possible for order in layers):
@@ -210,14 +203,13 @@ class ReshardHistory:
         """The history as plain JSON values, which are cached and must not be modified."""
         layers = list(map(_layer_to_values, self.layers))
         more = [None if self.blocks is None else list(self.blocks), *map(list, self.grown)]
-        more = more if self.grown or self.blocks is not None else []
         return [
             self.total,
             layers,
             list(map(list, self.skips)),
             self.within_shard,
             self.order_shards,
-            *more,
+            *(more if self.grown or self.blocks is not None else ()),
         ]
 
     @classmethod
@@ -229,21 +221,23 @@ class ReshardHistory:
         """
         try:
             total, layers, skips, within_shard, shards, *more = values
-            order = tuple(map(_layer, layers))
-            dealt = _blocks(more[0]) if more and more[0] is not None else None
             lineage = cls(
                 count_in_state(total),
-                order,
+                tuple(map(_layer, layers)),
                 _pairs(skips),
                 within_shard,
                 count_in_state(shards),
-                dealt,
+                _blocks(more[0]) if more and more[0] is not None else None,
                 _grown(more[1:]),
             )
             if (
                 type(within_shard) is not bool
                 or (lineage.order_shards > 1 and not layers)
-                or not lineage.is_possible
+                # a run has read no more positions than it had
+                or not all(
+                    layer and order.is_possible
+                    for layer, order in zip(lineage.layers, lineage.orders)
+                )
             ):
                 raise ValueError
         except (ValueError, TypeError, OverflowError, LookupError):
@@ -339,8 +333,3 @@ def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrde
             del brief[0]
         brief.insert(0, UnreadOrder((offset,), max(order.total, offset)))
     return brief, lowest
-
-
-def _overlap(ranges: Sequence[tuple[int, int]], position: int) -> int:
-    """Return the number of positions below `position` in one of the ranges `[start, stop)`."""
-    return sum(min(stop, position) - start for start, stop in ranges if start < position)

@@ -23,7 +23,7 @@ from ..facts import OrderFacts
 from ..history import part_named
 from ..protocol import ENDLESS, Int64s, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
-from .ends import ends_of
+from .ends import ends_of, parts_changed_from
 from .order import MixOrder
 from .parts import as_order, parts_by_name
 from .past import MixPast
@@ -188,9 +188,8 @@ class MixSampler(MixPast):
             else len(part)
             for name, part in self._parts.items()
         }
-        return ends_of(
-            self._drawn, lengths, self.when_exhausted, self._max_epochs, self._parts_changed_from
-        )
+        since = parts_changed_from(self._own_changes)
+        return ends_of(self._drawn, lengths, self.when_exhausted, self._max_epochs, since)
 
     @property
     def order(self) -> MixOrder:

@@ -190,8 +190,10 @@ def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
     """
     if len(cursor.positions) == 1:
         return pipeline.leaf.part_records(cursor.positions[0])
-    counts = [leaf.before(position) for leaf, position in zip(pipeline.leaves, cursor.positions)]
-    return {leaf.name or str(number): counts[number] for number, leaf in enumerate(pipeline.leaves)}
+    return {
+        leaf.name or str(number): leaf.before(cursor.positions[number])
+        for number, leaf in enumerate(pipeline.leaves)
+    }
 
 
 def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
@@ -211,7 +213,8 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
             before the epoch.
     """
     leaf, stage = _aligned(pipeline, "find")
-    last = None if leaf.plans_batches else leaf.record_count - 1
+    known = leaf.source_facts.record_count
+    last = None if leaf.plans_batches else (len(leaf.source) if known is None else known) - 1
     key = whole_number("record_key", record_key, 0, last, "the key of a record of the source")
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
     shard, place = (_in_batches if leaf.plans_batches else _in_order)(leaf, stage, key, epoch)
