@@ -9,7 +9,6 @@ import copy
 import operator
 from bisect import bisect_left
 from collections.abc import Callable, Sized
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -171,7 +170,7 @@ def _length_of(sampler: Sampler) -> int:
 
     def is_after_end(position: int) -> bool:
         try:
-            _metadata_from(partial(operator.getitem, sampler), position)
+            _metadata_from(lambda index: sampler[index], position)
         except IndexError:
             return True
         return False

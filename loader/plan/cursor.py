@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from .lineage import ReshardHistory
+if TYPE_CHECKING:
+    from .lineage import ReshardHistory
 
 JoinState: TypeAlias = tuple[Any, ...]
 """Progress of a join, or of a source without random access: a tuple of integers and texts.

@@ -23,7 +23,6 @@ from ...samplers.balance import MAX_BLOCK
 from ...samplers.dealing import Blocks
 from ...samplers.order import UnreadOrder, Without
 from ...samplers.protocol import Int64s
-from .steps.skipped import Ranges, count_of
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 """Local positions that a run's shards reached; or, in a layer before, ranges that it skipped."""
@@ -125,7 +124,7 @@ class ReshardHistory:
         return indices
 
     def followed_by(
-        self, places: Sequence[tuple[int, int]], total: int, unread: Ranges = ()
+        self, places: Sequence[tuple[int, int]], total: int, unread: Sequence[tuple[int, int]] = ()
     ) -> ReshardHistory:
         """Return the history after one more run.
 
@@ -152,7 +151,7 @@ class ReshardHistory:
             for start, stop in unread
             if start < stop and start * count < length
         )
-        reached = tuple(local - count_of(unread, local) for local, _ in places)
+        reached = tuple(local - _overlap(unread, local) for local, _ in places)
         layers = (*self.orders, *([Without(gaps, length)] if gaps else []))
         layers = (*layers, UnreadOrder(reached, layers[-1].length if gaps else length))
         if not all(order.is_possible for order in layers):
@@ -333,3 +332,8 @@ def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrde
             del brief[0]
         brief.insert(0, UnreadOrder((offset,), max(order.total, offset)))
     return brief, lowest
+
+
+def _overlap(ranges: Sequence[tuple[int, int]], position: int) -> int:
+    """Return the number of positions below `position` in one of the ranges `[start, stop)`."""
+    return sum(min(stop, position) - start for start, stop in ranges if start < position)
