@@ -45,6 +45,20 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
     return number
 
 
+def whole_number_or_none(
+    name: str, value: Any, low: int, high: int | None, remedy: str
+) -> int | None:
+    """Return None for None, and any other value as `whole_number` does, with its checks."""
+    return None if value is None else whole_number(name, value, low, high, remedy)
+
+
+def count_in_state(value: Any, least: int = 0, above: int = 1 << 63) -> int:
+    """Return a number from a state; ValueError if it is not a whole number in `[least, above)`."""
+    if type(value) is not int or not least <= value < above:
+        raise ValueError
+    return value
+
+
 def array_of(values: Any) -> NDArray[Any]:
     """Return values as an array.
 

@@ -242,7 +242,7 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
             "epoch on. Or loop over iter(loader), and read the epoch from iterator.epoch."
         )
     not_empty(one_epoch(pipeline, 0))
-    there = leaf.epochs
+    there = leaf.sampler.epoch_count
     if count is None:
         return there
     count = whole_number(
@@ -272,18 +272,18 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
     """
     pipeline = as_epoch_begins(pipeline, epoch)
     leaf = pipeline.leaf
-    if (epoch + 1) * leaf.epoch_length > ENDLESS:
+    if (epoch + 1) * leaf.sampler.epoch_length > ENDLESS:
         raise CheckpointError(
             f"the state is damaged: its epoch, {epoch}, is too large for epochs of "
-            f"{leaf.epoch_length} records. Restore another checkpoint."
+            f"{leaf.sampler.epoch_length} records. Restore another checkpoint."
         )
     source, sampler = leaf.source, leaf.sampler
     source, sampler = (
-        source.of_epoch(sampler, epoch) if leaf.of_several else (source, OneEpoch(sampler, epoch))
+        source.of_epoch(sampler, epoch)
+        if leaf.source_facts.planned
+        else (source, OneEpoch(sampler, epoch))
     )
-    return pipeline.with_leaf(
-        dataclasses.replace(leaf, source=source, sampler=sampler, epoch=epoch, growth=None)
-    )
+    return pipeline.with_leaf(source=source, sampler=sampler, epoch=epoch, growth=None)
 
 
 def epochs_of(loader: Any, count: int | None) -> Epochs[Any] | None:

@@ -19,7 +19,7 @@ from .executors.protocol import Executor, Tuning
 from .options import ExecutionOptions
 from .passes import Passes
 from .plan.pipeline import Pipeline
-from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
+from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps, within
 from .run_here import run_here
 from .state.growing import OrderChangedError, WaitNotice, grown, lookouts_of
 from .state.kept import Keeper, Kept
@@ -117,7 +117,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
                 self._running.end()
                 raise
             if (skipped := self._keeper.kept.skipped).steps and (
-                kept_from := skipped.end_of(self._step)
+                kept_from := within(skipped.steps, self._step)
             ) is not None:
                 # what it is made of is known too late to not read it
                 if not self._pipeline.aligned:

@@ -23,7 +23,7 @@ class Passes:
         pipeline has only one epoch; and the sampler shuffles or an operation draws random numbers.
         """
         leaf = pipeline.leaf
-        one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length
+        one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.sampler.epoch_length
         draws = leaf.facts.shuffle or any(operation.needs_seed for operation in pipeline.operations)
         if self._warned or not (self.ended and one_epoch and draws):
             return

@@ -88,7 +88,7 @@ def _parts(loop: Any, host: DataLoaderIterator) -> tuple[MixPart, ...]:
     leaf, stop = host.pipeline.leaf, LoaderState.from_json(loop.get_state()).cursor.positions[0]
     positions = leaf.positions(max(stop - LOOKED_UP, 0), min(stop, leaf.total))
     records = {
-        (position // leaf.epoch_length, used.datasets, used.key)
+        (position // leaf.sampler.epoch_length, used.datasets, used.key)
         for position, key in zip(positions.tolist(), leaf.record_keys(positions).tolist())
         for used in used_records(leaf.source, key)
         if used.datasets

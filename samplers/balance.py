@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -21,10 +20,10 @@ import numpy.typing as npt
 from ..common.costs import Cost, as_lengths, costs_of, whole_costs
 from ..common.distinct import distinct
 from ..common.messages import a_kind_of, first_few, short_repr
-from ..common.validation import whole_number
+from ..common.validation import whole_number, whole_number_or_none
 from ..errors import LengthsError
-from .dealing import Blocks, Int64s, dealt
-from .protocol import ENDLESS
+from .dealing import Blocks, dealt
+from .protocol import ENDLESS, Int64s
 
 MAX_BLOCK = 1 << 22
 """Maximal number of records in a block."""
@@ -104,11 +103,7 @@ class Balance:
         self.cost, self.lengths = cost, as_lengths(lengths, len(lengths), "Balance: lengths")
         self.costs = whole_costs(costs_of(self.lengths, cost))
         remedy = "the number of records in a batch of all shards together"
-        self.global_batch = (
-            None
-            if global_batch is None
-            else whole_number("global_batch", global_batch, 1, MAX_BLOCK, remedy)
-        )
+        self.global_batch = whole_number_or_none("global_batch", global_batch, 1, MAX_BLOCK, remedy)
         self.batches = whole_number(
             "batches", batches, 1, MAX_BLOCK, "the number of batches to be balanced together"
         )
@@ -337,10 +332,10 @@ class Dealing:
     ) -> None:
         self._balance, self._record_keys, self._blocks = balance, record_keys, blocks
         self._end = total if total >= ENDLESS else total - (total - blocks.first) % blocks.shards
-        self._known: OrderedDict[int, Int64s] = OrderedDict()
+        self._known: dict[int, Int64s] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_known": OrderedDict()}
+        return {**vars(self), "_known": {}}
 
     def positions(self, places: Int64s) -> Int64s:
         """Return the position of the sampler's order that is read at each position of the run.
@@ -394,7 +389,6 @@ class Dealing:
             positions = np.arange(start, min(start + size, self._end), dtype=np.int64)
             costs = self._balance.costs_of_keys(self._record_keys(positions))
             known = dealt(costs, shards, self._balance.batches, number)
-            known_now = OrderedDict(list(self._known.items())[1 - _KEPT :])
-            known_now[number] = known
-            self._known = known_now  # replaced as a whole
+            # Replaced as a whole.
+            self._known = {**dict(list(self._known.items())[1 - _KEPT :]), number: known}
         return known

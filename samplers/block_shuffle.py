@@ -21,17 +21,16 @@ records at the end of the source are not always at the end of an epoch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..common.validation import whole_number
 from .permutation import permute, unpermute
-
-Numbers = NDArray[np.int64]
+from .protocol import Int64s
 
 _BLOCKS, _RECORDS, _REST, _PLACES = (number << 32 for number in range(4))
 """Numbers added to a seed below 2^32, to get a different seed for each of the four permutations."""
@@ -125,7 +124,7 @@ class BlockOrder:
         self._in_lanes = self._per_lane * self._lanes
         self._rest = records - self._in_lanes * self._block
 
-    def record_keys(self, places: Numbers, epochs: Numbers) -> Numbers:
+    def record_keys(self, places: Int64s, epochs: Int64s) -> Int64s:
         """Return the record key that is read at each index within an epoch.
 
         Args:
@@ -145,11 +144,7 @@ class BlockOrder:
         keys[~in_rest] = self._lane_keys(before_rest[~in_rest], epochs[~in_rest])
         return keys
 
-    def place_of(self, key: int, epoch: int) -> int:
-        """Return the index within an epoch, from 0, at which the record `key` is read."""
-        return int(self.places_of(np.array([key], np.int64), np.array([epoch], np.int64))[0])
-
-    def places_of(self, keys: Numbers, epochs: Numbers) -> Numbers:
+    def places_of(self, keys: Int64s, epochs: Int64s) -> Int64s:
         """Return the index within an epoch, from 0, at which each record is read.
 
         Args:
@@ -174,23 +169,36 @@ class BlockOrder:
         places[in_lanes] = of_lanes + np.where(of_lanes < begin[in_lanes], 0, self._rest)
         return places
 
-    def _places_in_lanes(self, ranks: Numbers, records: Numbers, epochs: Numbers) -> Numbers:
-        turns, lanes = np.divmod(ranks, self._lanes)
-        windows = ((turns + 1) * self._windows - 1) // max(self._per_lane, 1)
-        first = self._first_block(windows)
-        sizes = self._first_block(windows + 1) - first
-        numbers = (epochs * self._windows + windows) * self._lanes + lanes
-        within = (turns - first) * self._block + records
-        for size in {int(sizes.min()), int(sizes.max())} if len(sizes) else ():
-            chosen = sizes == size
-            within[chosen] = unpermute(
-                within[chosen], numbers[chosen], size * self._block, self._seed + _RECORDS
-            )
-        places: Numbers = (first * self._block + within) * self._lanes + lanes
-        return places
+    def _places_in_lanes(self, ranks: Int64s, records: Int64s, epochs: Int64s) -> Int64s:
+        blocks, lanes = np.divmod(ranks, self._lanes)
+        turns = self._moved(unpermute, blocks * self._block + records, lanes, epochs)
+        return turns * self._lanes + lanes
 
-    def _lane_keys(self, places: Numbers, epochs: Numbers) -> Numbers:
+    def _lane_keys(self, places: Int64s, epochs: Int64s) -> Int64s:
         turns, lanes = np.divmod(places, self._lanes)
+        turns = self._moved(permute, turns, lanes, epochs)
+        blocks = turns // self._block
+        records = turns - blocks * self._block
+        return self._block_at(blocks * self._lanes + lanes, epochs) * self._block + records
+
+    def _moved(
+        self,
+        shuffle: Callable[[Int64s, Int64s, int, int], Int64s],
+        turns: Int64s,
+        lanes: Int64s,
+        epochs: Int64s,
+    ) -> Int64s:
+        """Shuffle indices within lanes, each within its window; `unpermute` undoes `permute`.
+
+        Args:
+            shuffle: `permute` or `unpermute`.
+            turns: `int64[n]`, indices of records within their lanes.
+            lanes: `int64[n]`, the lane of each.
+            epochs: `int64[n]`, the epoch of each.
+
+        Returns:
+            `int64[n]`, indices within the same lanes.
+        """
         windows = ((turns // self._block + 1) * self._windows - 1) // max(self._per_lane, 1)
         first = self._first_block(windows)
         sizes = self._first_block(windows + 1) - first
@@ -199,17 +207,12 @@ class BlockOrder:
         # windows have two sizes at most
         for size in {int(sizes.min()), int(sizes.max())} if len(sizes) else ():
             chosen = sizes == size
-            within[chosen] = permute(
+            within[chosen] = shuffle(
                 within[chosen], numbers[chosen], size * self._block, self._seed + _RECORDS
             )
-        blocks = within // self._block
-        records = within - blocks * self._block
-        keys: Numbers = (
-            self._block_at((first + blocks) * self._lanes + lanes, epochs) * self._block + records
-        )
-        return keys
+        return first * self._block + within
 
-    def _rest_keys(self, places: Numbers, epochs: Numbers) -> Numbers:
+    def _rest_keys(self, places: Int64s, epochs: Int64s) -> Int64s:
         within = permute(places, epochs, self._rest, self._seed + _REST)
         blocks, records = np.divmod(within, self._block)
         blocks += self._in_lanes
@@ -217,23 +220,23 @@ class BlockOrder:
         blocks[whole] = self._block_at(blocks[whole], epochs[whole])
         return blocks * self._block + records
 
-    def _block_at(self, ranks: Numbers, epochs: Numbers) -> Numbers:
-        return permute(ranks, epochs, self._blocks, self._seed + _BLOCKS) if len(ranks) else ranks
+    def _block_at(self, ranks: Int64s, epochs: Int64s) -> Int64s:
+        return permute(ranks, epochs, self._blocks, self._seed + _BLOCKS)
 
-    def _first_block(self, window: Any) -> Any:
-        """Return the number of the first block of a window, counted within its lane.
+    def _first_block(self, windows: Int64s) -> Int64s:
+        """Return the number of the first block of each window, counted within its lane.
 
         Blocks are dealt to the lanes in turn. Lane k fills the places k, k + lanes, k + 2·lanes, …
         of an epoch's order. A window is several consecutive blocks of a lane whose records are
         shuffled together.
 
         Args:
-            window: number of the window in its lane, or an array of such numbers.
+            windows: `int64[n]`, numbers of windows in their lanes.
         """
         # Windows of a lane differ by at most one block.
-        return window * self._per_lane // max(self._windows, 1)
+        return windows * self._per_lane // max(self._windows, 1)
 
-    def _rest_begins(self, epochs: Numbers) -> Numbers:
+    def _rest_begins(self, epochs: Int64s) -> Int64s:
         """Return, for epochs `int64[n]`, the index `int64[n]` within each at which the rest begins.
 
         The rest is the blocks that are left if each lane gets the same number of whole blocks.
@@ -241,5 +244,5 @@ class BlockOrder:
         """
         distinct, which = np.unique(epochs, return_inverse=True)
         turns = permute(np.zeros_like(distinct), distinct, self._windows + 1, self._seed + _PLACES)
-        begins: Numbers = (self._first_block(turns) * self._block * self._lanes)[which]
+        begins: Int64s = (self._first_block(turns) * self._block * self._lanes)[which]
         return begins

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..common.validation import whole_number
+from ..common.validation import whole_number, whole_number_or_none
 from .facts import OrderFacts
-from .protocol import ENDLESS, VectorSampler
+from .protocol import ENDLESS, Int64s, VectorSampler
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
 
@@ -76,15 +75,12 @@ class BpttSampler(VectorSampler):
             records,
             f"an int of at most {records}, the number of records",
         )
-        epochs, seed = self.num_epochs, self.seed
-        if epochs is not None:
-            epochs = whole_number(
-                "num_epochs", epochs, 1, None, "a positive int, or None for an endless stream"
-            )
-        if seed is not None:
-            seed = whole_number(
-                "seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example"
-            )
+        epochs = whole_number_or_none(
+            "num_epochs", self.num_epochs, 1, None, "a positive int, or None for an endless stream"
+        )
+        seed = whole_number_or_none(
+            "seed", self.seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example"
+        )
         if rows % shard.shard_count:
             raise ValueError(
                 f"batch_size={rows} cannot be divided among {shard.shard_count} shards. Pass a "
@@ -96,11 +92,7 @@ class BpttSampler(VectorSampler):
 
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize` if endless."""
-        return (
-            ENDLESS
-            if self.num_epochs is None
-            else min(self.epoch_length * self.num_epochs, ENDLESS)
-        )
+        return ENDLESS if self.num_epochs is None else self.length_over(self.num_epochs)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -123,10 +115,10 @@ class BpttSampler(VectorSampler):
         names = ("num_records", "batch_size", "num_epochs", "seed")
         return {"kind": "BpttSampler", **{name: vars(self)[name] for name in names}}
 
-    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def record_keys(self, positions: Int64s) -> Int64s:
         """Return the record keys `int64[n]` at global positions `int64[n]` in `[0, len(self))`."""
         step, row = np.divmod(positions, self.batch_size)
-        keys: NDArray[np.int64] = row * self.steps_per_epoch + step % self.steps_per_epoch
+        keys: Int64s = row * self.steps_per_epoch + step % self.steps_per_epoch
         return keys
 
     def position_of(self, record_key: int, epoch: int) -> int | None:

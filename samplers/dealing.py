@@ -11,9 +11,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from .protocol import Int64s
 
 NEAR = 2000
 """Sums count as equal if the largest exceeds the mean by at most one part in this number."""

@@ -12,23 +12,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..common.messages import short_repr
-from ..common.validation import one_of, true_or_false, whole_number
+from ..common.validation import one_of, true_or_false, whole_number, whole_number_or_none
 from ..migration_hints.decorators import explains_init
 from ..migration_hints.remarks import Remarks
 from .balance import Balance, checked
 from .block_shuffle import BlockOrder, BlockShuffle
 from .facts import OrderFacts
-from .permutation import MAX_SIZE, permute, place_of, unpermute
-from .protocol import ENDLESS, VectorSampler
+from .permutation import MAX_SIZE, permute, unpermute
+from .protocol import ENDLESS, Int64s, VectorSampler
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
 if TYPE_CHECKING:
     from .grain.grain_order import GrainOrder
-
-Positions = NDArray[np.int64]
 
 
 @explains_init
@@ -86,24 +83,30 @@ class IndexSampler(Remarks, VectorSampler):
     balance: Balance | None = None
 
     def __post_init__(self) -> None:
-        self._store_whole_number(
-            "num_records", 1, MAX_SIZE, "the number of records in the source, len(source)"
+        vars(self).update(
+            num_records=whole_number(
+                "num_records",
+                self.num_records,
+                1,
+                MAX_SIZE,
+                "the number of records in the source, len(source)",
+            ),
+            num_epochs=whole_number_or_none(
+                "num_epochs",
+                self.num_epochs,
+                1,
+                None,
+                "a positive int, or None for an endless stream",
+            ),
+            shard_options=as_shard_options(self.shard_options),
+            shuffle=self.shuffle
+            if isinstance(self.shuffle, BlockShuffle)
+            else true_or_false("shuffle", self.shuffle, "True, False or headrace.BlockShuffle(…)"),
+            seed=whole_number_or_none(
+                "seed", self.seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example"
+            ),
         )
-        if self.num_epochs is not None:
-            self._store_whole_number(
-                "num_epochs", 1, None, "a positive int, or None for an endless stream"
-            )
-        object.__setattr__(self, "shard_options", as_shard_options(self.shard_options))
-        if not isinstance(self.shuffle, BlockShuffle):
-            shuffles = true_or_false(
-                "shuffle", self.shuffle, "True, False or headrace.BlockShuffle(…)"
-            )
-            object.__setattr__(self, "shuffle", shuffles)
-        if self.seed is not None:
-            self._store_whole_number(
-                "seed", 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example"
-            )
-        elif self.shuffle:
+        if self.shuffle and self.seed is None:
             raise ValueError(
                 f"shuffle={short_repr(self.shuffle)} needs a seed. Pass seed=0, or another int in "
                 "[0, 2^32)."
@@ -116,39 +119,20 @@ class IndexSampler(Remarks, VectorSampler):
             )
         if self.balance is None:
             # An operation that holds a sampler is identified by its attributes.
-            object.__delattr__(self, "balance")
+            del vars(self)["balance"]
+        elif checked(self.balance) and self.algorithm == "grain":
+            raise ValueError(
+                'balance= needs one order for all shards, but algorithm="grain" gives each shard '
+                "an order of its own. Leave out algorithm=."
+            )
         else:
-            self._check_balance()
+            self.balance.covering(self.num_records)
         if self.algorithm == "grain":
             self._check_part()
 
     def _check_part(self) -> None:
         """Raise ValueError if this shard has no records."""
         self._grain_order().refuse_empty_part()
-
-    def _check_balance(self) -> None:
-        balance = checked(self.balance)
-        if self.algorithm == "grain":
-            raise ValueError(
-                'balance= needs one order for all shards, but algorithm="grain" gives each shard '
-                "an order of its own. Leave out algorithm=."
-            )
-        balance.covering(self.num_records)
-
-    def _store_whole_number(self, name: str, low: int, high: int | None, remedy: str) -> None:
-        """Replace an argument by a plain int, after checking that it is in `[low, high]`.
-
-        Args:
-            name: name of the argument, which is also the attribute.
-            low: least value.
-            high: largest value; None: any.
-            remedy: what to pass instead, for the error message.
-
-        Raises:
-            TypeError: if it is not an int.
-            ValueError: if it is outside the range.
-        """
-        object.__setattr__(self, name, whole_number(name, getattr(self, name), low, high, remedy))
 
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize` if endless.
@@ -158,12 +142,9 @@ class IndexSampler(Remarks, VectorSampler):
         """
         if self.num_epochs is None:
             return ENDLESS
-        shards = self.shard_options.shard_count
-        if not self.shard_options.drop_remainder:
-            return min(self.num_records * self.num_epochs, ENDLESS)
         if self.algorithm == "grain":
-            return min(self.num_records // shards * shards * self.num_epochs, ENDLESS)
-        return min(self.num_records * self.num_epochs, ENDLESS) // shards * shards
+            return min(self.of_equal_shards(self.num_records) * self.num_epochs, ENDLESS)
+        return self.of_equal_shards(self.length_over(self.num_epochs))
 
     @property
     def epoch_length(self) -> int:
@@ -241,7 +222,7 @@ class IndexSampler(Remarks, VectorSampler):
             **({} if self.balance is None else {"balance": self.balance.fingerprint}),
         }
 
-    def record_keys(self, positions: Positions) -> Positions:
+    def record_keys(self, positions: Int64s) -> Int64s:
         """Return the record keys at positions.
 
         Args:
@@ -275,19 +256,10 @@ class IndexSampler(Remarks, VectorSampler):
             return self._grain_order().position_of(record_key, epoch)
         if record_key >= self.num_records:
             return None
-        if isinstance(self.shuffle, BlockShuffle):
-            place = BlockOrder(self.shuffle, self.num_records, self.seed or 0).place_of(
-                record_key, epoch
-            )
-        else:
-            place = (
-                record_key
-                if not self.shuffle
-                else place_of(record_key, epoch, self.num_records, self.seed or 0)
-            )
+        place = int(self.places_of(np.array([record_key]), epoch)[0])
         return epoch * self.num_records + place
 
-    def places_of(self, record_keys: Positions, epoch: int) -> Positions:
+    def places_of(self, record_keys: Int64s, epoch: int) -> Int64s:
         """Return each record's index within an epoch, from 0: `int64[n] -> int64[n]`.
 
         The index counts the records of all shards.

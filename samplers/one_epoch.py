@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .facts import OrderFacts
 from .history import Changes
-from .protocol import VectorSampler
+from .protocol import Int64s, VectorSampler, Words
 from .sharding import ShardOptions
 
 
@@ -64,10 +61,10 @@ class OneEpoch(VectorSampler):
     def __repr__(self) -> str:
         return f"{self.sampler!r} in epoch {self.epoch}"
 
-    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def record_keys(self, positions: Int64s) -> Int64s:
         return self.sampler.record_keys(positions + self._first)
 
-    def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
+    def seeds(self, positions: Int64s) -> Words | None:
         return self.sampler.seeds(positions + self._first)
 
     def with_shard_options(self, shard_options: ShardOptions) -> Self:

@@ -19,9 +19,8 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-Positions = NDArray[np.int64]
+from .protocol import Int64s
 
 
 class UnreadOrder:
@@ -62,7 +61,7 @@ class UnreadOrder:
     @cached_property
     def length(self) -> int:
         """Number of positions of the order that no shard has read yet."""
-        return self._ragged + max(self.total - self.dense_from, 0)
+        return self.dense_index + max(self.total - self.dense_from, 0)
 
     @cached_property
     def dense_from(self) -> int:
@@ -75,14 +74,7 @@ class UnreadOrder:
 
         It is right for indices from `dense_index` on.
         """
-        return min(self.dense_from, self.total) - self._ragged
-
-    def offset_from(self, index: int) -> int | None:
-        """Return the number to add to an index among the unread positions, to get the position.
-
-        Return None if this number is not the same for all indices from `index` on.
-        """
-        return self.offset if index >= self._ragged else None
+        return min(self.dense_from, self.total) - self.dense_index
 
     def lowest_position(self, index: int) -> int:
         """Return the lowest position that is possible at `index`, or later, among unread positions.
@@ -94,26 +86,18 @@ class UnreadOrder:
         position = int(self.positions(np.array([index], dtype=np.int64))[0])
         return position - position % self._shards
 
-    @property
-    def dense_index(self) -> int:
-        """Index of the position `dense_from` among the unread positions.
-
-        From there on, every position is unread.
-        """
-        return self._ragged
-
     @cached_property
-    def _ragged(self) -> int:
-        """Number of unread positions before `dense_from`."""
+    def dense_index(self) -> int:
+        """Number of unread positions before `dense_from`, from which on all are unread."""
         return int(self._starts[-1])
 
     @cached_property
-    def _by_progress(self) -> Positions:
+    def _by_progress(self) -> Int64s:
         """Indices of the shards, sorted by how many positions they delivered, the slowest first."""
         return np.argsort(np.array(self.reached, dtype=np.int64), kind="stable")
 
     @cached_property
-    def _tables(self) -> tuple[Positions, Positions, Positions, Positions]:
+    def _tables(self) -> tuple[Int64s, Int64s, Int64s, Int64s]:
         """The rectangles (levels × shards) of undelivered positions, as four arrays.
 
         Level k is the positions `k * shards + s` of all shards s. A rectangle is consecutive levels
@@ -132,7 +116,7 @@ class UnreadOrder:
         return lows, heights, np.maximum(widths, 0), places
 
     @cached_property
-    def _last(self) -> Positions:
+    def _last(self) -> Int64s:
         """Indices of the shards that have a position in the last level and have not read it yet.
 
         Level k is the positions `k * shards + s` of all shards s. The last level may be incomplete.
@@ -142,7 +126,7 @@ class UnreadOrder:
         return self._by_progress[(reached <= whole) & (self._by_progress < rest)]
 
     @cached_property
-    def _starts(self) -> Positions:
+    def _starts(self) -> Int64s:
         """For each rectangle in `_tables`, the index of its first position among the unread ones.
 
         One more entry, at the end, is `dense_index`.
@@ -151,20 +135,20 @@ class UnreadOrder:
         return np.concatenate([[0], np.cumsum(heights * widths, dtype=np.int64)]).astype(np.int64)
 
     @cached_property
-    def _served(self) -> Positions:
+    def _served(self) -> Int64s:
         """Indices of shards in two lists: all shards, those that read least first; then `_last`.
 
         Each rectangle in `_tables` belongs to the first shards of one of the two lists.
         """
         return np.concatenate([self._by_progress, self._last])
 
-    def positions(self, indices: Positions) -> Positions:
+    def positions(self, indices: Int64s) -> Int64s:
         """Return the positions at indices `int64[n]` (from 0) among the positions not yet read.
 
         Indices from `length` on give the positions from `total` on, without gaps.
         """
         result = indices + self.offset
-        ragged = indices < self._ragged
+        ragged = indices < self.dense_index
         if ragged.any():
             some = indices[ragged]
             which = np.searchsorted(self._starts, some, side="right") - 1
@@ -205,7 +189,7 @@ class Without:
         )
 
     @cached_property
-    def _offsets(self) -> Positions:
+    def _offsets(self) -> Int64s:
         """Numbers to add to an index among the positions outside the ranges, to get the position.
 
         The first number is for indices before the first range. Each other number is for indices
@@ -214,7 +198,7 @@ class Without:
         return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
 
     @cached_property
-    def _starts(self) -> Positions:
+    def _starts(self) -> Int64s:
         """For each range, the number of positions before it that are in none of the ranges.
 
         It is also the index, among these positions, of the first one after the range.
@@ -244,14 +228,6 @@ class Without:
         """Number of positions outside the ranges."""
         return self.total - self.offset
 
-    def offset_from(self, index: int) -> int | None:
-        """Return the number to add to each index from `index` on, to get its position.
-
-        Return None if it is not the same for all of them. An index counts only the positions that
-        are in none of the ranges.
-        """
-        return self.offset if index >= self.dense_index else None
-
     def lowest_position(self, index: int) -> int:
         """Return the lowest position at `index`, or later, among the positions outside the ranges.
 
@@ -259,7 +235,7 @@ class Without:
         """
         return int(self.positions(np.array([index], dtype=np.int64))[0])
 
-    def positions(self, indices: Positions) -> Positions:
+    def positions(self, indices: Int64s) -> Int64s:
         """Return the positions at indices `int64[n]` (from 0) among those outside the ranges.
 
         Indices from `length` on give the positions from `total` on, without gaps.

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import copy
 import operator
+from bisect import bisect_left
 from collections.abc import Callable, Sized
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..common.identity.values import digest, plain_attributes
 from ..common.messages import a_kind_of, short_repr
 from ..errors import RecordKeyError, StopIterationError
 from .facts import OrderFacts
-from .protocol import ENDLESS, RecordMetadata, Sampler, VectorSampler
+from .protocol import ENDLESS, Int64s, RecordMetadata, Sampler, VectorSampler, Words
 from .sharding import NoSharding, ShardOptions, as_shard_options
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
 
 
 class ScalarSampler(VectorSampler):
@@ -108,12 +105,12 @@ class ScalarSampler(VectorSampler):
             )
         return metadata
 
-    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def record_keys(self, positions: Int64s) -> Int64s:
         return self._checked(
             [self._metadata(position).record_key for position in positions.tolist()]
         )
 
-    def _checked(self, keys: list[Any]) -> NDArray[np.int64]:
+    def _checked(self, keys: list[Any]) -> Int64s:
         try:
             return np.array(list(map(_whole, keys)), dtype=np.int64)
         except (OverflowError, TypeError):
@@ -124,7 +121,7 @@ class ScalarSampler(VectorSampler):
                 "with an int in [0, len(source))."
             ) from None
 
-    def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
+    def seeds(self, positions: Int64s) -> Words | None:
         if self.seed is None:
             return None
         generators = [self._metadata(position).rng for position in positions.tolist()]
@@ -170,19 +167,18 @@ def _length_of(sampler: Sampler) -> int:
     """
     if isinstance(sampler, Sized):
         return len(sampler)
-    low, high = 0, ENDLESS
-    while low < high:
-        middle = (low + high) // 2
+
+    def is_after_end(position: int) -> bool:
         try:
-            _metadata_from(lambda position: sampler[position], middle)
+            _metadata_from(lambda index: sampler[index], position)
         except IndexError:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+            return True
+        return False
+
+    return bisect_left(range(ENDLESS), True, key=is_after_end)
 
 
-def _seed_of(rng: Generator) -> int:
+def _seed_of(rng: np.random.Generator) -> int:
     return int(rng.integers(1 << 63))
 
 

@@ -20,10 +20,8 @@ from math import isqrt
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Words = NDArray[np.uint64]
-Positions = NDArray[np.int64]
+from .protocol import Int64s, Words
 
 # So few cells need more rounds to reach all permutations evenly.
 ROUNDS, ROUNDS_SMALL, SMALL = 6, 12, 1 << 14
@@ -67,26 +65,15 @@ def mix(words: Words) -> Words:
 
 @lru_cache(maxsize=64)
 def _round_keys_of(seed: int, epoch: int, rounds: int) -> Words:
-    return round_keys(seed, np.array([epoch]), rounds)
+    return round_keys(np.array([seed], dtype=_WORD), np.array([epoch]), rounds)
 
 
-def round_keys(seed: int, epochs: Positions, rounds: int) -> Words:
-    """Return the keys of the shuffle's rounds, computed from a seed: `uint64[rounds, len(epochs)]`.
-
-    Args:
-        seed: in `[0, 2^64)`.
-        epochs: `int64[n]`, numbers of epochs; each has `rounds` keys of its own.
-        rounds: number of rounds.
-    """
-    return round_keys_of_each(np.array([seed], dtype=_WORD), epochs, rounds)
-
-
-def round_keys_of_each(seeds: Words, epochs: Positions, rounds: int) -> Words:
-    """Return keys like `round_keys`, but with a seed for each epoch: `uint64[rounds, len(epochs)]`.
+def round_keys(seeds: Words, epochs: Int64s, rounds: int) -> Words:
+    """Return the keys of the shuffle's rounds, computed from seeds: `uint64[rounds, len(epochs)]`.
 
     Args:
         seeds: `uint64`, one seed for each epoch, or one for all.
-        epochs: `int64[n]`.
+        epochs: `int64[n]`, numbers of epochs; each has `rounds` keys of its own.
         rounds: number of rounds.
     """
     of_seeds = mix(seeds)
@@ -95,7 +82,7 @@ def round_keys_of_each(seeds: Words, epochs: Positions, rounds: int) -> Words:
     return mix(of_epochs ^ of_rounds)
 
 
-def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Positions:
+def permute(places: Int64s, epochs: Int64s, size: int, seed: int) -> Int64s:
     """Shuffle places (indices within an epoch); each epoch has another order.
 
     Args:
@@ -114,7 +101,7 @@ def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Posit
     return _permuted(places, epochs, size, seed, False)
 
 
-def unpermute(keys: Positions, epochs: Positions, size: int, seed: int) -> Positions:
+def unpermute(keys: Int64s, epochs: Int64s, size: int, seed: int) -> Int64s:
     """Return the places (indices within an epoch) that `permute` maps to `keys`.
 
     This is the inverse of `permute`, whose other arguments must be the same.
@@ -126,7 +113,7 @@ def unpermute(keys: Positions, epochs: Positions, size: int, seed: int) -> Posit
     return _permuted(keys, epochs, size, seed, True)
 
 
-def _permuted(numbers: Positions, epochs: Positions, size: int, seed: int, back: bool) -> Positions:
+def _permuted(numbers: Int64s, epochs: Int64s, size: int, seed: int, back: bool) -> Int64s:
     if size == 1:
         return np.zeros(len(numbers), dtype=np.int64)
     rounds = ROUNDS_SMALL if size < SMALL else ROUNDS
@@ -182,7 +169,7 @@ def place_of(key: int, epoch: int, size: int, seed: int) -> int:
     return int(unpermute(np.array([key]), np.array([epoch]), size, seed)[0])
 
 
-def _blocks(epochs: Positions) -> Iterator[slice]:
+def _blocks(epochs: Int64s) -> Iterator[slice]:
     """Divide places (indices within epochs) into slices of at most 16,384 places, and yield them.
 
     Args:
@@ -216,7 +203,7 @@ class Hashed:
         self._keys, self._lengths = keys, lengths
 
     def of(
-        self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words
+        self, number: int, fixed: Words, column: Int64s | None, shift: Words, scratch: Words
     ) -> None:
         """Write the shifts of one round (rows or columns by which cells move) into `shift`.
 
@@ -258,7 +245,7 @@ class _Kept:
         return shift.ravel()
 
     def of(
-        self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words
+        self, number: int, fixed: Words, column: Int64s | None, shift: Words, scratch: Words
     ) -> None:
         places = fixed.view(np.int64)
         if column is not None:
@@ -268,8 +255,8 @@ class _Kept:
 
 
 def _shifts_of_block(
-    seed: int, epochs: Positions, rounds: int, size: int
-) -> tuple[Hashed | _Kept, Positions | None]:
+    seed: int, epochs: Int64s, rounds: int, size: int
+) -> tuple[Hashed | _Kept, Int64s | None]:
     """Return the shifts of the shuffle's rounds for a block of places, and the epoch of each place.
 
     The second result is `int64[n]`, for each place the index of its epoch among the epochs of the
@@ -279,13 +266,17 @@ def _shifts_of_block(
     first, last = int(epochs.min()), int(epochs.max())
     side = max(table_shape(size))
     if first == last:
-        return (_kept if side <= MAX_SIDE else _hashed)(seed, first, rounds, size), None
+        return (
+            _kept(seed, first, rounds, size)
+            if side <= MAX_SIDE
+            else Hashed(_round_keys_of(seed, first, rounds), _lengths_of(size))
+        ), None
     if last - first < len(epochs):
         distinct, column = np.arange(first, last + 1), epochs - first
     else:
         distinct, column = np.unique(epochs, return_inverse=True)
     worth = side <= MAX_SIDE and side * len(distinct) <= len(epochs)
-    keys = round_keys(seed, distinct, rounds)
+    keys = round_keys(np.array([seed], dtype=_WORD), distinct, rounds)
     return _Kept(keys, size) if worth else Hashed(keys, _lengths_of(size)), column
 
 
@@ -294,17 +285,13 @@ def _kept(seed: int, epoch: int, rounds: int, size: int) -> _Kept:
     return _Kept(_round_keys_of(seed, epoch, rounds), size)
 
 
-def _hashed(seed: int, epoch: int, rounds: int, size: int) -> Hashed:
-    return Hashed(_round_keys_of(seed, epoch, rounds), _lengths_of(size))
-
-
 def _lengths_of(size: int) -> Lengths:
     rows, columns = map(_WORD, table_shape(size))
     return rows, columns
 
 
 def _permute_block(
-    numbers: Words, shifts: Hashed | _Kept, column: Positions | None, size: int, back: bool
+    numbers: Words, shifts: Hashed | _Kept, column: Int64s | None, size: int, back: bool
 ) -> Words:
     lengths = _lengths_of(size)
     numbers = encipher(numbers, shifts, column, lengths, back)
@@ -327,7 +314,7 @@ def table_shape(size: int) -> tuple[int, int]:
 def encipher(
     numbers: Words,
     shifts: Hashed | _Kept,
-    column: Positions | None,
+    column: Int64s | None,
     lengths: Lengths,
     back: bool = False,
 ) -> Words:

@@ -21,11 +21,10 @@ from .facts import OrderFacts
 from .history import Changes, SavedOrder
 from .sharding import ShardOptions
 
-if TYPE_CHECKING:
-    from numpy.random import Generator
-
 ENDLESS = sys.maxsize
 """`len()` of a sampler that never ends."""
+Int64s = NDArray[np.int64]
+Words = NDArray[np.uint64]
 
 
 @dataclass
@@ -40,7 +39,7 @@ class RecordMetadata:
 
     index: int
     record_key: int | None = None
-    rng: Generator | None = None
+    rng: np.random.Generator | None = None
 
     def __repr__(self) -> str:
         """Return a text without the memory address that a generator's own repr contains."""
@@ -108,7 +107,7 @@ class VectorSampler:
         """Return the number of positions of all shards together; `sys.maxsize`: endless."""
         raise NotImplementedError
 
-    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def record_keys(self, positions: Int64s) -> Int64s:
         """Return the record keys `int64[n]` at global positions `int64[n]` in `[0, len(self))`."""
         raise NotImplementedError
 
@@ -133,12 +132,7 @@ class VectorSampler:
         """Facts about the order for the loader."""
         return OrderFacts()
 
-    @property
-    def block_size(self) -> int:
-        """Number of positions that the loader passes to `record_keys` in one call."""
-        return self.facts.block_size
-
-    def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
+    def seeds(self, positions: Int64s) -> Words | None:
         """Return the seed of random operations at each position, `uint64[n]`.
 
         Return None if `seed` is used at all of them.
@@ -188,8 +182,9 @@ class VectorSampler:
         This default implementation searches all positions of the epoch.
         """
         start, stop = epoch * self.epoch_length, min((epoch + 1) * self.epoch_length, len(self))
-        for first in range(start, stop, self.block_size):
-            positions = np.arange(first, min(first + self.block_size, stop), dtype=np.int64)
+        block_size = self.facts.block_size
+        for first in range(start, stop, block_size):
+            positions = np.arange(first, min(first + block_size, stop), dtype=np.int64)
             found = np.flatnonzero(self.record_keys(positions) == record_key)
             if found.size:
                 return int(positions[found[0]])
@@ -313,7 +308,7 @@ class VectorSampler:
         """Sorted keys of records that the order omits."""
         return np.empty(0, np.int64)
 
-    def without(self, keys: Mapping[str, NDArray[np.int64]]) -> VectorSampler:
+    def without(self, keys: Mapping[str, Int64s]) -> VectorSampler:
         """Return this order without some records.
 
         Args:

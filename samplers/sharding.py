@@ -44,18 +44,19 @@ class ShardOptions:
     drop_remainder: bool = False
 
     def __post_init__(self) -> None:
-        count = whole_number("shard_count", self.shard_count, 1, None, "the number of shards")
-        object.__setattr__(self, "shard_count", count)
-        index = whole_number(
-            "shard_index",
-            self.shard_index,
-            -1 << 63,
-            None,
-            "the number of this process's shard, from 0",
+        vars(self).update(
+            shard_count=whole_number(
+                "shard_count", self.shard_count, 1, None, "the number of shards"
+            ),
+            shard_index=whole_number(
+                "shard_index",
+                self.shard_index,
+                -1 << 63,
+                None,
+                "the number of this process's shard, from 0",
+            ),
+            drop_remainder=true_or_false("drop_remainder", self.drop_remainder),
         )
-        object.__setattr__(self, "shard_index", index)
-        drops = true_or_false("drop_remainder", self.drop_remainder)
-        object.__setattr__(self, "drop_remainder", drops)
         if not 0 <= self.shard_index < self.shard_count:
             raise ValueError(
                 f"shard_index={short_repr(self.shard_index)} is outside of [0, shard_count) = [0, "

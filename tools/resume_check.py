@@ -23,7 +23,8 @@ from ..errors import NotDeterministicError
 from ..loader.data_loader import LoaderMethods
 from ..loader.iterator import DataLoaderIterator
 from ..loader.loader_description import LoaderDescription
-from ..loader.plan.compile import with_operations
+from ..loader.plan.compile import compiled
+from ..loader.plan.joins import Apply, Read
 from ..loader.plan.pipeline import Pipeline
 from ..loader.state.schema import LoaderState
 from .resume_checksums import checksum
@@ -251,9 +252,8 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
 
     def part_of(count: int) -> Pipeline:
         """Return the pipeline with the first `count` operations, as fresh copies."""
-        return _fresh(
-            dataclasses.replace(with_operations(whole, whole.operations[:count]), snapshot=None)
-        )
+        tree = Apply(Read(whole.leaf), whole.operations[:count])
+        return _fresh(compiled(tree, whole.skips_errors))
 
     def run(
         part: Pipeline, workers: int = 0, state: bytes | None = None

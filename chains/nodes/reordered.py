@@ -14,7 +14,7 @@ from typing import Any
 
 from ...loader.plan.omission import living_order
 from ...samplers.chain.index_maps import IndexMap, Indices
-from ...samplers.changing.indices import LivingIndices
+from ...samplers.changing.orders import LivingIndices
 from ...sources.provenance import UsedRecord
 from .line import Line
 from .node import Get, Node, OnOne, Seeds

@@ -207,7 +207,10 @@ def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) ->
         if (under_way := reads.oldest()) is not None and frames and is_ours(frames[0]):
             frames = _frames_of(under_way.thread)
             leaf = worker.pipeline.every_leaf[task.leaf] if isinstance(task, SpanTask) else None
-            keys = [leaf.describe_key(key) if leaf else key for key in under_way.keys.tolist()]
+            keys = [
+                leaf.source_facts.describe_key(key) if leaf else key
+                for key in under_way.keys.tolist()
+            ]
             where = f"on record keys {first_few(keys, 8)}"
         else:
             who, where = _operation_in(frames, worker.pipeline), worker.place_now()

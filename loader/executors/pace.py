@@ -380,7 +380,7 @@ def keys_ahead(leaf: Leaf, options: ReadOptions) -> int:
         options: options for reading.
     """
     most = options.prefetch_buffer_size
-    return max(most // leaf.records_each, min(reads_under_way(leaf, options), most))
+    return max(most // leaf.source_facts.records_each(), min(reads_under_way(leaf, options), most))
 
 
 def reads_under_way(leaf: Leaf, options: ReadOptions) -> int:

@@ -176,14 +176,14 @@ def _refuse_huge_batches(pipeline: Pipeline) -> None:
     """
     leaf, rows = pipeline.leaves[0], max(stage.unit for stage in pipeline.stages)
     if leaf.in_order or min(rows, len(leaf.sampler)) <= max(
-        LARGEST_OF_SEVERAL_EPOCHS, leaf.epoch_length
+        LARGEST_OF_SEVERAL_EPOCHS, leaf.sampler.epoch_length
     ):
         return
     raise ValueError(
         f"a batch of {rows:,} records is too large. It may have at most "
         f"{LARGEST_OF_SEVERAL_EPOCHS:,} records, or as many as an epoch has "
-        f"({leaf.epoch_length:,}) if that is more. For one batch of all records pass num_epochs=1. "
-        "Otherwise pass a smaller batch_size."
+        f"({leaf.sampler.epoch_length:,}) if that is more. For one batch of all records pass "
+        "num_epochs=1. Otherwise pass a smaller batch_size."
     )
 
 

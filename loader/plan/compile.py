@@ -21,6 +21,7 @@ from ...errors import ShardingError
 from ...operations import Operation
 from ..failures import Skips
 from .cursor import NodeCounts, Subtree
+from .identity import Identity
 from .joins import Apply, Join, Joined, JoinPolicy, Node, Read
 from .leaf import Leaf
 from .pipeline import Pipeline
@@ -46,9 +47,11 @@ def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
     """
     numbering = _Numbering(skips_errors)
     top = numbering.add(tree)
-    return Pipeline(
-        numbering.dealt_leaves(), tuple(numbering.stages), tuple(numbering.joins), top, skips_errors
-    )
+    leaves = tuple(numbering.dealt(leaf, number) for number, leaf in enumerate(numbering.leaves))
+    stages, joins = tuple(numbering.stages), tuple(numbering.joins)
+    operations = [operation for stage in stages for operation in stage.operations]
+    snapshot = Identity.of([leaf.source for leaf in leaves], operations)
+    return Pipeline(leaves, stages, joins, top, snapshot, skips_errors)
 
 
 def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipeline:
@@ -80,18 +83,19 @@ class _Numbering:
         self.stages: list[Stage] = []
         self.joins: list[Join] = []
 
-    def dealt_leaves(self) -> tuple[Leaf, ...]:
-        """Return the leaves (sources with their samplers), ready to run.
+    def dealt(self, leaf: Leaf, number: int) -> Leaf:
+        """Return a leaf (a source with its sampler), ready to run.
 
-        If records are balanced among shards by cost, each leaf gets the blocks of positions within
-        which shards exchange records.
+        If records are balanced among shards by cost, it gets the blocks of positions within which
+        shards exchange records.
+
+        Args:
+            leaf: the leaf.
+            number: index of the leaf.
 
         Raises:
             ValueError: an operation packs balanced records.
         """
-        return tuple(self._dealt(leaf, number) for number, leaf in enumerate(self.leaves))
-
-    def _dealt(self, leaf: Leaf, number: int) -> Leaf:
         balance = leaf.sampler.facts.balance
         if balance is None or leaf.lineage.layers:
             return leaf

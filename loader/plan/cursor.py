@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -183,16 +183,11 @@ def cursor_of_join(cursors: Iterable[Cursor], state: JoinState) -> Cursor:
         cursors: cursors of its inputs.
         state: the join's own progress.
     """
-    positions: list[int] = []
-    skips: list[int] = []
-    notes: list[JoinState] = []
-    unfinished: list[Leftover] = []
-    for cursor in cursors:
-        positions += cursor.positions
-        skips += cursor.skips
-        notes += cursor.notes
-        unfinished += cursor.unfinished
-    return Cursor(tuple(positions), tuple(skips), (*notes, state), tuple(unfinished))
+    inputs: list[Any] = list(cursors)
+    positions, skips, notes, unfinished = (
+        tuple(chain.from_iterable(cursor[field] for cursor in inputs)) for field in range(4)
+    )
+    return Cursor(positions, skips, (*notes, state), unfinished)
 
 
 def are_numbers(state: JoinState) -> bool:

@@ -161,14 +161,12 @@ def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> Vect
             changing = growing_order(part, source.parts[name])
             if changing is not part:
                 refuse_balance(mix)
+                parts[name] = changing
         except ValueError as error:
             if not by_hand:
                 raise ValueError(
                     f"part {short_repr(name)} of the mix: {shorten(error, 400)}."
                 ) from None
-            continue
-        if changing is not part:
-            parts[name] = changing
     return mix.with_parts(parts) if parts else mix
 
 
@@ -220,7 +218,9 @@ def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeli
         name: parts[name].of_generation(number, len(sources[name]))
         for name, number in others.items()
     }
-    return _over(pipeline, source, leaf.sampler.with_parts(orders))
+    snapshot = dataclasses.replace(pipeline.snapshot, sources=(fingerprint_of(source),))
+    other = pipeline.with_leaf(source=source, sampler=leaf.sampler.with_parts(orders))
+    return dataclasses.replace(other, snapshot=snapshot)
 
 
 def source_at(source: Any, generations: Mapping[str, int]) -> Any:
@@ -251,26 +251,6 @@ def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
     Raises:
         SourceError: the source does not have this generation.
     """
-    leaf = pipeline.leaf
-    whole = at_generation(
-        pipeline.with_leaf(dataclasses.replace(leaf, sampler=leaf.sampler.whole)), generation
-    )
-    epoch = leaf.sampler.with_whole(whole.leaf.sampler)
-    return whole.with_leaf(dataclasses.replace(whole.leaf, sampler=epoch))
-
-
-def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
-    """Return the pipeline of a single source over another generation (version of its files).
-
-    Raises:
-        SourceError: the source does not have this generation.
-    """
-    return at_generations(pipeline, {ONLY: generation})
-
-
-def _over(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:
-    """Return a pipeline of a single source with its source and order replaced."""
-    assert pipeline.snapshot is not None
-    snapshot = dataclasses.replace(pipeline.snapshot, sources=(fingerprint_of(source),))
-    leaf = dataclasses.replace(pipeline.leaf, source=source, sampler=order)
-    return dataclasses.replace(pipeline, leaves=(leaf,), snapshot=snapshot)
+    sampler = pipeline.leaf.sampler
+    whole = at_generations(pipeline.with_leaf(sampler=sampler.whole), {ONLY: generation})
+    return whole.with_leaf(sampler=sampler.with_whole(whole.leaf.sampler))

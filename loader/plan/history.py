@@ -5,14 +5,15 @@ In: changes of orders, and how far the shards of earlier runs had read. Out: JSO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from ...common.validation import count_in_state
 from ...samplers.history import ONLY, Changes, OrderChange
 from .identity import json_text
-from .lineage import ReshardHistory, checked_count
+from .lineage import ReshardHistory
 
 NO_RUNS = ReshardHistory()
 """History of a leaf that no run on another number of shards has read."""
@@ -32,12 +33,6 @@ class History:
 
     shards: tuple[ReshardHistory, ...] = (NO_RUNS,)
     orders: tuple[Changes, ...] = ((),)
-
-    @classmethod
-    def of_leaves(cls, leaves: Sequence[Any]) -> History:
-        return cls(
-            tuple(leaf.lineage for leaf in leaves), tuple(leaf.sampler.changes for leaf in leaves)
-        )
 
     def with_leaf(self, number: int, changes: Changes) -> History:
         """Return this history with other changes of the order of the leaf at index `number`."""
@@ -83,17 +78,9 @@ class History:
             for leaf, changes in enumerate(self.orders)
             for position, values, part in changes
         ]
-        shards = (
-            ",".join(each.json for each in self.shards)
-            if any(each != NO_RUNS for each in self.shards)
-            else ""
-        )
-        entries = {
-            ORDERS: json_text(orders) if orders else "",
-            SHARDS: f"[{shards}]" if shards else "",
-        }
-        found = ",".join(f'"{name}":{text}' for name, text in entries.items() if text)
-        return f"{{{found}}}" if found else ""
+        shards = [each.values for each in self.shards] if {*self.shards} != {NO_RUNS} else []
+        entries = {name: told for name, told in ((ORDERS, orders), (SHARDS, shards)) if told}
+        return json_text(entries) if entries else ""
 
     @classmethod
     def read(cls, values: Any, leaves: int) -> History:
@@ -128,7 +115,7 @@ NO_HISTORY = History()
 def _change(position: Any, values: Any, part: Any = None) -> OrderChange:
     if not isinstance(values, dict) or not (part is None or isinstance(part, str)):
         raise TypeError
-    return OrderChange(checked_count(position), values, part)
+    return OrderChange(count_in_state(position), values, part)
 
 
 class Mark(NamedTuple):
@@ -177,11 +164,9 @@ class Mark(NamedTuple):
         if len(length) > 1:
             raise ValueError
         parts = place if isinstance(place, dict) else {ONLY: place}
-        ended = tuple((str(name), checked_count(end)) for name, end in values.get("ended", []))
-        whole = checked_count(length[0]) if length else None
         return cls(
-            checked_count(position),
-            {name: checked_count(parts[name]) for name in parts},
-            whole,
-            ended,
+            count_in_state(position),
+            {name: count_in_state(parts[name]) for name in parts},
+            count_in_state(length[0]) if length else None,
+            tuple((str(name), count_in_state(end)) for name, end in values.get("ended", [])),
         )

@@ -12,7 +12,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 from ...common.messages import short_repr
@@ -40,10 +39,21 @@ class Identity:
     """
 
     sources: tuple[Values, ...]
-    orders: tuple[Values, ...]
+    orders: tuple[Values, ...] = ()
     joins: tuple[Values, ...] = ()
     operations: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, sources: Sequence[Any], operations: Sequence[Operation]) -> Identity:
+        """Return an identity with only the fingerprints of sources and operations.
+
+        They are taken when the pipeline is made, since sources and operations may change while
+        they work.
+        """
+        return cls(
+            tuple(map(fingerprint_of, sources)), operations=tuple(map(fingerprint, operations))
+        )
 
     @cached_property
     def json(self) -> str:
@@ -159,13 +169,12 @@ def _unpacked(values: Any) -> Values:
         unpacking = zlib.decompressobj()
         try:
             text = unpacking.decompress(b64decode(values[PACKED], validate=True), LONGEST)
-        except zlib.error as error:
-            raise ValueError(str(error)) from None
-        if not unpacking.eof:
-            raise ValueError(f"the packed state must be complete, and at most {LONGEST} bytes long")
-        try:
+            if not unpacking.eof:
+                raise ValueError(
+                    f"the packed state must be complete, and at most {LONGEST} bytes long"
+                )
             values = json.loads(text)
-        except RecursionError as error:
+        except (zlib.error, RecursionError) as error:
             raise ValueError(str(error)) from None
     return _checked(values)
 
@@ -185,9 +194,8 @@ def _tuple(values: Any) -> tuple[Any, ...]:
 def _check_join(join: Values) -> None:
     """Raise TypeError or ValueError if the description of a join of streams is damaged."""
     names, sizes = _tuple(join.get("names")), _tuple(join.get("sizes"))
-    if len({*map(repr, names)}) != len(names) or (names and len(names) != len(sizes)):
-        raise ValueError
-    if not all([*map(type, _tuple(size))] == [int] * 3 for size in sizes):
+    named = len({*map(repr, names)}) == len(names) and (not names or len(names) == len(sizes))
+    if not named or not all([*map(type, _tuple(size))] == [int] * 3 for size in sizes):
         raise ValueError
 
 
@@ -208,19 +216,22 @@ def differences(saved: dict[str, Any], present: dict[str, Any]) -> list[str]:
     >>> differences({"source": {"records": 60000}}, {"source": {"records": 59999}})
     ['source: records 60000 → 59999']
     """
-    found = []
-    for part in sorted(set(saved) | set(present)):
-        found += _differences_of(part, saved.get(part), present.get(part))
-    return found
+    return [
+        text
+        for part in sorted(set(saved) | set(present))
+        for text in _differences_of(part, saved.get(part), present.get(part))
+    ]
 
 
 def _differences_of(part: str, saved: Any, present: Any) -> list[str]:
     if saved == present:
         return []
     if isinstance(saved, dict) and isinstance(present, dict):
-        names = sorted(set(saved) | set(present), key=str)
-        found = (_differences_in(part, name, saved.get(name), present.get(name)) for name in names)
-        return list(chain.from_iterable(found))
+        return [
+            text
+            for name in sorted(set(saved) | set(present), key=str)
+            for text in _differences_in(part, name, saved.get(name), present.get(name))
+        ]
     if isinstance(saved, list) and isinstance(present, list):
         if len(saved) != len(present):
             return [f"{part}: {len(saved)} → {len(present)}"]
@@ -239,18 +250,12 @@ def _differences_in(part: str, name: str, saved: Any, present: Any) -> list[str]
             return found
     if isinstance(saved, dict) and isinstance(present, dict):
         return _differences_of(f"{part}: {name}", saved, present)
-    if (
-        isinstance(saved, list)
-        and isinstance(present, list)
-        and len(saved) == len(present)
-        and saved != present
-    ):
-        pairs = enumerate(zip(saved, present))
-        return list(
-            chain.from_iterable(
-                _differences_in(part, f"{name} {index}", *pair) for index, pair in pairs
-            )
-        )
+    if isinstance(saved, list) and isinstance(present, list) and len(saved) == len(present):
+        return [
+            text
+            for index, pair in enumerate(zip(saved, present))
+            for text in _differences_in(part, f"{name} {index}", *pair)
+        ]
     return (
         [] if saved == present else [f"{part}: {name} {short_repr(saved)} → {short_repr(present)}"]
     )
@@ -300,26 +305,6 @@ def _weights_changed(
         f"{now.get(name, 'no such part')}"
         for name in names
     ]
-
-
-@dataclass(frozen=True)
-class IdentitySnapshot:
-    """Fingerprints of sources and operations, taken when the pipeline is made.
-
-    A source or an operation may change while it is used. A fingerprint that is taken later could
-    then differ.
-
-    Attributes:
-        sources: for each leaf (source with its sampler), the fingerprint of its source.
-        operations: for each operation, its fingerprint.
-    """
-
-    sources: tuple[Values, ...]
-    operations: tuple[str, ...]
-
-    @classmethod
-    def of(cls, sources: Sequence[Any], operations: Sequence[Operation]) -> IdentitySnapshot:
-        return cls(tuple(map(fingerprint_of, sources)), tuple(map(fingerprint, operations)))
 
 
 def _one_or_all(name: str, values: tuple[Values, ...]) -> Values:

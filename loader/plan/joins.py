@@ -15,10 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...operations import Operation
+from ...samplers.protocol import Int64s
 from .cursor import JoinState, Subtree, are_numbers
 from .leaf import Leaf
 
@@ -53,14 +51,10 @@ class JoinPolicy:
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The plain JSON values that identify the rule."""
-        decisive = self.decisive
-        fields = vars(self).items()
-        return {
-            "kind": self.kind,
-            **{name: value for name, value in fields if decisive is None or name in decisive},
-        }
+        fields = vars(self) if self.decisive is None else self.decisive
+        return {"kind": self.kind, **{name: vars(self)[name] for name in fields}}
 
-    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+    def choices(self, state: JoinState, count: int) -> Int64s:
         """Return the index of the input of each of the next `count` rows: `int64[count]`.
 
         There are fewer at the end. Subclasses must define it.

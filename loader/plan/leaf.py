@@ -11,12 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import RecordKeyError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.facts import OrderFacts
-from ...samplers.protocol import ENDLESS, VectorSampler
+from ...samplers.protocol import ENDLESS, Int64s, VectorSampler
 from ...sources.facts import SourceFacts, facts_of
 from .lineage import ReshardHistory
 
@@ -91,25 +90,6 @@ class Leaf:
         """
         return self.facts.shards == "planned"
 
-    @property
-    def of_several(self) -> bool:
-        """True if a key stands for several records: a batch or packed row planned from lengths."""
-        return self.source_facts.planned
-
-    @property
-    def record_count(self) -> int:
-        """Number of records of the source.
-
-        For planned packed rows it is the number of their documents, for planned batches `ENDLESS`.
-        """
-        known = self.source_facts.record_count
-        return len(self.source) if known is None else known
-
-    @property
-    def epochs(self) -> int | None:
-        """Number of epochs; None if the stream is endless."""
-        return self.sampler.epoch_count
-
     @cached_property
     def total(self) -> int:
         if self.plans_batches:
@@ -117,17 +97,12 @@ class Leaf:
         elif self.lineage.within_shard:
             total = self.lineage.length(self.shard.length(len(self.sampler)))
         else:
-            total = self.shard.length(self.lineage.length(len(self._whole)))
+            order = self.sampler
+            if self.lineage.layers and not self.lineage.order_shards:
+                # Earlier runs read parts of one common order.
+                order = order.with_shard_options(NoSharding())
+            total = self.shard.length(self.lineage.length(len(order)))
         return total if self.end is None else min(total, self.end)
-
-    @property
-    def _whole(self) -> VectorSampler:
-        """The order to which `lineage` applies.
-
-        It is the unsharded order if earlier runs read parts of one common order.
-        """
-        common = bool(self.lineage.layers) and not self.lineage.order_shards
-        return self.sampler.with_shard_options(NoSharding()) if common else self.sampler
 
     @cached_property
     def dealing(self) -> Dealing | None:
@@ -153,19 +128,9 @@ class Leaf:
             max(self.lineage.blocks.size // self.shard.shard_count, 1), self.facts.block_size
         )
 
-    @property
-    def records_each(self) -> int:
-        """Mean number of records per key: 1, except for batches or rows planned from lengths."""
-        return self.source_facts.records_each()
-
     def left_from(self, local: int) -> int:
         """Return the number of this shard's positions from position `local` on; 0 after the end."""
         return max(self.total - local, 0)
-
-    @property
-    def epoch_length(self) -> int:
-        """Number of positions in an epoch, of all shards together."""
-        return self.sampler.epoch_length
 
     def epoch_of(self, local: int) -> int:
         """Return the epoch, from 0, of the record at a position of this shard.
@@ -180,24 +145,16 @@ class Leaf:
             )
         return self.epoch + (self.sampler.epoch_at(self._place(local)) if self.total else 0)
 
-    def positions(self, start: int, stop: int) -> NDArray[np.int64]:
+    def positions(self, start: int, stop: int) -> Int64s:
         """Return the global positions (over all shards) at local positions `[start, stop)`."""
         return self.positions_of(np.arange(start, stop, dtype=np.int64))
 
-    def positions_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
+    def positions_of(self, local: Int64s) -> Int64s:
         """Return the global positions (over all shards) at n local positions, in any order."""
         places = self.places_of(local)
         return places if self.dealing is None else self.dealing.positions(places)
 
-    def places(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the places `int64[stop - start]` at this shard's local positions `[start, stop)`.
-
-        A place is a global position (counted over all shards) in the order before records are
-        balanced by cost.
-        """
-        return self.places_of(np.arange(start, stop, dtype=np.int64))
-
-    def places_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
+    def places_of(self, local: Int64s) -> Int64s:
         """Return the places `int64[n]` at n local positions of this shard.
 
         A place is a global position (counted over all shards) in the order before records are
@@ -212,12 +169,12 @@ class Leaf:
         return self.lineage.positions(self.shard.global_positions(local))
 
     def _place(self, local: int) -> int:
-        return int(self.places(local, local + 1)[0])
+        return int(self.places_of(np.array([local], dtype=np.int64))[0])
 
     def position(self, local: int) -> int:
         return int(self.positions(local, local + 1)[0])
 
-    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def record_keys(self, positions: Int64s) -> Int64s:
         """Return the record keys `int64[n]` at n global positions (counted over all shards).
 
         Raises:
@@ -240,21 +197,6 @@ class Leaf:
 
         return isinstance(self.source, MixedSource)
 
-    def by_part(self, keys: NDArray[np.int64]) -> Any:
-        """Return record keys in the form that users see.
-
-        For a mix, a dict of keys by part; for batches or rows that are planned from lengths, the
-        keys of their records; else the keys themselves.
-        """
-        return self.source_facts.records_of(keys)
-
-    def describe_key(self, key: int) -> str:
-        """Return a text that names a record key in messages.
-
-        It names the part of a mix, and the record keys of a planned batch.
-        """
-        return self.source_facts.describe_key(key)
-
     def part_epochs(self, local: int) -> dict[str, int]:
         """Return the epoch of each part of a mix at a local position.
 
@@ -263,10 +205,11 @@ class Leaf:
         Raises:
             AttributeError: the source is not a mix.
         """
-        self._check_mix(
-            "part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the "
-            "epoch."
-        )
+        if not self.facts.parts:
+            raise AttributeError(
+                "part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells "
+                "the epoch."
+            )
         return (
             self.sampler.part_epochs(self._place(local))
             if self.total
@@ -282,10 +225,11 @@ class Leaf:
         Raises:
             AttributeError: the source is not a mix.
         """
-        self._check_mix(
-            "part_records is for mixes, loaders with a MixSampler; here, iterator.stats() tells "
-            "the records."
-        )
+        if not self.facts.parts:
+            raise AttributeError(
+                "part_records is for mixes, loaders with a MixSampler; here, iterator.stats() "
+                "tells the records."
+            )
         return self.sampler.part_records(self.before(local))
 
     def before(self, local: int) -> int:
@@ -295,7 +239,3 @@ class Leaf:
         position.
         """
         return self._place(local - 1) + 1 if local > 0 else 0
-
-    def _check_mix(self, refusal: str) -> None:
-        if not self.facts.parts:
-            raise AttributeError(refusal)

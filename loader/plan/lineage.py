@@ -8,7 +8,6 @@ few integers for each shard, however long the run.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,13 +15,14 @@ from math import gcd
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...common.messages import short_repr
+from ...common.validation import count_in_state
 from ...errors import CheckpointError
 from ...samplers.balance import MAX_BLOCK
 from ...samplers.dealing import Blocks
 from ...samplers.order import UnreadOrder, Without
+from ...samplers.protocol import Int64s
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 """Local positions that a run's shards reached; or, in a layer before, ranges that it skipped."""
@@ -88,14 +88,6 @@ class ReshardHistory:
         return index, offset
 
     @property
-    def is_possible(self) -> bool:
-        """True if no run in the history has read more positions than it had.
-
-        False shows a damaged state.
-        """
-        return all(layer and order.is_possible for layer, order in zip(self.layers, self.orders))
-
-    @property
     def delivered(self) -> int:
         """Number of positions that these runs have read or skipped."""
         return sum(order.total - order.length for order in self.orders)
@@ -125,7 +117,7 @@ class ReshardHistory:
         """
         return self.orders[-1].length + total - self.last_total if self.layers else total
 
-    def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def positions(self, indices: Int64s) -> Int64s:
         """Return the global positions (over all shards) at indices, from 0, of unread positions."""
         for order in reversed(self.orders):
             indices = order.positions(indices)
@@ -207,49 +199,43 @@ class ReshardHistory:
     @cached_property
     def values(self) -> list[Any]:
         """The history as plain JSON values, which are cached and must not be modified."""
-        return self.to_values()
-
-    def to_values(self) -> list[Any]:
         layers = list(map(_layer_to_values, self.layers))
         more = [None if self.blocks is None else list(self.blocks), *map(list, self.grown)]
-        more = more if self.grown or self.blocks is not None else []
         return [
             self.total,
             layers,
             list(map(list, self.skips)),
             self.within_shard,
             self.order_shards,
-            *more,
+            *(more if self.grown or self.blocks is not None else ()),
         ]
-
-    @cached_property
-    def json(self) -> str:
-        return json.dumps(self.values, separators=(",", ":"))
 
     @classmethod
     def from_values(cls, values: Any) -> ReshardHistory:
-        """Read a history from the result of `to_values`.
+        """Read a history from the property `values`.
 
         Raises:
             CheckpointError: the values are not a history.
         """
         try:
             total, layers, skips, within_shard, shards, *more = values
-            order = tuple(map(_layer, layers))
-            dealt = _blocks(more[0]) if more and more[0] is not None else None
             lineage = cls(
-                checked_count(total),
-                order,
+                count_in_state(total),
+                tuple(map(_layer, layers)),
                 _pairs(skips),
                 within_shard,
-                checked_count(shards),
-                dealt,
+                count_in_state(shards),
+                _blocks(more[0]) if more and more[0] is not None else None,
                 _grown(more[1:]),
             )
             if (
                 type(within_shard) is not bool
                 or (lineage.order_shards > 1 and not layers)
-                or not lineage.is_possible
+                # a run has read no more positions than it had
+                or not all(
+                    layer and order.is_possible
+                    for layer, order in zip(lineage.layers, lineage.orders)
+                )
             ):
                 raise ValueError
         except (ValueError, TypeError, OverflowError, LookupError):
@@ -259,29 +245,22 @@ class ReshardHistory:
         return lineage
 
 
-def checked_count(value: Any) -> int:
-    """Return a number from a state; ValueError if it is not a whole number from 0 to 2^63 - 1."""
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise ValueError
-    return value
-
-
 def _blocks(values: Any) -> Blocks:
-    blocks = Blocks(*map(checked_count, values))
+    blocks = Blocks(*map(count_in_state, values))
     if not 0 < blocks.shards <= blocks.size <= MAX_BLOCK or blocks.size % blocks.shards:
         raise ValueError
     return blocks
 
 
 def _grown(values: Any) -> tuple[tuple[int, int], ...]:
-    pairs = tuple((checked_count(layer), number) for layer, number in values)
+    pairs = tuple((count_in_state(layer), number) for layer, number in values)
     if not all(type(number) is int and 0 < abs(number) < 1 << 63 for _, number in pairs):
         raise ValueError
     return pairs
 
 
 def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
-    return tuple((checked_count(first), checked_count(second)) for first, second in values)
+    return tuple((count_in_state(first), count_in_state(second)) for first, second in values)
 
 
 def _layer_to_values(layer: Layer) -> list[Any]:
@@ -305,7 +284,7 @@ def _layer(values: Any) -> Layer:
     least, unit, times = values
     if {*map(type, times)} != {int} or min(times) < 0:
         raise ValueError
-    checked_count(checked_count(least) + checked_count(unit) * max(times))
+    count_in_state(count_in_state(least) + count_in_state(unit) * max(times))
     return tuple([least + unit * number for number in times])
 
 
@@ -340,11 +319,11 @@ def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrde
     brief: list[UnreadOrder | Without] = []
     lowest = 0  # index into what is at hand, below which nothing is left
     for order in reversed(layers):
-        offset = order.offset_from(lowest)
-        if offset is None:
+        if lowest < order.dense_index:
             lowest = order.lowest_position(lowest)
             brief.insert(0, order)
             continue
+        offset = order.offset
         lowest += offset
         above = brief[0] if brief else None
         if isinstance(above, UnreadOrder) and len(above.reached) == 1:

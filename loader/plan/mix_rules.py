@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...common.messages import short_repr, shorten
 from ...errors import CheckpointError
 from ...samplers.mix.order import MixOrder
+from ...samplers.protocol import Int64s
 from .cursor import JoinState, are_numbers
 from .joins import Join, JoinPolicy
 
@@ -29,7 +29,7 @@ class RowOrder(Protocol):
     def names(self) -> tuple[str, ...]:
         """The names of the inputs."""
 
-    def places(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
         """Return, for n rows of the mix, the input's index and the row's index in this input.
 
         They are two arrays `int64[n]`.
@@ -72,14 +72,14 @@ class _Block(NamedTuple):
 
     first: int
     ends: JoinState
-    inputs: NDArray[np.int64]
+    inputs: Int64s
 
     def has(self, row: int, count: int, ends: JoinState) -> bool:
         return (
             self.ends == ends and self.first <= row and row + count <= self.first + len(self.inputs)
         )
 
-    def of(self, row: int, count: int) -> NDArray[np.int64]:
+    def of(self, row: int, count: int) -> Int64s:
         return self.inputs[row - self.first : row - self.first + count]
 
 
@@ -118,7 +118,7 @@ class MixRows(JoinPolicy):
     def _leaves(self, number: int) -> bool:
         return self.goes_on or number in self.leaving
 
-    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+    def choices(self, state: JoinState, count: int) -> Int64s:
         row, ends = state[0], state[1:]
         block = next(iter(self._blocks), None)
         if block is None or not block.has(row, count, ends):
@@ -158,24 +158,16 @@ class MixRows(JoinPolicy):
             return False
         row, *ends = state
         numbers, places = ends[::2], ends[1::2]
-        return sorted([*places, row]) == [*places, row] and self._may_have_ended(numbers, places)
-
-    def _may_have_ended(self, numbers: Sequence[int], places: Sequence[int]) -> bool:
-        """Return True if inputs may have ended at these rows, and the mix went on without them.
-
-        Args:
-            numbers: indices of the inputs, in the order in which they ended.
-            places: for each input, the row at which it ended.
-        """
-        order: RowOrder | None = self.order
-        for number, place in zip(numbers, places):
-            order = (
-                order.without(number, place)
-                if order is not None and number < len(order.names)
-                else None
+        known = len({*numbers}) == len(numbers) and max(numbers, default=0) < len(self.order.names)
+        # Each input may have ended at its row, and the mix went on without it.
+        return (
+            known
+            and sorted([*places, row]) == [*places, row]
+            and all(
+                MixRows.ended(self, (place, *ends[: 2 * before]), number)
+                for before, (number, place) in enumerate(zip(numbers, places))
             )
-        whole = order is not None and len(set(numbers)) == len(numbers)
-        return whole and all(map(self._leaves, numbers))
+        )
 
 
 @dataclass(frozen=True)
@@ -188,7 +180,7 @@ class FormerMix(MixRows):
 
     numbers: tuple[int, ...] = ()
 
-    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+    def choices(self, state: JoinState, count: int) -> Int64s:
         return np.array(self.numbers, dtype=np.int64)[super().choices(state, count)]
 
     def taken(self, rows: int) -> Sequence[int]:

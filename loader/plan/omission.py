@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...common.messages import a_kind_of, first_few, short_repr
 from ...samplers.changing.growth import GrowthOptions
 from ...samplers.changing.orders import living
-from ...samplers.protocol import VectorSampler
+from ...samplers.protocol import Int64s, VectorSampler
 from ...sources.facts import facts_of
 from ...sources.omission.keys import OmitOfParts, keys_to_omit
 
@@ -74,7 +73,7 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
 
 def keys_by_part(
     order: VectorSampler, source: Any, omit: OmitOfParts | None, argument: str = "omit"
-) -> dict[str, NDArray[np.int64]]:
+) -> dict[str, Int64s]:
     """Return the keys of omitted records, for each part of a mix by name: sorted arrays `int64[n]`.
 
     For an order without parts, the name is "". Omitted are the records that the user names,
@@ -118,7 +117,7 @@ def _by_part(names: Sequence[str], omit: Any, argument: str) -> Mapping[str, Any
     return omit
 
 
-def _keys(source: Any, omit: Any, argument: str) -> NDArray[np.int64]:
+def _keys(source: Any, omit: Any, argument: str) -> Int64s:
     named = np.empty(0, np.int64) if omit is None else keys_to_omit(source, omit, argument=argument)
     lacking = facts_of(source).omitted_keys
     return named if lacking is None else np.union1d(named, lacking)

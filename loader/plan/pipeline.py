@@ -17,16 +17,16 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
+from ...samplers.protocol import Int64s
 from ...sources.protocol import is_text_column
 from ..failures import Skips
 from .cursor import Cursor, Leftover, Subtree
 from .history import History
-from .identity import Identity, IdentitySnapshot
+from .identity import Identity
 from .joins import Join
 from .leaf import Leaf
 from .stages import Stage, column_span_length, span_length
@@ -72,18 +72,10 @@ class Pipeline:
     stages: tuple[Stage, ...]
     joins: tuple[Join, ...]
     top: Subtree
+    snapshot: Identity
     skips_errors: Skips = False
-    snapshot: IdentitySnapshot | None = None
     formers: tuple[PreviousShard, ...] = ()
     traced: bool = False
-
-    def __post_init__(self) -> None:
-        if self.snapshot is None:
-            object.__setattr__(
-                self,
-                "snapshot",
-                IdentitySnapshot.of([leaf.source for leaf in self.leaves], self.operations),
-            )
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -147,7 +139,7 @@ class Pipeline:
         position, leaf = divmod(tag, len(self.every_leaf))
         return self.every_leaf[leaf], position
 
-    def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def tags_of(self, leaf: int, positions: Int64s) -> Int64s:
         """Return tags `int64[n]` of positions of a leaf: numbers that stand for leaf and position.
 
         If there are several leaves (sources with their samplers), a tag is `position * count +
@@ -330,13 +322,11 @@ class Pipeline:
     def _span(self, leaf: int) -> int:
         stage = self.stage_on(leaf)
         if self.columns is None:
-            return span_length(stage, self._following(stage))
+            later = self.stages[stage.number + 1 :]
+            return span_length(stage, next((one for one in later if one.leaf is None), None))
         return column_span_length(
             stage.unit, sum(column.nbytes // len(column) for column in flatten(self.columns)[0])
         )
-
-    def _following(self, stage: Stage) -> Stage | None:
-        return next((one for one in self.stages[stage.number + 1 :] if one.leaf is None), None)
 
     @cached_property
     def regrouped(self) -> frozenset[int]:
@@ -353,7 +343,10 @@ class Pipeline:
     @cached_property
     def history(self) -> History:
         """What happened to the orders since the first run, which a checkpoint stores."""
-        return History.of_leaves(self.leaves)
+        return History(
+            tuple(leaf.lineage for leaf in self.leaves),
+            tuple(leaf.sampler.changes for leaf in self.leaves),
+        )
 
     @cached_property
     def identity(self) -> Identity:
@@ -361,13 +354,11 @@ class Pipeline:
 
         It has sources, orders, joins and operations.
         """
-        assert self.snapshot is not None
-        return Identity(
-            self.snapshot.sources,
-            tuple(leaf.sampler.fingerprint for leaf in self.leaves),
-            tuple(join.fingerprint for join in self.joins),
-            self.snapshot.operations,
-            tuple(operation.takes for operation in self.operations if operation.takes is not None),
+        return dataclasses.replace(
+            self.snapshot,
+            orders=tuple(leaf.sampler.fingerprint for leaf in self.leaves),
+            joins=tuple(join.fingerprint for join in self.joins),
+            sizes=tuple(each.takes for each in self.operations if each.takes is not None),
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -385,8 +376,9 @@ class Pipeline:
         ]
         return histories[0] == histories[1]
 
-    def with_leaf(self, leaf: Leaf) -> Pipeline:
-        return dataclasses.replace(self, leaves=(leaf,))
+    def with_leaf(self, **changes: Any) -> Pipeline:
+        """Return a pipeline of a single source with other attributes of its leaf."""
+        return dataclasses.replace(self, leaves=(dataclasses.replace(self.leaf, **changes),))
 
 
 def _is_stackable(column: Any) -> bool:

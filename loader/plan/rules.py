@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import JoinError
-from ...samplers.protocol import ENDLESS
+from ...samplers.protocol import ENDLESS, Int64s
 from .cursor import JoinState, are_numbers
 from .joins import JoinPolicy
 
@@ -31,7 +30,7 @@ class InTurn(JoinPolicy):
 
     kind = "zip"
 
-    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+    def choices(self, state: JoinState, count: int) -> Int64s:
         return np.arange(state[0], state[0] + count, dtype=np.int64) % self.inputs
 
     def taken(self, rows: int) -> Sequence[int]:
@@ -77,7 +76,7 @@ class Interleaved(JoinPolicy):
         opened = min(self.cycle, self.inputs)
         return (0, 0, opened, *range(opened))
 
-    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+    def choices(self, state: JoinState, count: int) -> Int64s:
         _, turn, _, *opened = state
         return (
             np.array(opened, dtype=np.int64)[(turn + np.arange(count)) % len(opened)]
@@ -110,7 +109,7 @@ class Interleaved(JoinPolicy):
 class OfOne(JoinPolicy):
     """Base of the rules of joins that have only one input."""
 
-    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+    def choices(self, state: JoinState, count: int) -> Int64s:
         return np.zeros(count, dtype=np.int64)
 
     def length(self, rows: int) -> int:
@@ -136,7 +135,7 @@ class First(OfOne):
     def length(self, rows: int) -> int:
         return min(rows, self.count)
 
-    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+    def choices(self, state: JoinState, count: int) -> Int64s:
         return super().choices(state, max(min(count, self.count - state[0]), 0))
 
     def wanted(self, state: JoinState, most: int | None) -> int:
@@ -193,7 +192,7 @@ class Again(OfOne):
     def length(self, rows: int) -> int:
         return min(rows * self.times, ENDLESS) if self.times is not None else ENDLESS
 
-    def choices(self, state: JoinState, count: int) -> NDArray[np.int64]:
+    def choices(self, state: JoinState, count: int) -> Int64s:
         return super().choices(
             state, 0 if self.times is not None and state[1] >= self.times else count
         )

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
@@ -104,12 +105,14 @@ class Stage:
 
         It is None if none does.
         """
-        numbers = (
-            number
-            for number, one in enumerate(self.operations, self.first)
-            if one.takes and one.keeps_elements
+        return next(
+            (
+                number
+                for number, one in enumerate(self.operations, self.first)
+                if one.takes and one.keeps_elements
+            ),
+            None,
         )
-        return next(numbers, None)
 
     @cached_property
     def one_to_one(self) -> bool:
@@ -205,8 +208,7 @@ def runs_of(
             starts.append(number)
             one_to_one = not skips_errors
         one_to_one = one_to_one and operation.one_to_one
-    stops = [*starts[1:], len(operations)]
-    return [tuple(operations[start:stop]) for start, stop in zip(starts, stops)]
+    return [tuple(operations[start:stop]) for start, stop in pairwise([*starts, len(operations)])]
 
 
 def span_length(stage: Stage, following: Stage | None) -> int:

@@ -43,7 +43,7 @@ def with_plan(
             still to be skipped, or a state was saved inside something that is made of several
             batches, or inside a batch that is being split.
     """
-    if not states or len(pipeline.leaves) > 1 or not pipeline.leaf.of_several:
+    if not states or len(pipeline.leaves) > 1 or not pipeline.leaf.source_facts.planned:
         return pipeline, states
     leaf, saved = pipeline.leaf, states[0].identity.order
     planned: PlannedSource = leaf.source
@@ -87,7 +87,7 @@ def without_epochs(order: Values) -> Values:
 
 
 def _with_source(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:
-    return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, source=source, sampler=order))
+    return pipeline.with_leaf(source=source, sampler=order)
 
 
 def _check_between(states: Sequence[LoaderState]) -> None:

@@ -154,7 +154,7 @@ def _with_order(pipeline: Pipeline, orders: ChangingOrders) -> Pipeline:
         orders: the new orders, by name of the mix's part; "" for a single source.
     """
     sampler = pipeline.leaf.sampler.with_parts(orders)
-    return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler))
+    return pipeline.with_leaf(sampler=sampler)
 
 
 def _as_it_was(pipeline: Pipeline, saved: SavedOrder, length: int) -> Pipeline:
@@ -166,7 +166,7 @@ def _as_it_was(pipeline: Pipeline, saved: SavedOrder, length: int) -> Pipeline:
         length: number of positions of the earlier run's order, on all shards together.
     """
     mix: Any = pipeline.leaf.sampler.as_it_was(saved, length)
-    return pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=mix))
+    return pipeline.with_leaf(sampler=mix)
 
 
 def _former_source(pipeline: Pipeline, orders: ChangingOrders, histories: Histories) -> Values:

@@ -108,7 +108,7 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
     begun = any(state.cursor.positions) or any(lineage.layers for lineage in state.history.shards)
     for leaf, saved in zip(pipeline.leaves, state.identity.orders) if begun else ():
         planned = leaf.sampler.fingerprint
-        if leaf.of_several and without_epochs(saved) != without_epochs(planned):
+        if leaf.source_facts.planned and without_epochs(saved) != without_epochs(planned):
             raise CheckpointError(
                 "batches or packed rows are planned from lengths, and this plan differs from that "
                 "of the state, so records would come twice or never. Restore with the former "
@@ -138,7 +138,6 @@ class LeafAlone:
         if not whole.joins:
             return cls(number, whole, False)
         alone = compiled(Apply(Read(whole.leaves[number]), whole.stage_on(number).operations))
-        assert alone.snapshot is not None
         sources = whole.identity.sources[number : number + 1]
         snapshot = dataclasses.replace(alone.snapshot, sources=sources)
         return cls(number, dataclasses.replace(alone, snapshot=snapshot), True)
@@ -172,8 +171,6 @@ class LeafAlone:
         """
         if not whole.joins:
             return changed
-        assert whole.snapshot is not None
-        assert changed.snapshot is not None
         leaves, sources = list(whole.leaves), list(whole.snapshot.sources)
         leaves[self.number], sources[self.number] = changed.leaf, changed.snapshot.sources[0]
         snapshot = dataclasses.replace(whole.snapshot, sources=tuple(sources))

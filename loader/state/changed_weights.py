@@ -7,7 +7,6 @@ without such a change are returned unchanged.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -99,7 +98,7 @@ def migrate_weights(
         _check_length(states, changed)
         states = retold(states, saved, changed.saved)
     if changed is not leaf.sampler:
-        pipeline = pipeline.with_leaf(dataclasses.replace(leaf, sampler=changed))
+        pipeline = pipeline.with_leaf(sampler=changed)
     return pipeline, states
 
 
@@ -137,9 +136,7 @@ def _set_apart(
         raise inside_a_window_of_growing()
     _check_dealt(states, change, None)
     if former is not None:
-        states = set_apart(
-            pipeline.with_leaf(dataclasses.replace(leaf, sampler=former)), states, length, run
-        )
+        states = set_apart(pipeline.with_leaf(sampler=former), states, length, run)
     position = min(first_unread(pipeline, states), length)
     if name := "the weights of records" if former is None else _replaced_part(leaf.sampler, saved):
         check_nothing_owed(states, position, length, f"{name} changed")
@@ -288,5 +285,5 @@ def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) 
 
 def _check_present(leaf: Leaf, first: int, stop: int) -> None:
     sampler: Any = leaf.sampler
-    for start in range(first, min(stop, first + MOST_CHECKED), sampler.block_size):
-        sampler.check_present(leaf.positions(start, min(start + sampler.block_size, stop)))
+    for start in range(first, min(stop, first + MOST_CHECKED), leaf.facts.block_size):
+        sampler.check_present(leaf.positions(start, min(start + leaf.facts.block_size, stop)))

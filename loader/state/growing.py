@@ -7,7 +7,6 @@ which the run continues.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import time
@@ -23,7 +22,6 @@ from ...samplers.history import ONLY, SavedOrder, parts_in
 from ...samplers.mix.ends import saved_order
 from ...sources import fingerprint_of
 from ..plan.growth import (
-    at_generation,
     at_generations,
     decision_folder,
     growing_parts,
@@ -111,7 +109,7 @@ def _grown(
         order = _grown_mix(order, saved, change)
     elif change.position or saved.changes:
         order = order.with_records_from(saved, change.position, joins=change.news[ONLY].joins)
-    now = now.with_leaf(dataclasses.replace(now.leaf, sampler=order))
+    now = now.with_leaf(sampler=order)
     return now, state.with_order(0, order.saved, now.identity.sources[0])
 
 
@@ -350,7 +348,7 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
     if found is None:
         found = {ONLY: Decision(source.newest_generation(), False)}
         found = found if log is None else log.first(epoch, found)
-    return at_generation(pipeline, found[ONLY].generation)
+    return at_generations(pipeline, {ONLY: found[ONLY].generation})
 
 
 def _log_of(leaf: Leaf, growth: GrowthOptions, *loop: str) -> DecisionLog | None:

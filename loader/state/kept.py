@@ -18,9 +18,9 @@ from itertools import chain
 from typing import Any
 
 from ...common.messages import a_kind_of, short_repr, shorten
+from ...common.validation import count_in_state
 from ...errors import CheckpointError
 from ..plan.identity import json_text
-from ..plan.lineage import checked_count
 from ..plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps, union
 
 # Chosen: a feeder's state is taken at each step.
@@ -224,7 +224,7 @@ def damage(**parts: Any) -> Iterator[None]:
 
 
 def _ranges(values: Any) -> Ranges:
-    ranges = tuple((checked_count(start), checked_count(stop)) for start, stop in values)
+    ranges = tuple((count_in_state(start), count_in_state(stop)) for start, stop in values)
     edges = [edge for pair in ranges for edge in pair]
     if sorted(set(edges)) != edges:
         raise ValueError

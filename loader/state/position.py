@@ -168,7 +168,7 @@ class StreamPosition(NamedTuple):
             each_once = np.array(list(dict.fromkeys(positions.tolist())), dtype=np.int64)
             keys = every[number].record_keys(every[number].positions_of(each_once))
             found[own] = np.concatenate([found[own], keys])
-        told = [leaf.by_part(keys) for leaf, keys in zip(leaves, found)]
+        told = [leaf.source_facts.records_of(keys) for leaf, keys in zip(leaves, found)]
         return (
             told[0]
             if len(told) == 1

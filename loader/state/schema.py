@@ -15,6 +15,7 @@ from typing import Any
 from zlib import crc32
 
 from ...common.messages import a_kind_of, short_repr, shorten_lines
+from ...common.validation import count_in_state
 from ...errors import CheckpointError
 from ...samplers.history import SavedOrder, Values
 from ..plan.cursor import Cursor, Leftover
@@ -175,7 +176,7 @@ class LoaderState:
             )
         with damage(cursor=content["cursor"], shard=content["shard"], step=content["step"]):
             cursor, shard = _cursor(content["cursor"]), _shard(content["shard"])
-            step = _count(content["step"], MAX_STEP)
+            step = count_in_state(content["step"], above=MAX_STEP)
         with damage(identity=content["identity"]):
             identity = Identity.read(content["identity"])
         leaves, told = len(cursor.positions), content.get("history", {})
@@ -294,14 +295,8 @@ def _list(values: Any) -> list[Any]:
     return values
 
 
-def _count(value: Any, above: int = 1 << 63) -> int:
-    if type(value) is not int or not 0 <= value < above:
-        raise ValueError
-    return value
-
-
 def _counts(values: Any) -> tuple[int, ...]:
-    return tuple(map(_count, _list(values)))
+    return tuple(map(count_in_state, _list(values)))
 
 
 def _cursor(values: Any) -> Cursor:
@@ -363,7 +358,7 @@ def _rest(values: Any) -> Leftover:
             raise TypeError
         cursor = _cursor(place).with_unfinished(*_rests(within))
         read = tuple(map(ReshardHistory.from_values, _list(lineages)))
-        totals = tuple(None if end is None else _count(end) for end in _list(ends))
+        totals = tuple(None if end is None else count_in_state(end) for end in _list(ends))
         if len(totals) != len(read):
             raise ValueError
-        return Leftover(_shard(shard), cursor, read, totals, _count(stage), mix)
+        return Leftover(_shard(shard), cursor, read, totals, count_in_state(stage), mix)

@@ -116,7 +116,7 @@ class EmptyStreamGuard:
             now, records
         ):
             return None
-        longest = max(leaf.epoch_length for leaf in self._leaves if leaf.endless)
+        longest = max(leaf.sampler.epoch_length for leaf in self._leaves if leaf.endless)
         return Failure(
             NothingPassesError(
                 f"no element came out of the operations for {records} records in a row of an "
@@ -219,7 +219,7 @@ def _end_of(leaf: Leaf, since: int, epochs: int) -> int:
         since: position, counted on this shard.
         epochs: number of epochs.
     """
-    shard, epoch = leaf.shard, leaf.epoch_length
+    shard, epoch = leaf.shard, leaf.sampler.epoch_length
     dense_from, offset = leaf.lineage.dense_from  # before that, positions come in no order
     last = max(shard.global_position(since), dense_from) + offset
     return -(-((last // epoch + 1 + epochs) * epoch - offset) // shard.shard_count)

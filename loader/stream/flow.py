@@ -21,7 +21,7 @@ from ..executors.protocol import Executor
 from ..plan.cursor import Cursor, Leftover, Subtree
 from ..plan.pipeline import Pipeline
 from ..plan.stages import MIN_SPAN, Stage
-from ..plan.steps.skipped import Ranges, kept
+from ..plan.steps.skipped import Ranges, without
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
 from ..work.tasks import Failure, Units
@@ -185,7 +185,8 @@ class RowStreams:
         total = first + stage.useful(left if most is None or self.unread else min(left, most))
 
         def requests(begin: int, stop: int) -> Iterator[Request]:
-            return span_requests(stage, leaf, kept(self.unread, begin, stop), self.executor.inputs)
+            ranges = without(((begin, stop),), self.unread)
+            return span_requests(stage, leaf, ranges, self.executor.inputs)
 
         if leaf not in self.horizons:  # former shards' leaves have higher indices
             return AtHand(requests(first, total))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from ..plan.leaf import Leaf
 from .tasks import Block, Failure, SpanTask
 
@@ -37,7 +39,7 @@ def without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
         return block
     delivered = dict(leaf.lineage.skips)
     kept, seen = [], dict[int, int]()
-    places = leaf.places(task.start, task.stop).tolist()
+    places = leaf.places_of(np.arange(task.start, task.stop)).tolist()
     for number, place in enumerate(block.tags.inputs):
         seen[place] = seen.get(place, 0) + 1
         if seen[place] > delivered.get(places[place], 0):

@@ -118,7 +118,7 @@ def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
     It is `(name,)`, or `(name, part name)` for a mix.
     """
     keys = leaf.sampler.record_keys(np.array([position], dtype=np.int64))
-    return leaf.name, *(leaf.by_part(keys) if leaf.has_parts else ())
+    return leaf.name, *(leaf.source_facts.records_of(keys) if leaf.has_parts else ())
 
 
 def explained(error: Exception, where: str, who: str) -> Exception:
@@ -214,7 +214,7 @@ def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
     For a mix, a key is a pair of part name and key. The list is empty if the sampler fails.
     """
     try:
-        found = leaf.by_part(leaf.record_keys(positions))
+        found = leaf.source_facts.records_of(leaf.record_keys(positions))
     except Exception:  # the sampler itself may be what failed
         return []
     if isinstance(found, Mapping):
@@ -279,7 +279,7 @@ def task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
 
 
 def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
-    keys = [leaf.describe_key(key) for key in leaf.record_keys(positions).tolist()]
+    keys = [leaf.source_facts.describe_key(key) for key in leaf.record_keys(positions).tolist()]
     of = f" of {leaf.name}" if leaf.name else ""
     if len(keys) == 1:
         return f"record key {keys[0]}{of} at position {positions[0]}"
@@ -304,7 +304,7 @@ def _file_at(leaf: Leaf, position: int) -> str:
 
 def _key_at(leaf: Leaf, position: int) -> Any:
     try:
-        return leaf.describe_key(
+        return leaf.source_facts.describe_key(
             int(leaf.sampler.record_keys(np.array([position], dtype=np.int64))[0])
         )
     except Exception:  # the sampler itself may be what failed

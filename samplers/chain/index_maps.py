@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.identity.values import digest_of
-from ..permutation import permute, permute_one, place_of
+from ..permutation import permute, permute_one, unpermute
 from ..protocol import ENDLESS
 
 Indices = NDArray[np.int64]
@@ -227,11 +227,9 @@ class BlockPermutation(IndexMap):
     def _small_blocks(self, epochs: Indices) -> Indices:
         """Return the index within each epoch, `int64[n]`, at which its one smaller block begins."""
         distinct, which = np.unique(epochs, return_inverse=True)
-        begins = np.array([self._small_block(epoch) for epoch in distinct.tolist()], dtype=np.int64)
+        last = np.full_like(distinct, self._blocks - 1)
+        begins = unpermute(last, distinct, self._blocks, self.seed) * self.block
         return np.take(begins, which)
-
-    def _small_block(self, epoch: int) -> int:
-        return place_of(self._blocks - 1, epoch, self._blocks, self.seed) * self.block
 
 
 @dataclass(frozen=True)

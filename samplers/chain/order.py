@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...common.identity.values import digest
 from ..balance import Balance
 from ..facts import OrderFacts
 from ..index import IndexSampler
 from ..permutation import MAX_SIZE, unpermute
-from ..protocol import ENDLESS, VectorSampler
+from ..protocol import ENDLESS, Int64s, VectorSampler
 from ..sharding import NoSharding, ShardOptions
 from .index_maps import IndexMap, Repeat, Shuffle
 
@@ -90,7 +89,7 @@ class ChainOrder(VectorSampler):
             **later,
         }
 
-    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def record_keys(self, positions: Int64s) -> Int64s:
         """Return the record keys `int64[n]` at global positions `int64[n]`."""
         for each in self.maps:
             positions = each.many(positions)
@@ -146,7 +145,7 @@ class ChainOrder(VectorSampler):
             )
         return self
 
-    def places_of(self, record_keys: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
+    def places_of(self, record_keys: Int64s, epoch: int) -> Int64s:
         """Return each record's index within an epoch, from 0: `int64[n] -> int64[n]`.
 
         The order must be made by `shuffle()` and `repeat()` alone; this is not checked.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ...common.fields import field_values
 from ...common.messages import short_repr
+from ...common.validation import count_in_state
 from ...errors import CheckpointError
 from ..history import Changes, OrderChange, SavedOrder, Values
 
@@ -40,6 +41,9 @@ class RecordsChange(NamedTuple):
 
 RECORDS, OMITTED, GENERATION, JOINS, PLACE = "records", "omitted", "generation", "joins", "place"
 """Names of values in fingerprints and changes of an order: the fields of `RecordsChange`."""
+
+ABOVE = 1 << 62
+"""Upper limit of numbers in a state; a larger one means that the state is damaged."""
 
 PASSING = (RECORDS, OMITTED, GENERATION)
 """Names of values in a fingerprint with which an order begins, and that may change in the run."""
@@ -117,8 +121,11 @@ class RecordsHistory(NamedTuple):
         """
         described = saved.described
         try:
-            omitted, generation = described.get(OMITTED, ""), described.get(GENERATION, 0)
-            history = cls(_count(described[RECORDS], 1), _digest(omitted), _count(generation))
+            history = cls(
+                count_in_state(described[RECORDS], 1, ABOVE),
+                _digest(described.get(OMITTED, "")),
+                count_in_state(described.get(GENERATION, 0), 0, ABOVE),
+            )
             for change in saved.changes:
                 history = history.followed_by(_records_change(history.last, change))
             changes = history.changes
@@ -163,30 +170,21 @@ def _records_change(before: RecordsChange, change: OrderChange) -> RecordsChange
         JOINS: False,
         **change.values,
     }
-    position, place, records = (
-        _count(change.position),
-        _count(values.pop(PLACE)),
-        _count(values.pop(RECORDS), 1),
-    )
-    joins, omitted, generation = (
-        values.pop(JOINS),
-        _digest(values.pop(OMITTED)),
-        _count(values.pop(GENERATION)),
-    )
-    if type(joins) is not bool or values:
+    if type(values[JOINS]) is not bool or values.keys() != {*RecordsChange._fields[1:]}:
         raise TypeError
-    return RecordsChange(position, place, records, joins, omitted, generation)
+    return RecordsChange(
+        count_in_state(change.position, 0, ABOVE),
+        count_in_state(values[PLACE], 0, ABOVE),
+        count_in_state(values[RECORDS], 1, ABOVE),
+        values[JOINS],
+        _digest(values[OMITTED]),
+        count_in_state(values[GENERATION], 0, ABOVE),
+    )
 
 
 def lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     """Return a fingerprint without values that may change when records are added or omitted."""
     return {name: value for name, value in fingerprint.items() if name not in PASSING}
-
-
-def _count(value: Any, least: int = 0) -> int:
-    if type(value) is not int or not least <= value < 1 << 62:
-        raise ValueError
-    return value
 
 
 def _digest(value: Any) -> str:

@@ -6,19 +6,18 @@ at most two epochs.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...common.identity.values import digest_of
-from ..protocol import ENDLESS
+from ..protocol import ENDLESS, Int64s
 from .stretches import OrderStretch, WholeOrder
-
-Int64s = NDArray[np.int64]
 
 _NARROW = 1 << 32
 """Keys (or places) take 4 bytes each if all of them are below this number, else 8 bytes each."""
@@ -105,14 +104,13 @@ class LivingPlaces:
     ) -> None:
         self.order, self.omitted = order, omitted
         self.position, self.place, self.stop = position, place, stop
-        self._known: OrderedDict[tuple[int, int], NDArray[Any]] = OrderedDict()
+        self._known: dict[tuple[int, int], NDArray[Any]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        made = ("_known", "_pieces", "_positions", "_places")
-        return {
-            **{name: value for name, value in vars(self).items() if name not in made},
-            "_known": OrderedDict(),
-        }
+        """Return the attributes for pickling, without what is computed again."""
+        made = ("_pieces", "_positions")
+        kept = {name: value for name, value in vars(self).items() if name not in made}
+        return {**kept, "_known": {}}
 
     @cached_property
     def _pieces(self) -> list[_Piece]:
@@ -121,10 +119,6 @@ class LivingPlaces:
     @cached_property
     def _positions(self) -> Int64s:
         return np.array([piece.position for piece in self._pieces], dtype=np.int64)
-
-    @cached_property
-    def _places(self) -> Int64s:
-        return np.array([piece.place for piece in self._pieces], dtype=np.int64)
 
     def _made(self) -> Iterator[_Piece]:
         position, place = self.position, self.place
@@ -137,14 +131,11 @@ class LivingPlaces:
             left = full - (
                 len(self._gaps_in(stretch, epoch, place, full))
                 if is_part
-                else self._omitted_of(stretch)
+                else self.omitted.below(stretch.records)
             )
             yield _Piece(position, place, epoch, full, left, stretch, is_part)
             position += left if is_part or stop == ENDLESS else (end - place) // full * left
             place = end
-
-    def _omitted_of(self, stretch: OrderStretch) -> int:
-        return self.omitted.below(stretch.records)
 
     def places(self, positions: Int64s) -> Int64s:
         """Return the places `int64[n]` of positions `int64[n]`.
@@ -205,13 +196,13 @@ class LivingPlaces:
             known = self._gaps_in(piece.stretch, piece.epoch + number, begin, piece.full)
             kept = 1 if known.dtype.itemsize == 4 else 0
             # Replaced as a whole.
-            self._known = OrderedDict(list(self._known.items())[-kept:] if kept else [])
+            self._known = dict(list(self._known.items())[-kept:] if kept else [])
             self._known[piece.place, number] = known
         return known
 
     def _gaps_in(self, stretch: OrderStretch, epoch: int, begin: int, count: int) -> NDArray[Any]:
         found = np.empty(
-            self._omitted_of(stretch), dtype=np.uint32 if count < _NARROW else np.int64
+            self.omitted.below(stretch.records), dtype=np.uint32 if count < _NARROW else np.int64
         )
         done = 0
         for start in range(0, len(found), 1 << 16):
@@ -232,7 +223,7 @@ class LivingPlaces:
         """
         if not len(self.omitted):
             return place - self.place + self.position
-        piece = self._pieces[int(np.searchsorted(self._places, place, side="right")) - 1]
+        piece = self._pieces[bisect_right(self._pieces, place, key=attrgetter("place")) - 1]
         number, within = divmod(place - piece.place, piece.full)
         gaps = self._gaps(piece, number)
         index = within - _count_before(gaps, within)
@@ -295,11 +286,4 @@ def _count_before(gaps: NDArray[Any], place: int) -> int:
             the start of the epoch, or from the start of the piece of an epoch.
         place: a place (which counts omitted records too), counted from the same start.
     """
-    low, high = 0, len(gaps)
-    while low < high:
-        middle = (low + high) // 2
-        if int(gaps[middle]) + middle < place:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return bisect_left(range(len(gaps)), place, key=lambda number: int(gaps[number]) + number)

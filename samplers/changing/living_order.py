@@ -10,15 +10,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import CheckpointError
-from ..protocol import ENDLESS, VectorSampler
+from ..protocol import ENDLESS, Int64s, VectorSampler
 from .history import RecordsHistory
 from .living import LivingPlaces, OmittedKeys
-from .stretches import WholeOrder, rule_of
-
-Positions = NDArray[np.int64]
+from .stretches import WholeOrder
 
 
 class LivingOrder(VectorSampler):
@@ -40,14 +37,14 @@ class LivingOrder(VectorSampler):
 
         Raise ValueError if the underlying sampler cannot change.
         """
-        order = WholeOrder.of(rule_of(self.sampler, self.history.records))
+        order = WholeOrder.of(self.sampler.resized(self.history.records))
         changes = self.history.changes
         for change, before in zip(
             changes, (self.history.records, *(each.records for each in changes))
         ):
             if change.records > before or change.joins:  # or these wait since an earlier change
                 order = order.followed_by(
-                    change.place, rule_of(self.sampler, change.records), change.joins
+                    change.place, self.sampler.resized(change.records), change.joins
                 )
         return order
 
@@ -89,7 +86,7 @@ class LivingOrder(VectorSampler):
     def _layer_at(self, position: int) -> LivingPlaces:
         return self._layer(bisect_right(self._begins, position) - 1)
 
-    def places(self, positions: Positions) -> Positions:
+    def places(self, positions: Int64s) -> Int64s:
         """Return the places of positions, both `int64[n]`.
 
         Places also count the omitted records; positions do not.

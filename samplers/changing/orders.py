@@ -7,8 +7,10 @@ such orders.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ..chain.index_maps import IndexMap, Indices
 from ..history import SavedOrder
 from ..protocol import VectorSampler
 from .history import GENERATION, OMITTED, RECORDS, RecordsHistory, lasting
@@ -85,3 +87,30 @@ def changing_parts(
         if not is_mix or counts or of_part.described[RECORDS] == changed.num_records:
             found[name] = changed
     return found
+
+
+@dataclass(frozen=True)
+class LivingIndices(IndexMap):
+    """Index map of a dataset without some elements: from an index among kept ones to one among all.
+
+    Attributes:
+        sampler: the sampler that omits the other elements.
+    """
+
+    sampler: ChangingSampler
+
+    @property
+    def length(self) -> int:
+        return len(self.sampler)
+
+    @property
+    def epoch_length(self) -> int:
+        return self.sampler.epoch_length
+
+    @property
+    def parameters(self) -> list[Any]:
+        """The values that distinguish this map from other maps."""
+        return ["LivingIndices", self.sampler.omitted.digest]
+
+    def many(self, indices: Indices) -> Indices:
+        return self.sampler.places(indices)

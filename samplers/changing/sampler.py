@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 from ...errors import CheckpointError, EmptyStreamError
 from ..facts import OrderFacts
 from ..history import Changes, SavedOrder
-from ..protocol import ENDLESS, VectorSampler
+from ..protocol import ENDLESS, Int64s, VectorSampler
 from ..sharding import NoSharding, ShardOptions
 from .history import RecordsChange, RecordsHistory
 from .living import OmittedKeys
 from .living_order import LivingOrder
-
-Positions = NDArray[np.int64]
 
 MAX_BLOCK, MAX_EPOCHS = 16384, 32
 """Maximal numbers of positions and of epochs whose record keys are computed together."""
@@ -69,18 +67,14 @@ class ChangingSampler(LivingOrder):
         self.sampler = _checked(sampler)
         self.omitted = omitted if omitted is not None else OmittedKeys()
         self.shard_options = sampler.shard_options
-        self.history = RecordsHistory(self._records, self.omitted.digest, generation)
+        self.history = RecordsHistory(self.num_records, self.omitted.digest, generation)
         self._check_left()
 
     def _check_left(self) -> None:
-        if self.omitted.below(self._records) == self._records:
+        if self.omitted.below(self.num_records) == self.num_records:
             raise EmptyStreamError(
-                f"all {self._records} records of the source are omitted. Omit fewer records."
+                f"all {self.num_records} records of the source are omitted. Omit fewer records."
             )
-
-    @property
-    def _records(self) -> int:
-        return int(self.sampler.epoch_length)
 
     @property
     def facts(self) -> OrderFacts:
@@ -91,7 +85,7 @@ class ChangingSampler(LivingOrder):
         return OrderFacts(
             block_size=min(facts.block_size, few),
             most_at_once=few,
-            records=self._records,
+            records=self.num_records,
             shuffle=facts.shuffle,
             same_records=not self.history.changes,
             has_later_epochs=True,
@@ -102,7 +96,7 @@ class ChangingSampler(LivingOrder):
     @property
     def num_records(self) -> int:
         """Number of records of the source, including omitted records."""
-        return self._records
+        return int(self.sampler.epoch_length)
 
     @property
     def seed(self) -> int | None:
@@ -114,7 +108,7 @@ class ChangingSampler(LivingOrder):
         """Number of epochs, counting an incomplete last one; None for an endless order."""
         # Shards may leave out whole epochs at the end.
         total = len(self.sampler.with_shard_options(NoSharding()))
-        return None if total >= ENDLESS else -(-total // self._records)
+        return None if total >= ENDLESS else -(-total // self.num_records)
 
     @property
     def generation(self) -> int:
@@ -140,7 +134,7 @@ class ChangingSampler(LivingOrder):
         )
         return generation, self._begins[number]
 
-    def record_keys(self, positions: Positions) -> Positions:
+    def record_keys(self, positions: Int64s) -> Int64s:
         """Return the record keys `int64[n]` at global positions `int64[n]`.
 
         The positions are in `[0, len(self))`, which is not checked.
@@ -162,7 +156,7 @@ class ChangingSampler(LivingOrder):
     @property
     def epoch_length(self) -> int:
         """Number of positions in an epoch: all records of the source except omitted ones."""
-        return self._records - self.omitted.below(self._records)
+        return self.num_records - self.omitted.below(self.num_records)
 
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize` if endless.
@@ -215,7 +209,7 @@ class ChangingSampler(LivingOrder):
         """Sorted keys of the omitted records."""
         return self.omitted.keys
 
-    def without(self, keys: Mapping[str, Positions]) -> ChangingSampler:
+    def without(self, keys: Mapping[str, Int64s]) -> ChangingSampler:
         """Return this order without its changes, and without the records `keys[""]`.
 
         Records omitted already stay omitted.
@@ -225,7 +219,7 @@ class ChangingSampler(LivingOrder):
             self.shard_options
         )
 
-    def omits(self, record_keys: Positions) -> NDArray[np.bool_]:
+    def omits(self, record_keys: Int64s) -> NDArray[np.bool_]:
         """Return `bool[n]`: True for each key `int64[n]` whose record is omitted."""
         found: NDArray[np.bool_] = np.isin(record_keys, self.omitted.keys)
         return found
@@ -269,7 +263,7 @@ class ChangingSampler(LivingOrder):
         other = copy.copy(self)
         other.sampler = self.sampler if sampler is None else _checked(sampler)
         other.omitted = self.omitted if omitted is None else omitted
-        records = other._records
+        records = other.num_records
         if records < last.records:
             raise CheckpointError(
                 f"the source has {records} records, but the run has read a source of "
@@ -322,7 +316,7 @@ class ChangingSampler(LivingOrder):
     def has_other_records(self, history: RecordsHistory) -> bool:
         """Return True if the program's order has other records than a run had at its end."""
         last = history.last
-        described = self._records, self.omitted.digest, self.history.generation
+        described = self.num_records, self.omitted.digest, self.history.generation
         return described != (last.records, last.omitted, last.generation)
 
 

@@ -21,16 +21,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..block_shuffle import BlockOrder, BlockShuffle
 from ..permutation import mix, permute, unpermute
-from ..protocol import ENDLESS
-
-Int64s = NDArray[np.int64]
+from ..protocol import ENDLESS, Int64s
 
 
 class EpochRule(Protocol):
@@ -67,61 +64,11 @@ class EpochRule(Protocol):
         """
 
 
-class OrderStretch(Protocol):
-    """Protocol of a stretch of an order: places from `start` on that one rule maps to records.
-
-    A place is an index in the order of all records, omitted ones included.
-    """
-
-    @property
-    def start(self) -> int:
-        """First place of the stretch (consecutive places with one rule).
-
-        A place is an index in the whole order.
-        """
-        ...
-
-    @property
-    def epoch(self) -> int:
-        """Number of the first epoch of the stretch (consecutive places with one rule)."""
-        ...
-
-    @property
-    def records(self) -> int:
-        """Number of records in a whole epoch of this stretch, also those read before it begins."""
-
-    def epoch_of(self, place: int) -> int:
-        """Return the number of the epoch to which a place belongs."""
-        ...
-
-    def end_of(self, epoch: int) -> int:
-        """Return the place at which the epoch of this number ends."""
-
-    def epoch_begin(self, epoch: int) -> int:
-        """Return the place at which an epoch begins; `start` if it began before this stretch."""
-
-    def begins_epoch(self, place: int) -> bool:
-        """Return True if an epoch begins at `place`."""
-        ...
-
-    def keys(self, places: Int64s) -> Int64s:
-        """Return the record keys `int64[n]` at places `int64[n]` of the order of all records."""
-        ...
-
-    def places_of(self, keys: Int64s, epoch: int) -> Int64s:
-        """Return the places `int64[n]` in the whole order at which an epoch reads some records.
-
-        For records read before this stretch begins, the places are less than `start`.
-
-        Args:
-            keys: `int64[n]`, the records.
-            epoch: number of the epoch.
-        """
-
-
 @dataclass(frozen=True)
 class WholeEpochs:
     """A stretch (consecutive places with one rule) of whole epochs, one after another.
+
+    A place is an index in the order of all records, omitted ones included.
 
     Attributes:
         start: first place.
@@ -135,31 +82,47 @@ class WholeEpochs:
 
     @cached_property
     def records(self) -> int:
+        """Number of records in a whole epoch of this stretch, also those read before it begins."""
         return self.rule.epoch_length
 
     def epoch_of(self, place: int) -> int:
+        """Return the number of the epoch to which a place belongs."""
         return self.epoch + (place - self.start) // self.records
 
     def end_of(self, epoch: int) -> int:
+        """Return the place at which the epoch of this number ends."""
         return self.epoch_begin(epoch + 1)
 
     def begins_epoch(self, place: int) -> bool:
+        """Return True if an epoch begins at `place`."""
         return (place - self.start) % self.records == 0
 
     def epoch_begin(self, epoch: int) -> int:
+        """Return the place at which an epoch begins; `start` if it began before this stretch."""
         return self.start + (epoch - self.epoch) * self.records
 
     def keys(self, places: Int64s) -> Int64s:
+        """Return the record keys `int64[n]` at places `int64[n]` of the order of all records."""
         shift = self.epoch * self.records - self.start
         return self.rule.record_keys(places + shift if shift else places)
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
+        """Return the places `int64[n]` in the whole order at which an epoch reads some records.
+
+        For records read before this stretch begins, the places are less than `start`.
+
+        Args:
+            keys: `int64[n]`, the records.
+            epoch: number of the epoch.
+        """
         return self.rule.places_of(keys, epoch) + self.epoch_begin(epoch)
 
 
 @dataclass(frozen=True)
 class JoinedRest:
     """A stretch (places with one rule): the rest of an epoch, with new records added to it.
+
+    It has the methods of `WholeEpochs`.
 
     Attributes:
         start: first place.
@@ -260,6 +223,10 @@ class JoinedRest:
         return int(mix(seed ^ np.uint64(self.start) ^ np.uint64(1 << 63))[0])
 
 
+OrderStretch: TypeAlias = WholeEpochs | JoinedRest
+"""A stretch of an order: places from `start` on that one rule maps to records."""
+
+
 class WholeOrder:
     """Order of all records of a growing source, as a sequence of stretches (places with one rule).
 
@@ -348,13 +315,3 @@ class WholeOrder:
             else:
                 keys[chosen] = stretch.keys(there)
         return keys
-
-
-def rule_of(sampler: Any, records: int) -> EpochRule:
-    """Return a sampler's order for a source of `records` records.
-
-    Raises:
-        ValueError: if the order of this sampler cannot change.
-    """
-    rule: EpochRule = sampler.resized(records)
-    return rule

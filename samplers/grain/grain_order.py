@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.distinct import distinct
+from ..protocol import Int64s, Words
 from ..sharding import ShardOptions
 
-Positions = NDArray[np.int64]
-Words = NDArray[np.uint64]
 BLOCK = 8192
 ROUNDS = 4
 # The order of such a small epoch is computed whole, and once: with few records, each would walk
@@ -84,10 +83,10 @@ class GrainOrder:
         if not 0 <= place < length:
             return None
         if self.seed is not None:
-            place = place_of(place, length - 1, (self.seed + epoch) & _MASK32)
+            place = int(places_of(np.array([place]), length - 1, (self.seed + epoch) & _MASK32)[0])
         return (epoch * length + place) * self.shard.shard_count + self.shard.shard_index
 
-    def places_of(self, keys: Positions, epoch: int) -> Positions:
+    def places_of(self, keys: Int64s, epoch: int) -> Int64s:
         """Return the index within an epoch at which each record is read: `int64[n] -> int64[n]`.
 
         For a single shard only.
@@ -98,7 +97,7 @@ class GrainOrder:
             else places_of(keys, self.num_records - 1, (self.seed + epoch) & _MASK32)
         )
 
-    def record_keys(self, positions: Positions) -> Positions:
+    def record_keys(self, positions: Int64s) -> Int64s:
         """Return the record keys `int64[n]` at global positions `int64[n]` of this shard."""
         first_record, length = self.part()
         epochs, places = np.divmod(positions // self.shard.shard_count, length)
@@ -111,7 +110,7 @@ class GrainOrder:
         return first_record + keys
 
 
-def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
+def shuffled(places: Int64s, max_index: int, seed: int) -> Int64s:
     """Shuffle places (numbers in `[0, max_index]`) by the permutation that Grain uses for a seed.
 
     Args:
@@ -125,22 +124,32 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
     >>> shuffled(np.arange(10), max_index=9, seed=42).tolist()
     [8, 6, 7, 9, 0, 5, 1, 2, 4, 3]
     """
+    return _permuted(places, max_index, seed, back=False)
+
+
+def places_of(keys: Int64s, max_index: int, seed: int) -> Int64s:
+    """Return the places `int64[n]` that `shuffled` maps to the keys `int64[n]`.
+
+    `shuffled` has the same `max_index` and `seed`.
+    """
+    return _permuted(keys, max_index, seed, back=True)
+
+
+def _permuted(numbers: Int64s, max_index: int, seed: int, back: bool) -> Int64s:
     if max_index == 0:
-        return np.zeros(len(places), dtype=np.int64)
+        return np.zeros(len(numbers), dtype=np.int64)
     if _last_stays(max_index):
-        return np.where(
-            places == max_index,
-            max_index,
-            shuffled(np.minimum(places, max_index - 1), max_index - 1, seed),
-        )
+        below = _permuted(np.minimum(numbers, max_index - 1), max_index - 1, seed, back)
+        return np.where(numbers == max_index, max_index, below)
     bits = _bits(max_index)
     keys = round_keys(seed, bits // 2)
     if bits == TABLE_BITS:
-        return small_epoch(max_index, keys).take(places).astype(np.int64)
-    out = np.empty(len(places), dtype=np.int64)
-    for start in range(0, len(places), BLOCK):
+        table = small_epoch(max_index, keys)
+        return (np.argsort(table) if back else table).take(numbers).astype(np.int64)
+    out = np.empty(len(numbers), dtype=np.int64)
+    for start in range(0, len(numbers), BLOCK):
         block = slice(start, start + BLOCK)
-        out[block] = _walk_cipher(places[block].astype(np.uint64), max_index, keys, bits // 2)
+        out[block] = _walk(numbers[block].astype(np.uint64), max_index, keys, bits // 2, back)
     return out
 
 
@@ -174,41 +183,6 @@ def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) ->
             return place
 
 
-def place_of(key: int, max_index: int, seed: int) -> int:
-    """Return the place (a number in `[0, max_index]`) that `shuffled` maps to `key`.
-
-    `shuffled` has the same `max_index` and `seed`.
-    """
-    return int(places_of(np.array([key]), max_index, seed)[0])
-
-
-def places_of(keys: Positions, max_index: int, seed: int) -> Positions:
-    """Return the places `int64[n]` that `shuffled` maps to the keys `int64[n]`.
-
-    `shuffled` has the same `max_index` and `seed`.
-    """
-    if max_index == 0:
-        return np.zeros(len(keys), dtype=np.int64)
-    if _last_stays(max_index):
-        return np.where(
-            keys == max_index,
-            max_index,
-            places_of(np.minimum(keys, max_index - 1), max_index - 1, seed),
-        )
-    bits = _bits(max_index)
-    cipher_keys = round_keys(seed, bits // 2)
-    if bits == TABLE_BITS:
-        return np.argsort(small_epoch(max_index, cipher_keys))[keys]
-    return _walk_back(keys.astype(np.uint64), max_index, cipher_keys, bits // 2).astype(np.int64)
-
-
-def _walk_back(numbers: Words, max_index: int, keys: tuple[int, ...], width: int) -> Words:
-    numbers = _decipher(numbers, keys, width)
-    while (outside := np.flatnonzero(numbers > np.uint64(max_index))).size:
-        numbers[outside] = _decipher(numbers[outside], keys, width)
-    return numbers
-
-
 def _bits(max_index: int) -> int:
     bits = max(TABLE_BITS, (max_index - 1).bit_length())
     return bits + bits % 2
@@ -220,17 +194,6 @@ def _last_stays(max_index: int) -> bool:
     `max_index` then stays in place.
     """
     return max_index == 1 << _bits(max_index)
-
-
-def _decipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
-    """Undo the cipher `_encipher` for numbers `uint64[n]`, with equal `keys` and `width`."""
-    mask = np.uint64((1 << width) - 1)
-    left, right = (numbers >> np.uint64(width)) & mask, numbers & mask
-    for index in range(ROUNDS - 2, -1, -2):
-        right = right ^ _mixed(left, width, mask) ^ np.uint64(keys[index + 1])
-        left = left ^ _mixed(right, width, mask) ^ np.uint64(keys[index])
-    made: Words = (left << np.uint64(width)) | right
-    return made
 
 
 @lru_cache(maxsize=16)
@@ -263,23 +226,28 @@ def _cipher_table(keys: tuple[int, ...]) -> NDArray[np.uint16]:
     return table
 
 
-def _walk_cipher(numbers: Words, max_index: int, keys: tuple[int, ...], width: int) -> Words:
-    numbers = _encipher(numbers, keys, width)
+def _walk(numbers: Words, max_index: int, keys: tuple[int, ...], width: int, back: bool) -> Words:
+    numbers = _encipher(numbers, keys, width, back)
     while (outside := np.flatnonzero(numbers > np.uint64(max_index))).size:
-        numbers[outside] = _encipher(numbers[outside], keys, width)
+        numbers[outside] = _encipher(numbers[outside], keys, width, back)
     return numbers
 
 
-def _encipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
-    """Apply four rounds of the cipher to numbers made of two words.
+def _encipher(numbers: Words, keys: tuple[int, ...], width: int, back: bool) -> Words:
+    """Apply four rounds of the cipher to numbers made of two words; with `back`, undo them.
 
     Args:
         numbers: `uint64[n]`; the high word is the left one.
         keys: keys of the rounds.
         width: number of bits of a word.
+        back: False to apply the rounds, True to undo them.
     """
     mask = np.uint64((1 << width) - 1)
-    left, right = _rounds((numbers >> np.uint64(width)) & mask, numbers & mask, keys, width, mask)
+    left, right = (numbers >> np.uint64(width)) & mask, numbers & mask
+    if back:
+        right, left = _rounds(right, left, keys[::-1], width, mask)
+    else:
+        left, right = _rounds(left, right, keys, width, mask)
     made: Words = (left << np.uint64(width)) | right
     return made
 
@@ -329,16 +297,15 @@ def seed_sequence(seed: int, count: int) -> list[int]:
     middle = (count - shift) // 2
     far = middle + shift
     steps = max(2, count)  # one seed and its number: two inputs
-
-    def folded(step: int) -> int:
-        mixed = words[step % count] ^ words[(step + middle) % count] ^ words[(step - 1) % count]
-        return mixed ^ (mixed >> 27)
-
     for step in range(steps):
-        first = folded(step) * 1664525 & _MASK32
-        added = 1 if step == 0 else step % count + (seed if step == 1 else 0)
+        here, near, there = step % count, (step + middle) % count, (step + far) % count
+        mixed = words[here] ^ words[near] ^ words[(step - 1) % count]
+        first = (mixed ^ (mixed >> 27)) * 1664525 & _MASK32
+        added = 1 if step == 0 else here + (seed if step == 1 else 0)
         second = (first + added) & _MASK32
-        _spread(words, step, middle, far, first, second)
+        words[near] = (words[near] + first) & _MASK32
+        words[there] = (words[there] + second) & _MASK32
+        words[here] = second
     for step in range(steps, steps + count):
         total = (
             words[step % count] + words[(step + middle) % count] + words[(step - 1) % count]
@@ -350,10 +317,3 @@ def seed_sequence(seed: int, count: int) -> list[int]:
         words[(step + far) % count] ^= second
         words[step % count] = second
     return words
-
-
-def _spread(words: list[int], step: int, middle: int, far: int, first: int, second: int) -> None:
-    count = len(words)
-    words[(step + middle) % count] = (words[(step + middle) % count] + first) & _MASK32
-    words[(step + far) % count] = (words[(step + far) % count] + second) & _MASK32
-    words[step % count] = second

@@ -15,11 +15,10 @@ import dataclasses
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...common.distinct import distinct
 from ..facts import OrderFacts
-from ..protocol import VectorSampler
+from ..protocol import Int64s, VectorSampler, Words
 from ..sharding import ShardOptions
 
 
@@ -107,12 +106,12 @@ class OwnOrders(VectorSampler):
 
     @property
     def facts(self) -> OrderFacts:
-        return OrderFacts(block_size=self._sampler.block_size)
+        return OrderFacts(block_size=self._sampler.facts.block_size)
 
     def __len__(self) -> int:
         return len(self._sampler)
 
-    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def record_keys(self, positions: Int64s) -> Int64s:
         keys = np.empty(len(positions), dtype=np.int64)
         owners = positions % self.shard_options.shard_count
         for owner in distinct(owners):
@@ -123,7 +122,7 @@ class OwnOrders(VectorSampler):
             keys[chosen] = own.record_keys(positions[chosen])
         return keys
 
-    def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
+    def seeds(self, positions: Int64s) -> Words | None:
         return self._sampler.seeds(positions)
 
     def with_shard_options(self, shard_options: ShardOptions) -> Self:

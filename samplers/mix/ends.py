@@ -102,7 +102,9 @@ def ends_of(
             for name in lengths
             if (when_exhausted != "repeat" or name in leaving)
             and not any(name == each for each, _ in ended)
-            if (position := _end_of(order, name, lengths[name])) is not None
+            if lengths[name] < ENDLESS
+            # where it would be drawn once more after its last record
+            if (position := order.position_of(order.names.index(name), lengths[name])) is not None
         ]
         if not ends:
             return order, ENDLESS, ended
@@ -112,19 +114,6 @@ def ends_of(
         if rest is None:
             return order, position, ended
         order, ended = rest, (*ended, (name, position))
-
-
-def _end_of(order: MixOrder, name: str, length: int) -> int | None:
-    """Return the position at which a part would be drawn once more after its last record.
-
-    Return None if the part never ends, or is not drawn that often.
-
-    Args:
-        order: the order of parts that never end.
-        name: name of the part.
-        length: number of records of the part.
-    """
-    return None if length >= ENDLESS else order.position_of(order.names.index(name), length)
 
 
 def _without_ended(

@@ -9,19 +9,26 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
+from ..protocol import Int64s
 from .stage import ONE, StageTables, WeightStage
-from .weights import MAX_POSITION, Schedule, Stages, Weights, in_units, ramped, stages_of
-
-Int64s = NDArray[np.int64]
+from .weights import (
+    MAX_POSITION,
+    Schedule,
+    Stages,
+    Weights,
+    in_units,
+    is_schedule,
+    ramped,
+    stages_of,
+)
 
 # Enough to pay for NumPy's calls, few enough for the caches.
 BLOCK = 8192
@@ -177,8 +184,7 @@ class MixOrder:
 
         The list is empty if `rows` is 2^62 or more.
         """
-        counts: list[int] = self.counts(rows).tolist() if rows < MAX_POSITION else []
-        return counts
+        return self._stage(rows).counts_at(rows) if rows < MAX_POSITION else []
 
     def count(self, part: int, position: int) -> int:
         """Return how many elements of one part are drawn before a position.
@@ -318,14 +324,7 @@ def _names_in(weights: Any) -> tuple[str, ...]:
     For a dict, its keys; for a list, "0", "1", …; for a schedule, the names of its first weights;
     for another value, nothing.
     """
-    first = weights
-    if (
-        isinstance(weights, (list, tuple))
-        and weights
-        and isinstance(weights[0], (list, tuple))
-        and len(weights[0]) == 2
-    ):
-        first = weights[0][1]
+    first = weights[0][1] if is_schedule(weights) else weights
     if isinstance(first, Mapping):
         return tuple(first)
     return tuple(map(str, range(len(first)))) if isinstance(first, Sized) else ()
@@ -367,10 +366,5 @@ def _bisected(stage: WeightStage, part: int, index: int, stop: int) -> int:
     # far from its share, after a change
     if stage.count_at(part, low) > index or stage.count_at(part, high) <= index:
         low, high = stage.start, stop
-    while high - low > 1:
-        middle = (low + high) // 2
-        if stage.count_at(part, middle) > index:
-            high = middle
-        else:
-            low = middle
-    return low
+    counted = partial(stage.count_at, part)
+    return bisect_right(range(high), index, low + 1, high, key=counted) - 1

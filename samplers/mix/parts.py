@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sized
 from typing import Any
 
-from ...common.messages import a_kind_of, first_few, short_repr
+from ...common.messages import a_kind_of, short_repr
 from ...common.validation import whole_number
 from ..grain.own_orders import has_own_orders
 from ..index import IndexSampler
@@ -119,23 +119,3 @@ def _seed_of_part(seed: int, name: str) -> int:
     So parts of equal length are shuffled differently.
     """
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4], "little")
-
-
-def check_lengths(parts: Mapping[str, VectorSampler], lengths: Mapping[str, int]) -> None:
-    """Check that a source has the parts of a mix, with enough records.
-
-    Args:
-        parts: the order of each part, by name.
-        lengths: number of records of each part of the source, by name.
-
-    Raises:
-        ValueError: if the parts differ, or a part of the source has too few records; for a
-            `WeightedSampler` or `BalancedSampler`, if it has another number of records.
-    """
-    if set(lengths) != set(parts):
-        raise ValueError(
-            f"the sampler has the parts {first_few(list(parts), 8)}, but the source has "
-            f"{first_few(lengths, 8)}. Pass the same parts to MixSampler and DataLoader."
-        )
-    for name, part in parts.items():
-        part.for_source(lengths[name], name)

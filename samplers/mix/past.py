@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from ..history import Changes, OrderChange, SavedOrder, by_part
 from ..protocol import VectorSampler
-from .ends import is_whole, last_weights, order_of, parts_changed_from, saved_order, schedule_of
+from .ends import is_whole, last_weights, order_of, saved_order, schedule_of
 from .order import MixOrder
 from .weights import Stages, Weights, stages_of, weights_of
 
@@ -88,10 +88,6 @@ class MixPast(VectorSampler):
     def changed_from(self) -> int:
         """First position with the current weights and parts; 0 if the mix never changed."""
         return self._own_changes[-1].position if self._own_changes else 0
-
-    @property
-    def _parts_changed_from(self) -> int:
-        return parts_changed_from(self._own_changes)
 
     def as_in_run(self, saved: SavedOrder) -> Self:
         """Return a copy of this mix with the changes that a run made, in place of its own."""

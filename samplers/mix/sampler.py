@@ -14,24 +14,21 @@ from numpy.typing import NDArray
 
 from ...common.distinct import distinct
 from ...common.messages import first_few, short_repr, shorten
-from ...common.validation import one_of, whole_number
+from ...common.validation import one_of, whole_number_or_none
 from ...errors import CheckpointError, EmptyStreamError
 from ..balance import Balance, checked
 from ..changing.orders import living
 from ..changing.sampler import refuse_balance
 from ..facts import OrderFacts
 from ..history import part_named
-from ..protocol import ENDLESS, VectorSampler
+from ..protocol import ENDLESS, Int64s, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
-from .ends import ends_of
+from .ends import ends_of, parts_changed_from
 from .order import MixOrder
-from .parts import as_order, check_lengths, parts_by_name
+from .parts import as_order, parts_by_name
 from .past import MixPast
 from .shuffles import FEW, PartShuffles
 from .weights import MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
-
-Positions = NDArray[np.int64]
-
 
 BLOCK = 65536
 
@@ -100,18 +97,16 @@ class MixSampler(MixPast):
         shard_options: ShardOptions | None = None,
         balance: Balance | None = None,
     ) -> None:
-        if seed is not None:
-            seed = whole_number(
-                "seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example"
-            )
-        self.seed = seed
+        self.seed = whole_number_or_none(
+            "seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example"
+        )
         self.when_exhausted = one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
         self.shard_options = as_shard_options(shard_options or NoSharding())
         named = parts_by_name(parts)
         epochs = None if when_exhausted == "repeat" else 1
         self._max_epochs = epochs_of(max_epochs, list(named))
         self._parts: dict[str, VectorSampler] = {
-            name: as_order(name, part, shuffle, seed, self._max_epochs.get(name, epochs))
+            name: as_order(name, part, shuffle, self.seed, self._max_epochs.get(name, epochs))
             for name, part in named.items()
         }
         self._given = stages_of(weights, list(named), records_per_step)
@@ -145,7 +140,7 @@ class MixSampler(MixPast):
         other._parts = {name: parts.get(name, part) for name, part in self._parts.items()}
         return other
 
-    def without(self, keys: Mapping[str, Positions]) -> MixSampler:
+    def without(self, keys: Mapping[str, Int64s]) -> MixSampler:
         """Return the same mix without some records of its parts.
 
         Args:
@@ -167,7 +162,7 @@ class MixSampler(MixPast):
                 ) from None
         return self.with_parts(parts)
 
-    def omits(self, record_keys: Positions) -> NDArray[np.bool_]:
+    def omits(self, record_keys: Int64s) -> NDArray[np.bool_]:
         """Return a bool array: True for each record (key of a `MixedSource`) that is omitted."""
         indices, places = np.divmod(record_keys, len(self._parts))
         found = np.zeros(len(record_keys), dtype=bool)
@@ -193,9 +188,8 @@ class MixSampler(MixPast):
             else len(part)
             for name, part in self._parts.items()
         }
-        return ends_of(
-            self._drawn, lengths, self.when_exhausted, self._max_epochs, self._parts_changed_from
-        )
+        since = parts_changed_from(self._own_changes)
+        return ends_of(self._drawn, lengths, self.when_exhausted, self._max_epochs, since)
 
     @property
     def order(self) -> MixOrder:
@@ -231,21 +225,23 @@ class MixSampler(MixPast):
             **{part_named(name): part.fingerprint for name, part in self._parts.items()},
         }
 
-    def record_keys(self, positions: Positions) -> Positions:
+    def record_keys(self, positions: Int64s) -> Int64s:
         """Return the records at positions, as keys of a `MixedSource`.
 
         Args:
             positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
         """
         keys = np.empty(len(positions), dtype=np.int64)
-        few: list[tuple[int, Positions, Positions]] = []
+        few: list[tuple[int, Int64s, Int64s]] = []
         for number, indices, places in self.order.by_part(positions) if len(positions) else ():
             name = self.order.names[number]
             place = self._place_of(name)
             if len(indices) < FEW and self._shuffles.has(place):
                 few.append((place, indices, places))
             else:
-                keys[places] = self._keys_in(name, indices) * len(self._parts) + place
+                within = indices % self._ends[name] if name in self._ends else indices
+                found = self._parts[name].record_keys(within)
+                keys[places] = found * len(self._parts) + place
         if few:
             parts = np.repeat(
                 [place for place, _, _ in few], [len(indices) for _, indices, _ in few]
@@ -269,7 +265,7 @@ class MixSampler(MixPast):
         """True if this mix resumes an earlier run that drew parts which are no longer in it."""
         return not self._parts.keys() >= {*self.order.names}
 
-    def check_present(self, positions: Positions) -> None:
+    def check_present(self, positions: Int64s) -> None:
         """Check that all parts drawn at positions `int64[n]` are still in the mix.
 
         Raises:
@@ -277,11 +273,6 @@ class MixSampler(MixPast):
         """
         for number in distinct(self.order.places(positions)[0]):
             self._place_of(self.order.names[number])
-
-    def _keys_in(self, name: str, indices: Positions) -> Positions:
-        return self._parts[name].record_keys(
-            indices % self._ends[name] if name in self._ends else indices
-        )
 
     @cached_property
     def _ends(self) -> dict[str, int]:
@@ -359,4 +350,10 @@ class MixSampler(MixPast):
             ValueError: if the parts differ, or a part of the source has too few records; for a
                 `WeightedSampler` or `BalancedSampler`, if it has another number of records.
         """
-        check_lengths(self._parts, lengths)
+        if set(lengths) != set(self._parts):
+            raise ValueError(
+                f"the sampler has the parts {first_few(self.names, 8)}, but the source has "
+                f"{first_few(lengths, 8)}. Pass the same parts to MixSampler and DataLoader."
+            )
+        for name, part in self._parts.items():
+            part.for_source(lengths[name], name)

@@ -19,13 +19,11 @@ from ..permutation import (
     ROUNDS_SMALL,
     SMALL,
     Hashed,
-    Positions,
-    Words,
     encipher,
-    round_keys_of_each,
+    round_keys,
     table_shape,
 )
-from ..protocol import VectorSampler
+from ..protocol import Int64s, VectorSampler, Words
 
 FEW = 512
 """From this number of elements of one part on, the part is computed by a call of its own."""
@@ -58,7 +56,7 @@ class PartShuffles:
     def has(self, part: int) -> bool:
         return part in self._number
 
-    def keys(self, parts: Positions, indices: Positions) -> Positions:
+    def keys(self, parts: Int64s, indices: Int64s) -> Int64s:
         """Return the record key, within its part, of each element.
 
         Args:
@@ -95,7 +93,7 @@ class Shuffles:
         self._shapes = np.array([table_shape(size) for size in sizes], np.uint64).reshape(-1, 2).T
         self._rounds = np.where(self._sizes < SMALL, ROUNDS_SMALL, ROUNDS)
 
-    def permute(self, places: Positions, epochs: Positions, which: Positions) -> Positions:
+    def permute(self, places: Int64s, epochs: Int64s, which: Int64s) -> Int64s:
         """Permute places (indices within an epoch), each by its own shuffle and epoch.
 
         Args:
@@ -116,11 +114,11 @@ class Shuffles:
                 )
         return out
 
-    def _permuted(self, numbers: Words, epochs: Positions, which: Positions, rounds: int) -> Words:
+    def _permuted(self, numbers: Words, epochs: Int64s, which: Int64s, rounds: int) -> Words:
         begins = np.concatenate([[True], (which[1:] != which[:-1]) | (epochs[1:] != epochs[:-1])])
         # Of the keys: one for each run of places of one shuffle and epoch.
         column = np.cumsum(begins) - 1
-        keys = round_keys_of_each(self._seeds[which[begins]], epochs[begins], rounds)
+        keys = round_keys(self._seeds[which[begins]], epochs[begins], rounds)
         sizes, going = self._sizes[which], np.arange(len(numbers))
         while going.size:
             rows, columns = self._shapes[:, which[going]]

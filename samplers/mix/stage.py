@@ -18,11 +18,9 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..protocol import Int64s
 from .tree import Tree, best_tree
-
-Int64s = NDArray[np.int64]
 
 BITS = 62
 ONE = 1 << BITS

@@ -54,7 +54,7 @@ def stages_of(
     )
     if weights is None:
         return ((0, (1.0,) * len(names)),)
-    if not _is_schedule(weights):
+    if not is_schedule(weights):
         return ((0, weights_of(weights, names)),)
     for step, values in weights:
         if isinstance(values, (str, bytes)) or not isinstance(values, Sized):
@@ -158,7 +158,8 @@ def changed_stages(
     return ((0, stages[0][1]), *stages[1:])
 
 
-def _is_schedule(weights: Weights | Schedule) -> TypeGuard[Schedule]:
+def is_schedule(weights: Weights | Schedule) -> TypeGuard[Schedule]:
+    """Return True if a user's weights are a schedule: pairs of a step and weights."""
     if isinstance(weights, (Mapping, str, bytes)) or not isinstance(weights, Sized):
         return False
     return len(weights) > 0 and all(

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .draws import Int64s, Words, columns
+from ..protocol import Int64s, Words
+from .draws import columns
 
 _WORD = np.uint64
 

@@ -19,13 +19,11 @@ from ..balance import Balance
 from ..facts import OrderFacts
 from ..mix.order import MixOrder
 from ..mix.weights import quoted, weights_of
+from ..protocol import Int64s
 from ..sharding import ShardOptions
 from .drawn import MOST_SAMPLES, DrawnRecords
-from .draws import key_of, words
+from .draws import key_of, permute_each, words
 from .files import MOST_RECORDS
-from .permuted import permute_each
-
-Positions = NDArray[np.int64]
 
 _STREAM, _STREAM_OF_ROUNDS = 3, 4  # of the seed
 
@@ -134,16 +132,16 @@ class BalancedSampler(DrawnRecords):
         longest = 2 * float(np.max(self._sizes[drawn] / (weights[drawn] / weights.sum())))
         return super().facts._replace(epochs_for_all=ceil(min(longest / self.num_samples, 1e12)))
 
-    def _records_at(self, positions: Positions) -> Positions:
+    def _records_at(self, positions: Int64s) -> Int64s:
         classes, visits = self._classes_at(positions)
         sizes = self._sizes[classes]
         epochs = visits // sizes
         keys = words(words(key_of(self.seed, _STREAM), classes), epochs)
         places = permute_each(visits - epochs * sizes, sizes, keys)
-        found: Positions = self._records[self._starts[classes] + places].astype(np.int64)
+        found: Int64s = self._records[self._starts[classes] + places].astype(np.int64)
         return found
 
-    def _classes_at(self, positions: Positions) -> tuple[Positions, Positions]:
+    def _classes_at(self, positions: Int64s) -> tuple[Int64s, Int64s]:
         """Return the index of the class at each position, and how often it was drawn before."""
         if self._order is not None:
             return self._order.places(positions)
@@ -155,7 +153,7 @@ class BalancedSampler(DrawnRecords):
         ), rounds
 
 
-def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], NDArray[np.int64]]:
+def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], Int64s]:
     """Return the sorted classes, and for each record the index of its class, `int64[n]`.
 
     Args:

@@ -8,16 +8,13 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...common.messages import short_repr
-from ...common.validation import whole_number
+from ...common.validation import whole_number, whole_number_or_none
 from ..balance import Balance, checked
 from ..facts import OrderFacts
-from ..protocol import ENDLESS, VectorSampler
+from ..protocol import ENDLESS, Int64s, VectorSampler
 from ..sharding import NoSharding, ShardOptions, as_shard_options
-
-Positions = NDArray[np.int64]
 
 BLOCK = 16384
 """Number of positions to compute at a time."""
@@ -63,11 +60,9 @@ class DrawnRecords(VectorSampler):
         balance: Balance | None,
     ) -> None:
         self.num_samples = whole_number("num_samples", num_samples, 1, most, remedy)
-        if num_epochs is not None:
-            num_epochs = whole_number(
-                "num_epochs", num_epochs, 1, None, "a positive int, or None for an endless stream"
-            )
-        self.num_epochs = num_epochs
+        self.num_epochs = whole_number_or_none(
+            "num_epochs", num_epochs, 1, None, "a positive int, or None for an endless stream"
+        )
         self.seed = whole_number(
             "seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example"
         )
@@ -106,9 +101,7 @@ class DrawnRecords(VectorSampler):
 
     @property
     def _total(self) -> int:
-        return (
-            ENDLESS if self.num_epochs is None else min(self.num_samples * self.num_epochs, ENDLESS)
-        )
+        return ENDLESS if self.num_epochs is None else self.length_over(self.num_epochs)
 
     @property
     def epoch_length(self) -> int:
@@ -122,7 +115,7 @@ class DrawnRecords(VectorSampler):
             BLOCK, records=self.num_records, balance=self.balance, has_later_epochs=True
         )
 
-    def record_keys(self, positions: Positions) -> Positions:
+    def record_keys(self, positions: Int64s) -> Int64s:
         """Return the record keys at positions.
 
         Args:
@@ -137,5 +130,5 @@ class DrawnRecords(VectorSampler):
             records[some] = self._records_at(positions[some])
         return records
 
-    def _records_at(self, positions: Positions) -> Any:
+    def _records_at(self, positions: Int64s) -> Any:
         raise NotImplementedError

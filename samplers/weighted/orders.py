@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from ...common.distinct import distinct
 from ...common.system import anonymous_file
-from .draws import Floats, Int64s, exponentials, key_of, words
+from ..protocol import Int64s, Words
+from .draws import Floats, exponentials, key_of, words
 
 try:
     import fcntl
@@ -68,11 +69,11 @@ def _fill(order: Table, weights: Floats, seed: int, epoch: int) -> None:
         order[start:stop] = sorted_times[start:stop] & np.uint64((1 << bits) - 1)
 
 
-def _key_of_epochs(seed: int, epochs: Int64s) -> NDArray[np.uint64]:
+def _key_of_epochs(seed: int, epochs: Int64s) -> Words:
     return words(key_of(seed, STREAM), epochs)
 
 
-def _times(drawn: NDArray[np.uint64], weights: Floats) -> Floats:
+def _times(drawn: Words, weights: Floats) -> Floats:
     """Return a random time for each record; sorted by these times, records are drawn by weight.
 
     A record of weight 0 has an infinite time.

@@ -10,7 +10,6 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...common.identity.values import digest_of
 from ...common.messages import short_repr
@@ -19,14 +18,13 @@ from ...errors import CheckpointError
 from ..balance import Balance
 from ..facts import OrderFacts
 from ..history import Changes, OrderChange, SavedOrder
+from ..protocol import Int64s
 from ..sharding import ShardOptions
 from .alias import AliasTable
 from .drawn import BLOCK, MOST_SAMPLES, DrawnRecords
 from .draws import key_of, words
 from .files import weights_of
 from .orders import Orders
-
-Positions = NDArray[np.int64]
 
 _STREAM = 1  # of the seed
 _MOST_CHANGES = 64
@@ -155,14 +153,14 @@ class WeightedSampler(DrawnRecords):
         """
         return self._changes
 
-    def record_keys(self, positions: Positions) -> Positions:
+    def record_keys(self, positions: Int64s) -> Int64s:
         return (
             super().record_keys(positions)
             if self._orders is None
             else self._orders.records(positions)
         )
 
-    def _records_at(self, positions: Positions) -> Positions:
+    def _records_at(self, positions: Int64s) -> Int64s:
         assert self._table is not None, "with replacement"
         return self._table.records(
             words(key_of(self.seed, _STREAM), np.ascontiguousarray(positions))

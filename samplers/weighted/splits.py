@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from ...common.messages import first_few, short_repr
 from ...common.validation import whole_number
+from ..protocol import Int64s
 from .balanced import classes_of
-from .draws import Int64s, key_of, words
+from .draws import key_of, words
 
 Floats = NDArray[np.float64]
 

@@ -35,9 +35,8 @@ from headrace import (
 )
 from headrace.errors import CheckpointError, TraceError
 from headrace.samplers.weighted.alias import AliasTable
-from headrace.samplers.weighted.draws import exponentials, key_of, words
+from headrace.samplers.weighted.draws import exponentials, key_of, permute_each, words
 from headrace.samplers.weighted.orders import STREAM
-from headrace.samplers.weighted.permuted import permute_each
 
 WEIGHTS = st.lists(st.just(0.0) | st.floats(1e-9, 1e9), min_size=1, max_size=40).filter(any)
 

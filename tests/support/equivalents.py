@@ -15,9 +15,9 @@ EQUIVALENT = {
     ): "one more window is kept",
     (
         "loader/plan/leaf.py",
-        "return int(self.places(local, local + 1)[0])",
+        "return int(self.positions(local, local + 1)[0])",
         "(2)",
-    ): "the first of two places is taken",
+    ): "the first of two positions is taken",
     (
         "loader/plan/stages.py",
         "MIN_SPAN, MAX_SPAN = 32, 1024",

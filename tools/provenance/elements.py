@@ -296,7 +296,7 @@ class Search:
 
     def has_epoch(self, epoch: int) -> bool:
         """Return True if the stream has an epoch with this number."""
-        epochs = self.described.pipeline.leaf.epochs
+        epochs = self.described.pipeline.leaf.sampler.epoch_count
         return epochs is None or epoch < epochs
 
 

@@ -213,7 +213,7 @@ def _wanted_of(leaf: Leaf, keys: OmitOfParts | None) -> Int64s:
     found = {name: part.omitted_keys for name, part in parts.items()}
     if keys is None and not any(map(len, found.values())):
         return np.empty(0, np.int64)
-    if leaf.in_order or leaf.of_several:
+    if leaf.in_order or leaf.source_facts.planned:
         raise TraceError(
             "find_omitted cannot search sources without random access, or batches and packed rows "
             "that are planned from lengths. Use trace() for the records of a step."
@@ -251,7 +251,7 @@ def _in_leaf(
     if pipeline.begins_anew(number):
         first = 0
     reached = max(first, mark.cursor.positions[number])
-    stop = min(leaf.total, reached + -(-2 * leaf.epoch_length // leaf.shard.shard_count))
+    stop = min(leaf.total, reached + -(-2 * leaf.sampler.epoch_length // leaf.shard.shard_count))
     hits = []
     for local, position, key in _among(leaf, first, stop, wanted):
         step = place.step + (local - first) // unit if pipeline.aligned else None
@@ -294,6 +294,6 @@ def _among(leaf: Leaf, start: int, stop: int, wanted: Int64s) -> Iterator[tuple[
 def _read_record(leaf: Leaf, step: int | None, position: int, key: int) -> ReadRecord:
     name, own = leaf.name, key
     if leaf.has_parts:
-        ((part, (own,)),) = leaf.by_part(np.array([key])).items()
+        ((part, (own,)),) = leaf.source_facts.records_of(np.array([key])).items()
         name = "/".join(filter(None, (name, part)))
     return ReadRecord(leaf.shard.shard_index, step, name, int(own), position)

@@ -58,8 +58,8 @@ class Described:
             sampler = pipeline.leaves[0].sampler
             if sampler.whole is sampler:
                 return cls(pipeline, skipped)
-            leaf = replace(pipeline.leaf, sampler=sampler.whole, epoch=0)
-            return cls(pipeline.with_leaf(leaf), skipped, in_epochs=True)
+            whole = pipeline.with_leaf(sampler=sampler.whole, epoch=0)
+            return cls(whole, skipped, in_epochs=True)
         loader = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
         if isinstance(loader, (LoaderMethods, IterMethods)):
             return cls(loader.loader_description.pipeline, loader.loader_description.skipped_steps)

@@ -21,7 +21,7 @@ import numpy as np
 
 from ....common.messages import short_repr
 from ....errors import ClusterMismatchError
-from ...plan.identity import IdentitySnapshot
+from ...plan.identity import Identity
 from ...plan.pipeline import Pipeline
 
 LOGGER = logging.getLogger("headrace")
@@ -120,7 +120,7 @@ def identity_of(pipeline: Pipeline) -> str:
     Return "" if it cannot be computed.
     """
     try:
-        now = IdentitySnapshot.of([leaf.source for leaf in pipeline.leaves], pipeline.operations)
+        now = Identity.of([leaf.source for leaf in pipeline.leaves], pipeline.operations)
         return json.dumps([now.sources, now.operations], sort_keys=True)
     except Exception:  # of a user's own source, which may need what only the user's process has
         return ""

@@ -149,7 +149,8 @@ def records_of_step(
             f"step {short_repr(step)} is after the end of the stream, which has {count} elements. "
             "Pass a smaller step."
         )
-    return leaf.by_part(leaf.record_keys(leaf.positions(start, min(start + useful, leaf.total))))
+    keys = leaf.record_keys(leaf.positions(start, min(start + useful, leaf.total)))
+    return leaf.source_facts.records_of(keys)
 
 
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
@@ -189,8 +190,10 @@ def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
     """
     if len(cursor.positions) == 1:
         return pipeline.leaf.part_records(cursor.positions[0])
-    counts = [leaf.before(position) for leaf, position in zip(pipeline.leaves, cursor.positions)]
-    return {leaf.name or str(number): counts[number] for number, leaf in enumerate(pipeline.leaves)}
+    return {
+        leaf.name or str(number): leaf.before(cursor.positions[number])
+        for number, leaf in enumerate(pipeline.leaves)
+    }
 
 
 def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
@@ -210,16 +213,32 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
             before the epoch.
     """
     leaf, stage = _aligned(pipeline, "find")
-    if leaf.plans_batches:
-        return _find_in_batches(leaf, stage, record_key, epoch)
-    key = whole_number(
-        "record_key", record_key, 0, leaf.record_count - 1, "the key of a record of the source"
-    )
+    known = leaf.source_facts.record_count
+    last = None if leaf.plans_batches else (len(leaf.source) if known is None else known) - 1
+    key = whole_number("record_key", record_key, 0, last, "the key of a record of the source")
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
-    if leaf.epochs is not None and epoch >= leaf.epochs:
+    shard, place = (_in_batches if leaf.plans_batches else _in_order)(leaf, stage, key, epoch)
+    if shard != leaf.shard.shard_index:
         raise LookupError(
-            f"epoch {short_repr(epoch)} is after the last one: the sampler has {leaf.epochs} "
-            f"epochs. Pass an epoch in [0, {leaf.epochs})."
+            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step "
+            f"{place.step}, row {place.row}, but this is shard {leaf.shard.shard_index}. Call this "
+            f"in shard {shard}."
+        )
+    if not leaf.plans_batches and place.step * stage.unit + place.row >= stage.useful(leaf.total):
+        raise LookupError(
+            f"record {key} is left out in epoch {epoch}: it is in a last batch that is not full, "
+            "or in a remainder that cannot be divided among all shards. Pass another epoch or key."
+        )
+    return place
+
+
+def _in_order(leaf: Leaf, stage: Stage, key: int, epoch: int) -> tuple[int, Place]:
+    """Return the shard that reads a record, and the step and row of the record in this shard."""
+    epochs = leaf.sampler.epoch_count
+    if epochs is not None and epoch >= epochs:
+        raise LookupError(
+            f"epoch {short_repr(epoch)} is after the last one: the sampler has {epochs} "
+            f"epochs. Pass an epoch in [0, {epochs})."
         )
     position = leaf.sampler.position_of(key, epoch)
     if position is None and key in leaf.sampler.omitted_keys:
@@ -235,50 +254,19 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
             "or look in another shard."
         )
     local, shard = divmod(position, leaf.shard.shard_count)
-    place = Place(*divmod(local, stage.unit))
-    if shard != leaf.shard.shard_index:
-        raise LookupError(
-            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step "
-            f"{place.step}, row {place.row}, but this is shard {leaf.shard.shard_index}. Call this "
-            f"in shard {shard}."
-        )
-    if local >= stage.useful(leaf.total):
-        raise LookupError(
-            f"record {key} is left out in epoch {epoch}: it is in a last batch that is not full, "
-            "or in a remainder that cannot be divided among all shards. Pass another epoch or key."
-        )
-    return place
+    return shard, Place(*divmod(local, stage.unit))
 
 
-def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> Place:
-    """Return the step and row of a record in planned batches.
-
-    Args:
-        leaf: the source of planned batches, with its order.
-        stage: the operations after the batches.
-        record_key: key of the record.
-        epoch: number of the epoch, from 0.
-
-    Raises:
-        TypeError, ValueError: a number is not an integer, or is negative.
-        LookupError: another shard reads the record in this epoch, or none does.
-    """
+def _in_batches(leaf: Leaf, stage: Stage, key: int, epoch: int) -> tuple[int, Place]:
+    """Return the same as `_in_order`, for a record in planned batches."""
     order: Any = leaf.sampler
-    key = whole_number("record_key", record_key, 0, None, "the key of a record of the source")
-    epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
     place = leaf.source.place_of(key)
     found = None if place is None else order.find(place, epoch)
     if found is None or found[0] >= leaf.total:
         raise LookupError(f"record {key} is not read in epoch {epoch}. Pass another epoch or key.")
     step, shard, row = found
     step, inner = divmod(step, stage.unit)
-    if shard != leaf.shard.shard_index:
-        raise LookupError(
-            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step "
-            f"{step}, row {row}, but this is shard {leaf.shard.shard_index}. Call this in shard "
-            f"{shard}."
-        )
-    return Place(step, row if stage.unit == 1 else inner)
+    return shard, Place(step, row if stage.unit == 1 else inner)
 
 
 def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:

@@ -8,7 +8,7 @@ with gaps between them; the local positions of skipped steps, and of later steps
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,12 +87,7 @@ def within(ranges: Ranges, step: int) -> int | None:
 
 def count_of(left_out: Ranges, steps: int) -> int:
     """Return how many of the first `steps` steps are in the ranges `left_out`."""
-    return sum(max(min(stop, steps) - start, 0) for start, stop in left_out) if left_out else 0
-
-
-def kept(left_out: Ranges, start: int, stop: int) -> Sequence[tuple[int, int]]:
-    """Return the ranges of steps in `[start, stop)` that are outside all ranges `left_out`."""
-    return without(((start, stop),), left_out) if start < stop else ()
+    return sum(max(min(stop, steps) - start, 0) for start, stop in left_out)
 
 
 @dataclass(frozen=True)
@@ -115,9 +110,6 @@ class SkippedSteps:
 
     def plus(self, steps: Ranges) -> SkippedSteps:
         return SkippedSteps(union((*self.steps, *steps)), self.absorbed) if steps else self
-
-    def end_of(self, step: int) -> int | None:
-        return within(self.steps, step)
 
     @property
     def present(self) -> Ranges:

@@ -192,7 +192,7 @@ def check_unread(
         keys = changed.record_keys(unread) if len(unread) else unread
         late = keys[changed.omits(keys)]
         if len(late):
-            record = pipeline.leaf.describe_key(int(late[0]))
+            record = pipeline.leaf.source_facts.describe_key(int(late[0]))
             raise CheckpointError(
                 f"record {record} is omitted now, but a Pack, window_shuffle or the like already "
                 "holds it, or some shards have passed it and others not. Restore states that all "

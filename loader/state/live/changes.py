@@ -10,7 +10,6 @@ resumes from it with the changed pipeline, as a new program would.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -97,7 +96,7 @@ def with_change(pipeline: Pipeline, change: WeightsChange) -> Pipeline:
     """Return the pipeline of a run with the changed weights of its mix."""
     leaf = pipeline.leaf
     sampler = leaf.sampler.with_weights(change.weights, change.position)
-    return pipeline.with_leaf(dataclasses.replace(leaf, sampler=sampler))
+    return pipeline.with_leaf(sampler=sampler)
 
 
 def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPosition:
@@ -295,7 +294,7 @@ def _with_omitted(omit: Any, loaders: Pipeline) -> Pipeline:
 def _with_order(loaders: Pipeline, order: VectorSampler) -> Pipeline:
     from ...plan.build import not_empty
 
-    return not_empty(loaders.with_leaf(dataclasses.replace(loaders.leaf, sampler=order)))
+    return not_empty(loaders.with_leaf(sampler=order))
 
 
 def _with_batch_size(size: Any, loaders: Pipeline) -> Pipeline:
@@ -313,7 +312,7 @@ def _with_max_tokens(max_tokens: Any, loaders: Pipeline) -> Pipeline:
             "the lengths of its records."
         )
     source, order = leaf.source.with_max_tokens(leaf.sampler, max_tokens)
-    return loaders.with_leaf(dataclasses.replace(leaf, source=source, sampler=order))
+    return loaders.with_leaf(source=source, sampler=order)
 
 
 _DESCRIBED = {
