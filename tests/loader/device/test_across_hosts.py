@@ -346,6 +346,13 @@ def test_one_host_alone_needs_nobody():
     assert len(loader.across_hosts()) == 3
 
 
+def test_stats_of_a_host_show_its_operations():
+    """Beside the waits for batches."""
+    with iter(headrace.load(range(8), batch_size=4, num_epochs=1).across_hosts()) as iterator:
+        list(iterator)
+        assert "Batch" in str(iterator.stats())
+
+
 def test_batches_on_devices_can_be_repeated_too():
     """A short last batch is filled up with its own rows; only a stream that can begin again can be
     repeated.
