@@ -240,5 +240,20 @@ EQUIVALENT = {
         "ahead = max(len(descriptors) - MAX_DESCRIPTORS + 1, 0)",
         "(len(descriptors) + MAX_DESCRIPTORS)",
     ): "packets without descriptors go ahead",
+    (
+        "loader/device/queue.py",
+        "at: int = 0",
+        "(1)",
+    ): "an iterator's end is replaced by one with the number of all hosts, and a batch passes it",
+    (
+        "sources/derived/windows.py",
+        "for row in places.reshape(len(keys), -1).tolist()",
+        "(2)",
+    ): "NumPy takes any negative length as the one to find",
+    (
+        "samplers/chain/order.py",
+        "joining: ClassVar[bool] = False",
+        "(True)",
+    ): "no records are appended in such an order: `resized` refuses it",
 }
 """Mutants that change nothing that can be seen, by file, line before and new code, and why."""
