@@ -212,12 +212,12 @@ def test_a_record_of_a_mixed_stream_that_was_delivered_in_part_cannot_be_left_ou
 
     def mix(*gone):
         twice = MapDataset.source(range(4)).to_iter_dataset().omit(gone).flat_map(lambda x: [x, x])
-        return IterDataset.mix([twice, MapDataset.range(100, 104).to_iter_dataset()])
+        return IterDataset.mix([MapDataset.range(100, 110).to_iter_dataset(), twice])
 
-    _, state = _of_stream(mix(), steps=3)  # 0 100 0
-    _, begun = _of_stream(mix(), steps=5)  # and 101 1
-    assert _of_stream(mix(1), state, 3)[0] == [101, 2, 102]
-    assert _of_stream(mix(2), begun, 3)[0] == [102, 1, 103]
+    _, state = _of_stream(mix(), steps=4)  # 100 0 101 0
+    _, begun = _of_stream(mix(), steps=6)  # and 102 1
+    assert _of_stream(mix(1), state, 3)[0] == [102, 2, 103]
+    assert _of_stream(mix(2), begun, 4)[0] == [103, 1, 104, 3]
     with pytest.raises(CheckpointError, match="record 1 is omitted now"):
         _of_stream(mix(1), begun, 1)
 
