@@ -742,11 +742,13 @@ def test_one_length_of_each_document_is_that_of_all_its_leaves():
     both = [{"x": np.arange(4), "y": np.arange(4) > 1}, {"x": np.arange(3), "y": np.arange(3) > 1}]
     for pack in (Pack(8, eos={"x": 9, "y": 0}), Pack(8)):
         plan = pack.plan([4, 3])
-        rows = [pack.row([both[at] for at in one.documents], one) for one in map(plan.row, range(plan.rows))]
-        for row, streamed in zip(rows, _loader(both, pack), strict=True):
+        for number, streamed in enumerate(_loader(both, pack)):
+            planned = plan.row(number)
+            row = pack.row([both[at] for at in planned.documents], planned)
             assert {name: leaf.tolist() for name, leaf in row.items()} == {
                 name: leaf.tolist() for name, leaf in streamed.items()
             }
+        assert plan.rows == number + 1
     with pytest.raises(
         PackError, match=r"document 1 has 2 tokens in leaf \['y'\], but 3 were planned"
     ):
