@@ -399,6 +399,7 @@ def test_a_block_is_decoded_once_for_all_threads_that_wait():
     assert calls == [7, -1, -1]
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
 def test_a_block_that_a_thread_decodes_during_a_fork_is_decoded_anew_in_the_child():
     """There, that thread does not exist."""
     begun, gate = threading.Event(), threading.Event()
