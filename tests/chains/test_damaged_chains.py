@@ -109,3 +109,18 @@ def test_a_note_that_is_none_is_refused(name, note):
             assert not taken(name, with_value(state, ("cursor", 2, number), note))
     for changed in ([*notes, [0]], notes[1:], []):
         assert not taken(name, with_value(state, ("cursor", 2), changed))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"names": ["a", "a"]}, {"names": ["a"]}, {"sizes": [[1, 1, 0], [1, 1]]}],
+    ids=["one name twice", "a name less", "a number less"],
+)
+def test_a_damaged_description_of_a_mix_is_refused_though_the_mix_may_change(damage):
+    """With `strict=False` other streams may be mixed, but each needs a name and its numbers."""
+    streams = dict(zip("ab", three()))
+    with iter(IterDataset.mix(streams)) as iterator:
+        state = json.loads(iterator.get_state())
+        state["identity"]["joins"][0] |= damage
+        with pytest.raises(CheckpointError, match="damaged"):
+            iterator.set_state(sealed(state), strict=False)

@@ -286,8 +286,8 @@ def test_equal_shards_may_be_of_any_class():
 
 
 def test_a_dataset_inside_a_window_keeps_its_place_in_a_mix():
-    """Before it nothing can be added, as its window would be shuffled otherwise; after it, and
-    between windows, it can.
+    """Before it nothing can be added or removed, as its window would be shuffled otherwise; after
+    it, and between windows, it can.
     """
 
     def mixed(*names):
@@ -299,13 +299,14 @@ def test_a_dataset_inside_a_window_keeps_its_place_in_a_mix():
         return iter(IterDataset.mix(numbers, when_exhausted="all"))
 
     ranges = {"a": (0, 10), "b": (100, 105), "c": (200, 205)}
-    for steps, names, is_refused in [
-        (3, "cab", True),
-        (3, "abc", False),
-        (10, "cab", False),
-        (3, "ba", True),
+    for former, steps, names, is_refused in [
+        ("ab", 3, "cab", True),
+        ("ab", 3, "abc", False),
+        ("ab", 10, "cab", False),
+        ("ab", 3, "ba", True),
+        ("ba", 3, "a", True),
     ]:
-        first = mixed("a", "b")
+        first = mixed(*former)
         seen = list(itertools.islice(first, steps))
         second = mixed(*names)
         if is_refused:

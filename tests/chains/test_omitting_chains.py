@@ -207,6 +207,21 @@ def test_mixes_leave_out_records_by_dataset_and_keep_the_orders():
         assert not headrace.find_omitted(mix)
 
 
+def test_a_record_of_a_mixed_stream_that_was_delivered_in_part_cannot_be_left_out():
+    """The next one can."""
+
+    def mix(*gone):
+        twice = MapDataset.source(range(4)).to_iter_dataset().omit(gone).flat_map(lambda x: [x, x])
+        return IterDataset.mix([MapDataset.range(100, 110).to_iter_dataset(), twice])
+
+    _, state = _of_stream(mix(), steps=4)  # 100 0 101 0
+    _, begun = _of_stream(mix(), steps=6)  # and 102 1
+    assert _of_stream(mix(1), state, 3)[0] == [102, 2, 103]
+    assert _of_stream(mix(2), begun, 4)[0] == [103, 1, 104, 3]
+    with pytest.raises(CheckpointError, match="record 1 is omitted now"):
+        _of_stream(mix(1), begun, 1)
+
+
 def test_streams_without_a_source_of_their_own_are_refused():
     """Joined, limited, evaluated; keys that are none, and all of them."""
     dataset = MapDataset.source(range(20))

@@ -17,6 +17,7 @@ import time
 
 import psutil
 import pytest
+from array_record.python import array_record_module
 from support.conversions import (
     RECORDS,
     content,
@@ -31,6 +32,7 @@ from support.source_conformance import exit_code
 
 import headrace
 from headrace.conversion import processes
+from headrace.conversion.outputs.array_record import ArrayRecordOutput
 from headrace.conversion.target import target_at
 from headrace.errors import ConversionError, WorkerCrashedError
 
@@ -296,6 +298,30 @@ def test_a_disk_that_is_full_is_told_and_leaves_nothing_half(to, tmp_path):
         signal.signal(signal.SIGXFSZ, handler)
     assert not (tmp_path / "out").exists()
     assert convert(source, tmp_path / "out", to).records == 500
+
+
+def test_a_full_disk_is_told_before_the_array_record_file_is_closed(tmp_path, monkeypatch):
+    """Its library only notes the failure: the rest of a large file would be read in vain."""
+
+    class Full:
+        def __init__(self, path, options):
+            self.written = 0
+
+        def write(self, record):
+            self.written += 1
+
+        def ok(self):
+            return self.written == 0
+
+        def close(self):
+            if self.written:
+                raise RuntimeError("No space left on device")
+
+    monkeypatch.setattr(array_record_module, "ArrayRecordWriter", Full)
+    writer = ArrayRecordOutput("json", None, {}).open(str(tmp_path / "a.array_record"))
+    writer.extend([])
+    with pytest.raises(OSError, match="No space left"):
+        writer.extend([b"a record"])
 
 
 def test_an_os_error_of_the_users_stays_what_it_is(tmp_path):

@@ -100,6 +100,20 @@ def _resumed(loader, states):
         yield from iterator
 
 
+def test_other_shards_that_go_on_after_whole_batches_are_balanced():
+    """Their sums are closer than if they took the records in turn."""
+    iterators = [iter(_loader(shard, 2)) for shard in range(2)]
+    for iterator in iterators * 2:
+        next(iterator)
+    states = [iterator.get_state() for iterator in iterators]
+    streams = [list(_resumed(_loader(shard, 3), states)) for shard in range(3)]
+    worst, worst_in_turn = 0, 0
+    for expected, *batches in zip(_plain()[2:], *streams):
+        worst += max((LENGTHS[batch] ** 2).sum() for batch in batches)
+        worst_in_turn += max((LENGTHS[expected[shard::3]] ** 2).sum() for shard in range(3))
+    assert worst < worst_in_turn
+
+
 @pytest.mark.parametrize("others", [3, 7])
 def test_shards_of_equal_size_go_on_with_the_deal_of_the_state(others):
     """What `drop_remainder` leaves out depends on the number of shards, the deal of the block that

@@ -78,6 +78,20 @@ def test_appended_records_come_in_the_epoch_under_way(path):
     assert {*range(10, 15)} & {*keys[4:10]}
 
 
+def test_what_is_appended_in_the_last_epoch_is_no_part_of_the_run(path):
+    """So the state at the end is that of a run during which nothing is appended."""
+    states = []
+    for more in (0, 5):
+        with iter(load(GrowingKeys(path), batch_size=5, num_epochs=2)) as iterator:
+            keys = _take(iterator, 3)
+            if more:
+                append(path, more)
+            keys += [key for batch in iterator for key in batch.tolist()]
+            states.append(iterator.get_state())
+        assert keys == [*range(10)] * 2
+    assert states[0] == states[1]
+
+
 def test_by_hand_a_run_stays_what_it_is(path):
     """What is appended comes in when a loader is made, and goes on from the state."""
     with iter(load(GrowingKeys(path), batch_size=5, growth="hand")) as iterator:

@@ -114,6 +114,16 @@ def test_records_that_are_there_come_before_the_run_waits_for_a_writer(folder, m
     assert _counts([*first, *iterator]) == dict.fromkeys([*range(5), *range(B, B + 6)], 1)
 
 
+def test_two_streams_of_one_source_take_in_records_each_at_its_own_time(folder):
+    """Though they write what they found to one folder: one begins its second epoch earlier."""
+    growth = GrowthOptions(log=folder / "log")
+    streams = {name: _stream(folder, "a", growth=growth) for name in ("early", "late")}
+    iterator = iter(IterDataset.mix(streams, [3, 1], when_exhausted="all").batch(1))
+    begun = list(islice(iterator, 8))  # six of one, two of the other
+    append(folder / "a.json", 1)
+    assert _counts([*begun, *iterator])[4] == 1 + 2
+
+
 def test_mixes_of_mixes_grow(folder):
     """Mixes of mixes grow."""
     inner = _mix(folder)

@@ -452,11 +452,12 @@ def test_records_may_have_several_arrays_text_and_features():
             "name": f"n{length}",
             "box": np.zeros(4),
             "n": length,
+            "words": np.array([f"a{length}", "b"]),
         }
         for length in (3, 2)
     ]
     dataset = MapDataset.source(records).budget_batch(
-        16, pad_to=(4,), lengths=[3, 2], pad_value={"x": -1}, meta_features=["box"]
+        16, pad_to=(4,), lengths=[3, 2], pad_value={"x": -1}, meta_features=["box", "words"]
     )
     (batch,) = dataset
     order = [batch["n"].tolist().index(n) for n in (3, 2)]
@@ -469,6 +470,7 @@ def test_records_may_have_several_arrays_text_and_features():
     ]
     assert (batch["y"].dtype, batch["y"].sum()) == (np.float32, 6)
     assert [batch["name"][row] for row in order] == ["n3", "n2"]
+    assert batch["words"][order].tolist() == [["a3", "b"], ["a2", "b"]]
     assert sorted(batch["lengths"].tolist()) == [0, 0, 2, 3]
     (bare,) = MapDataset.source([np.arange(3)]).budget_batch(4, pad_to=(4,), lengths=[3])
     assert bare["tokens"].tolist() == [[0, 1, 2, 0]]

@@ -125,6 +125,12 @@ def test_best_fit_fills_99_percent_of_rows():
                 )
 
 
+def test_best_fit_fills_all_rows_with_so_few_documents():
+    """The long ones are spread over the rows, so that each row has its share of short ones."""
+    plan = Pack(11, max_segments=3).plan([5, 2, 5, 6, 1, 2])
+    assert [len(plan.row(row).documents) for row in range(plan.rows)] == [3, 3]
+
+
 def test_rows_stand_in_the_order_of_the_documents_that_they_began_with():
     """And documents in a row in the order in which they came, whatever the strategy put there
     first.
@@ -424,6 +430,10 @@ UNFIT = {
     "bos=1 would be added to each of ['x'], ['y']": ([{"x": X, "y": X}], Pack(4, bos=1)),
     "elements have a leaf ['x_positions'], which is also a name that Pack adds": (
         [{"x": X, "x_positions": X}],
+        Pack(4),
+    ),
+    "elements have a leaf ['x_segment_ids'], which is also": (
+        [{"x": X, "x_segment_ids": X}],
         Pack(4),
     ),
     "elements are empty dicts": ([{}], Pack(4)),
@@ -730,11 +740,15 @@ def test_one_length_of_each_document_is_that_of_all_its_leaves():
     that names it.
     """
     both = [{"x": np.arange(4), "y": np.arange(4) > 1}, {"x": np.arange(3), "y": np.arange(3) > 1}]
-    plan = Pack(8, window=2).plan([4, 3])
-    row, (streamed,) = Pack(8).row(both, plan.row(0)), _loader(both, Pack(8, window=2))
-    assert {name: leaf.tolist() for name, leaf in row.items()} == {
-        name: leaf.tolist() for name, leaf in streamed.items()
-    }
+    for pack in (Pack(8, eos={"x": 9, "y": 0}), Pack(8)):
+        plan = pack.plan([4, 3])
+        for number, streamed in enumerate(_loader(both, pack)):
+            planned = plan.row(number)
+            row = pack.row([both[at] for at in planned.documents], planned)
+            assert {name: leaf.tolist() for name, leaf in row.items()} == {
+                name: leaf.tolist() for name, leaf in streamed.items()
+            }
+        assert plan.rows == number + 1
     with pytest.raises(
         PackError, match=r"document 1 has 2 tokens in leaf \['y'\], but 3 were planned"
     ):

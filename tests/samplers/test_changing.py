@@ -226,6 +226,10 @@ def test_appended_records_join_the_epoch_in_order_without_a_shuffle():
     assert (
         at_the_end.record_keys(np.arange(10)).tolist() == later.record_keys(np.arange(10)).tolist()
     )
+    thrice = now.changed_at(3, IndexSampler(8), joins=True).changed_at(
+        5, IndexSampler(9), joins=True
+    )
+    assert [thrice.position_of(key, 0) for key in range(9)] == [*range(9)]
 
 
 @pytest.mark.slow

@@ -19,8 +19,11 @@ from headrace import (
     MixedSource,
     MixSampler,
     ShardOptions,
+    WeightedSampler,
 )
 from headrace.errors import CheckpointError, RecordKeyError
+from headrace.samplers.history import SavedOrder
+from headrace.samplers.mix.ends import saved_length
 from headrace.sources.facts import facts_of
 
 SIZES = {"web": 60, "books": 25, "code": 11}
@@ -110,6 +113,13 @@ def test_all_goes_on_until_every_part_has_ended():
     records = list(loader)
     assert len(records) == len(loader) == sum(SIZES.values())
     assert set(records) == {(name, key) for name, size in SIZES.items() for key in range(size)}
+
+
+def test_the_length_of_a_mix_is_known_from_its_state():
+    """Also that of parts which are drawn by weight."""
+    drawn = WeightedSampler([1.0, 2.0, 3.0], num_samples=7, num_epochs=2, seed=1)
+    sampler = MixSampler({"a": drawn, "b": 5}, {"a": 1, "b": 1}, when_exhausted="all")
+    assert saved_length(SavedOrder(sampler.fingerprint)) == len(sampler) == 19
 
 
 def test_repeat_begins_a_part_anew_with_another_shuffle():

@@ -273,6 +273,7 @@ def test_files_with_equal_values_are_one_source(tmp_path, what, arrays):
         (pa.array([{"a": 1}]), pa.array([{"b": 1}])),
         (pa.array([{"a": 1}]), pa.array([{"a": "x"}])),
         (pa.array([DAY], pa.timestamp("us", "UTC")), pa.array([DAY], pa.timestamp("us"))),
+        (pa.array([DAY], pa.timestamp("us")), pa.array([1])),
         (pa.array([decimal.Decimal("1.2")]), pa.array([decimal.Decimal("1.20")])),
         (
             pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),

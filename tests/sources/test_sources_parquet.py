@@ -6,6 +6,7 @@ import datetime
 import decimal
 import os
 import pickle
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
-from support.source_conformance import SourceConformance, assert_same, open_files
+from support.source_conformance import SourceConformance, assert_same, exit_code, open_files
 
 from headrace.errors import SourceError, SourceNotFoundError
 from headrace.files import reader_pool
@@ -396,6 +397,33 @@ def test_a_block_is_decoded_once_for_all_threads_that_wait():
         with pytest.raises(SourceError, match="bad block"):
             cache.get(-1)
     assert calls == [7, -1, -1]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
+def test_a_block_that_a_thread_decodes_during_a_fork_is_decoded_anew_in_the_child():
+    """There, that thread does not exist."""
+    begun, gate = threading.Event(), threading.Event()
+
+    def decode(number):
+        begun.set()
+        gate.wait(60)
+        return np.full(4, number)
+
+    cache = BlockCache(decode, 1000)
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(cache.get, 7)
+        begun.wait(60)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)  # ends a child that waits for that thread
+            try:
+                gate.set()
+                status = int(cache.get(7)[0] != 7)
+            finally:
+                os._exit(status)
+        gate.set()
+        assert exit_code(child) == 0
+        assert found.result()[0] == 7
 
 
 def test_a_footer_is_parsed_once_however_many_row_groups_are_read(tmp_path, monkeypatch):

@@ -245,5 +245,35 @@ EQUIVALENT = {
         "ahead = max(len(descriptors) - MAX_DESCRIPTORS + 1, 0)",
         "(len(descriptors) + MAX_DESCRIPTORS)",
     ): "packets without descriptors go ahead",
+    (
+        "loader/device/queue.py",
+        "at: int = 0",
+        "(1)",
+    ): "an iterator's end is replaced by one with the number of all hosts, and a batch passes it",
+    (
+        "sources/derived/windows.py",
+        "for row in places.reshape(len(keys), -1).tolist()",
+        "(2)",
+    ): "NumPy takes any negative length as the one to find",
+    (
+        "samplers/chain/order.py",
+        "joining: ClassVar[bool] = False",
+        "(True)",
+    ): "no records are appended in such an order: `resized` refuses it",
+    (
+        "loader/state/changed_records.py",
+        "knows = not part.described or part.changes or GENERATION in part.described",
+        "(not part.described and part.changes and (GENERATION in part.described))",
+    ): "a known generation is found once more by its number of records",
+    (
+        "loader/state/leftover.py",
+        "return any(stage > 0 or end > total for stage in begun)",
+        "(end >= total)",
+    ): "a window that ends where the former order ends has the same records in both orders",
+    (
+        "sources/array_record/source.py",
+        "if sum(stamp.size for _, stamp in files) <= self._storage.cache_bytes // 2:",
+        "(self._storage.cache_bytes * 2)",
+    ): "larger files are copied in advance, too",
 }
 """Mutants that change nothing that can be seen, by file, line before and new code, and why."""

@@ -321,6 +321,21 @@ def test_leaves_of_all_kinds_are_filled_up_on_the_host():
     assert repeated["word"].tolist() == ["4", "5", "4", "5"]
 
 
+@pytest.mark.parametrize(
+    ("after", "rows"),
+    [
+        (lambda batch: batch + 1, 4),
+        (headrace.Filter(lambda batch: batch[0] > 0), 4),
+        (headrace.FlatMap(lambda batch: [batch[1:]], 1), 1),
+    ],
+    ids=["map", "filter", "flat map"],
+)
+def test_the_last_batch_is_filled_up_if_no_later_operation_decides_its_rows(after, rows):
+    """Maps and filters of batches do not; a FlatMap does."""
+    loader = headrace.load(range(6), transformations=[headrace.Batch(4), after], num_epochs=1)
+    assert len(list(loader.across_hosts("pad"))[-1]) == rows
+
+
 def test_one_host_alone_needs_nobody():
     """With one shard, batches come as they are, and nothing is written."""
     loader = headrace.load(range(10), batch_size=4, num_epochs=1)
@@ -329,6 +344,13 @@ def test_one_host_alone_needs_nobody():
             batch.tolist() for batch in loader
         ]
     assert len(loader.across_hosts()) == 3
+
+
+def test_stats_of_a_host_show_its_operations():
+    """Beside the waits for batches."""
+    with iter(headrace.load(range(8), batch_size=4, num_epochs=1).across_hosts()) as iterator:
+        list(iterator)
+        assert "Batch" in str(iterator.stats())
 
 
 def test_batches_on_devices_can_be_repeated_too():

@@ -748,6 +748,11 @@ def test_stats_tell_what_was_waited_for():
         assert min(step) >= -1e-9
     assert stats.total.waited == pytest.approx(sum(step.waited for step in stats.last))
     assert stats.total.transforming > stats.total.transfer + stats.total.reading
+    with iter(headrace.device_put([np.zeros(2)], CPU)) as feeder:
+        list(feeder)
+        shown = str(feeder.stats())
+    assert shown.startswith("1 steps")
+    assert "What to do: " in shown
 
 
 def test_the_work_shows_up_in_a_trace(tmp_path):

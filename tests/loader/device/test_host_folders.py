@@ -5,6 +5,7 @@ have left.
 from __future__ import annotations
 
 import json
+import queue
 import threading
 
 import pytest
@@ -91,6 +92,23 @@ def test_a_process_without_a_sign_of_life_is_an_error_on_the_others(both, monkey
     monkeypatch.setattr(folders, "DEAD_SECONDS", -1.0)
     with pytest.raises(HostsError, match="process 1 has given no sign of life"):
         one.get("headrace/run/0/1/1", wait_ms=1)
+
+
+def test_a_process_gives_signs_of_life_until_it_leaves(meet, monkeypatch):
+    """Every 10 seconds; here without a pause."""
+    monkeypatch.setattr(folders, "BEAT_SECONDS", 0.0)
+    said, write = queue.SimpleQueue(), folders._write
+
+    def noted(path, text):
+        write(path, text)
+        if path.parent.name == "hello":
+            said.put(json.loads(text)["beats"])
+
+    monkeypatch.setattr(folders, "_write", noted)
+    meet(0)
+    meet(1)
+    while said.get(timeout=60) < 2:
+        pass
 
 
 def test_a_process_that_does_not_come_is_named(meet, monkeypatch, tmp_path):

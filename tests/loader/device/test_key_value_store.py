@@ -14,7 +14,8 @@ from headrace.loader.device.hosts import store
 )
 def test_a_store_counts_if_jax_does(methods, expected, monkeypatch):
     """A version of JAX without such a method gives 0; the store is open from the beginning."""
-    monkeypatch.setattr(store, "_client", lambda: SimpleNamespace(**methods))
+    state = SimpleNamespace(client=SimpleNamespace(**methods))
+    monkeypatch.setattr(store, "_global_state", lambda: state)
     made = store.KeyValueStore()
     assert made.is_open
     assert made.count("key") == expected

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import textwrap
 
+import numpy as np
 import pytest
+
+import headrace
+from headrace.loader.device.remote.epochs import OfEpoch
 
 pytest.importorskip("jax.experimental.colocated_python")
 
@@ -29,6 +33,19 @@ def rows(batches, limit=None):
 def loops(run):
     """Runs a program that loops over epochs."""
     return lambda program: run(EPOCHS + textwrap.dedent(program))
+
+
+def test_the_loader_of_an_epoch_on_a_host_is_that_of_its_loader():
+    """What is not a `DataLoader` has no epochs."""
+
+    def make(shard):
+        return headrace.load(np.arange(8), shuffle=True, seed=3, batch_size=2, shard_options=shard)
+
+    shard = headrace.ShardOptions(1, 2)
+    epochs = [[batch.tolist() for batch in epoch] for epoch in make(shard).epochs(2)]
+    assert [batch.tolist() for batch in OfEpoch(make, 2, 1)(shard)] == epochs[1] != epochs[0]
+    with pytest.raises(TypeError, match="returns a DataLoader, but this one returns a list"):
+        OfEpoch(lambda shard: [], 2, 1)(shard)
 
 
 @pytest.mark.slow
