@@ -76,9 +76,10 @@ def _of_records(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
         records, given = _reached(state, stream.shard), []
     if len(records) > 1:
         raise CheckpointError(
-            f"the Grain state is of {len(records)} workers. If the pipeline has a sampler of your "
-            "own, a random map after a batch, or an operation on iterators of records, headrace "
-            "can resume only a state of one worker or none. Finish this run with Grain."
+            f"the Grain state is of {len(records)} workers, but this pipeline can resume only a "
+            "Grain state of one worker or none, because it has a sampler of your own, a random "
+            "map after a batch, or an operation on iterators of records. Finish this run with "
+            "Grain."
         )
     begun = json.dumps(stream.state_at(records[0], given))
     cursor = replaced(pipeline.start, notes=((0, begun), *pipeline.start.notes[1:]))

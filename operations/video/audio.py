@@ -80,7 +80,8 @@ class DecodeAudio(MapTransform):
             if not is_time and not isinstance(value, str) and value is not None:
                 least = "0 or more" if name == "start" else "above 0"
                 raise ValueError(
-                    f"{name}={short_repr(value)} is not a time. Pass seconds, {least}, or a key."
+                    f"{name}={short_repr(value)} is not a time. Pass seconds, {least}, or the name "
+                    "of the field that contains them in each record."
                 )
 
     def map(self, element: Any) -> Any:

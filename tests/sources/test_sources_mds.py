@@ -183,19 +183,19 @@ ODD = {
     "a negative size": (_with("column_sizes", [-1] * 14), "shard 1 has a column of size -1"),
     "few names": (
         _with("column_names", ["x"]),
-        "shard 1 has no name, encoding and size for each column",
+        "shard 1 must have a name, an encoding and a size for each column",
     ),
     "numbers as names": (
         _with("column_names", [3] * 14),
-        "shard 1 has no name, encoding and size for each column",
+        "shard 1 must have a name, an encoding and a size for each column",
     ),
     "another format": (
         _with("format", "json"),
-        "shard 1 has format 'json' and version 2, not 'mds' and 2",
+        "shard 1 has format 'json' and version 2, but only format 'mds'",
     ),
     "another version": (
         _with("version", 3),
-        "shard 1 has format 'mds' and version 3, not 'mds' and 2",
+        "shard 1 has format 'mds' and version 3, but only format 'mds'",
     ),
     "no shard": (lambda index: index["shards"].append(3), "shard 2 has no 'format'"),
     "no list": (
