@@ -167,8 +167,8 @@ class ReshardHistory:
             before = " that were not read before this change" if self.layers else ""
             raise CheckpointError(
                 f"the states do not fit this loader: the shards had{since} read "
-                f"{list(reached)[:8]} records each, but this loader has only {length} records for "
-                f"all shards together, in all epochs{before}. Pass at least the former number of "
+                f"{list(reached)[:8]} records each, but this loader has only {length} records in "
+                f"all epochs and shards together{before}. Pass at least the former number of "
                 "records and epochs, or restore another checkpoint."
             )
         brief, lowest = _collapsed(layers)
