@@ -199,7 +199,7 @@ def _frames_of(container: Any, stream: Any, name: str) -> Iterator[Any]:
                 if frame.time is None and has_time:
                     frame.pts = round(end / frame.time_base)
                 if frame.time is None:  # the decoder goes on after damage, but frames are missing
-                    raise ValueError("samples without a time follow")
+                    raise ValueError("the samples after it have no time")
                 yield frame
                 end, has_time = frame.time + frame.samples / frame.sample_rate, True
     except Exception as error:
