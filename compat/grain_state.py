@@ -76,9 +76,10 @@ def _of_records(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
         records, given = _reached(state, stream.shard), []
     if len(records) > 1:
         raise CheckpointError(
-            f"the Grain state is of {len(records)} workers. If the pipeline has a sampler of your "
-            "own, a random map after a batch, or an operation on iterators of records, headrace "
-            "can resume only a state of one worker or none. Finish this run with Grain."
+            f"the Grain state is of {len(records)} workers, but this pipeline can resume only a "
+            "Grain state of one worker or none, because it has a sampler of your own, a random "
+            "map after a batch, or an operation on iterators of records. Finish this run with "
+            "Grain."
         )
     begun = json.dumps(stream.state_at(records[0], given))
     cursor = replaced(pipeline.start, notes=((0, begun), *pipeline.start.notes[1:]))
@@ -130,9 +131,9 @@ def _inside_flat_maps(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
     if len(states) != 1 or any(flat_maps[1:]):
         raise CheckpointError(
             "the Grain state is of a DataLoader with a FlatMap. headrace can resume such a state "
-            "only if Grain had at most one worker, and no FlatMap comes after a Batch that itself "
-            "comes after a Filter or a FlatMap (with on_error= "
-            'other than "raise": after any Batch). Finish this run with Grain.'
+            "under two conditions: Grain had at most one worker, and no FlatMap comes after a "
+            "Batch of the results of a Filter or another FlatMap (with on_error= other than "
+            '"raise": after any Batch). Finish this run with Grain.'
         )
     reached, given = _flat_mapped(states[0], flat_maps[0])
     after_records((reached,), pipeline)  # which looks whether there are so many

@@ -31,10 +31,7 @@ def check_names(names: Sequence[str]) -> None:
     """Raise ValueError if a file name from a manifest or plan leads out of the target folder."""
     outside = [name for name in names if not stays_inside(name)]
     if outside:
-        raise ValueError(
-            f"the file name {short_repr(outside[0])} leads out of the target folder, which is not "
-            "allowed"
-        )
+        raise ValueError(f"the file name {short_repr(outside[0])} leads out of the target folder")
 
 
 @dataclass(frozen=True)

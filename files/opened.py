@@ -177,7 +177,7 @@ def check_open_file(path: str, before: Stamp) -> None:
         return
     except OSError as error:
         raise SourceError(
-            f"{shorten(path)} cannot be looked up any more: {shorten(error)}. "
+            f"{shorten(path)} cannot be accessed any more: {shorten(error)}. "
             f"{remedy_for(error, 'Check the path and its permissions')}, and make the source again."
         ) from error
     check_unchanged(path, before, now)

@@ -162,7 +162,7 @@ def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[
         raise
     except OSError as error:
         raise SourceError(
-            f"{short_repr(name, TEXT)} cannot be looked up: {shorten(error)}. "
+            f"{short_repr(name, TEXT)} cannot be accessed: {shorten(error)}. "
             f"{remedy_for(error, 'Check the path and its permissions')}."
         ) from error
     for file in found:

@@ -269,9 +269,9 @@ def _type(argument: str, name: str, wanted: Any) -> OneFeature:
     if default is not None:
         raise TypeError(
             f"{argument}[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass "
-            "(dtype, shape, default): a dtype of real numbers, bytes or str; a shape with at most "
-            "one None; and as default values that the dtype can hold, in an array of the shape, or "
-            "one value to fill it if no length is None."
+            "(dtype, shape, default). The dtype is one of real numbers, bytes or str. The shape "
+            "contains None at most once. The default is an array of this shape, or (if the shape "
+            "has no None) a single value for all elements, and the dtype can hold its values."
         )
     joined = ", a RaggedFeature or a SparseFeature" if argument == "features" else ""
     raise TypeError(

@@ -90,8 +90,8 @@ def line_ranges(file: OpenFile, keep_blank: bool = False) -> npt.NDArray[np.int6
     if file.read(0, min(2, file.size)) == b"\x1f\x8b":
         raise SourceError(
             f"{shorten(file.path)} is compressed with gzip, so headrace cannot read single lines "
-            "of it. Unpack the file, or convert it with `headrace convert` (its name must end in "
-            ".gz)."
+            "of it. Unpack the file. Or give it a name that ends in .gz, and convert it with "
+            "`headrace convert`."
         )
     found, starts_at, has_text = [], 0, False
     for offset in range(0, file.size, AT_ONCE):

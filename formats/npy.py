@@ -40,7 +40,7 @@ def read_header(file: IO[bytes]) -> Header:
         raise ValueError(f"version {'.'.join(map(str, version))} of the .npy format is unknown")
     size = int.from_bytes(file.read(4), "little")
     if size > MOST_BYTES:
-        raise ValueError(f"the header has {size:,} bytes, and at most {MOST_BYTES:,} are read")
+        raise ValueError(f"the header may have at most {MOST_BYTES:,} bytes, but it has {size:,}")
     text = file.read(size)
     try:
         said = ast.literal_eval(text.decode())
@@ -49,5 +49,5 @@ def read_header(file: IO[bytes]) -> Header:
         raise ValueError(f"the header is damaged: {error!r}") from None
     is_shape = isinstance(shape, tuple) and all(type(side) is int and side >= 0 for side in shape)
     if len(text) < size or not is_shape or type(is_fortran) is not bool:
-        raise ValueError("the header is damaged")
+        raise ValueError("the header is damaged, or does not describe an array")
     return shape, is_fortran, npy_format.descr_to_dtype(descr)

@@ -99,8 +99,8 @@ def _shard(path: str, told: dict[str, Any]) -> TarShard:
     url, samples = told["url"], told.get("nsamples")
     if not isinstance(url, str) or not isinstance(samples, int | None):
         raise TypeError(
-            "each shard must be a dict with a text as url and an integer as nsamples, not "
-            f"{short_repr(told)}"
+            'each shard in the list must be a dict with a string as "url" and an integer as '
+            f'"nsamples", not {short_repr(told)}'
         )
     folder = path.replace("\\", "/").rpartition("/")
     whole = is_remote(url) or url.startswith("/")
@@ -121,13 +121,15 @@ def _content_of(path: str, storage_options: StorageOptionsLike) -> bytes | None:
 def _of_dali(content: bytes) -> Iterator[Member]:
     version, *lines = content.decode().split("\n")
     if version.split() != ["v1.2", str(sum(map(bool, lines)))]:
-        raise ValueError("the index must begin with v1.2 and the number of its other lines")
+        raise ValueError(
+            "the first line of the .idx file must have v1.2 and the number of the other lines"
+        )
     for line in filter(None, lines):
         words = line.split(" ")
         if len(words) % 4:  # a name has spaces
             raise ValueError(
-                "each member must have 4 words in a line of the .idx file, so its name must have "
-                "no spaces"
+                "a line of the .idx file must have 4 words for each member, but one has "
+                f"{len(words)}: the name of a member contains a space"
             )
         for offset, size, name in zip(words[1::4], words[2::4], words[3::4]):
             yield Member(name, int(offset), int(size), b"")

@@ -252,7 +252,8 @@ def _no_length(begin: bytes, name: str, offset: int) -> SourceError:
     if begin.startswith(b"\x1f\x8b"):
         return SourceError(
             f"{shorten(name)} is compressed with gzip, so headrace cannot read single records of "
-            "it. Unpack the file, or convert it with `headrace convert` (its name must end in .gz)."
+            "it. Unpack the file. Or give it a name that ends in .gz, and convert it with "
+            "`headrace convert`."
         )
     return SourceError(
         f"{shorten(name)} is not a TFRecord file, or its first record is damaged. Pass a TFRecord "

@@ -255,11 +255,11 @@ class Balance:
         """
         if self.global_batch is None and batch is None:
             raise ValueError(
-                "balance= needs to know how many records of the source make a batch, but there is "
-                "no batch, or a Filter, FlatMap, mix or other operation before it changes the "
-                "number of elements. Pass Balance(…, global_batch=…), the number of records in a "
-                "batch of all shards; or, if there is no batch, add headrace.Batch(…), or pass "
-                "load(batch_size=)."
+                "balance= must know how many records of the source are in one batch. This is "
+                "unknown here, because the pipeline has no batch, or because a Filter, FlatMap, "
+                "mix or other operation before the batch changes the number of elements. Pass "
+                "Balance(…, global_batch=…), the number of records in a batch of all shards; or, "
+                "if there is no batch, add headrace.Batch(…), or pass load(batch_size=)."
             )
         if exact and batch and self.global_batch not in (None, batch * shards):
             raise ValueError(

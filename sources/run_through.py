@@ -72,7 +72,7 @@ class RunThroughSource:
     def __getitem__(self, key: int) -> Any:
         raise SourceError(
             f"{type(self._dataset).__name__} can only be read from its beginning to its end, so "
-            f"element {key} cannot be read on its own. Read it in a loop."
+            f"element {key} cannot be read on its own. Read the elements in a loop."
         )
 
     def __repr__(self) -> str:

@@ -144,8 +144,8 @@ class TfdsDataSource:
         if self._files is None:
             raise SourceError(
                 f"{shorten(self._name)}: the files are not in ArrayRecord format, so the examples "
-                "cannot be had as bytes. "
-                'Prepare the dataset in another folder with file_format="array_record".'
+                "cannot be returned as bytes. Prepare the dataset in another folder with "
+                'file_format="array_record".'
             )
         return self._files
 

@@ -126,9 +126,8 @@ class TokensOutput(Output):
         if isinstance(tokens, np.integer):
             raise ConversionError(
                 f"a document is a single number, {tokens}, so it is unknown where documents begin. "
-                "Pass column= with the name "
-                "of a field that has a list of tokens; cut .npy files into pieces with "
-                'options={"document_length": 1024}.'
+                "Pass column= with the name of a field that contains a list of tokens. To cut "
+                '.npy files of tokens into documents, pass options={"document_length": 1024}.'
             )
         if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             raise ConversionError(

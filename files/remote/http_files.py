@@ -105,7 +105,10 @@ def fetch(
             if facts == (None, None):
                 digest.update(piece)
         if facts.size is not None and size < facts.size:
-            raise EOFError(f"the server must send {facts.size} bytes, but it sent {size}")
+            raise EOFError(
+                f"the server must send the whole file of {facts.size} bytes, but it sent {size} "
+                "bytes"
+            )
         version = facts.version
         if version is None:
             version = NO_VERSION if facts.size is not None else OF_CONTENT + digest.hexdigest()

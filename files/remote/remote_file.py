@@ -230,8 +230,8 @@ class RemoteFile:
                 check_unchanged(self.path, self.stamp, stamp)
             if len(data) != stop - start:
                 raise EOFError(
-                    f"the store must send {stop - start} bytes from byte {start}, but it sent "
-                    f"{len(data)}"
+                    f"the server must send the {stop - start} bytes from byte {start} to {stop}, "
+                    f"but it sent {len(data)} bytes"
                 )
             return data
 

@@ -97,7 +97,7 @@ def _shard(folder: str, values: Any, number: int) -> list[MdsShard]:
     if (value_of(told, "format", str, where), version) != ("mds", 2):
         raise ValueError(
             f"{where} has format {short_repr(told['format'])} and version {short_repr(version)}, "
-            "not 'mds' and 2"
+            "but only format 'mds' with version 2 can be read"
         )
     plain = value_of(told, "raw_data", dict, where)
     files = [(plain, "")]
@@ -111,10 +111,13 @@ def _shard(folder: str, values: Any, number: int) -> list[MdsShard]:
     if not len(names) == len(encodings) == len(sizes) or not all(
         isinstance(each, str) for each in names + encodings
     ):
-        raise ValueError(f"{where} has no name, encoding and size for each column")
+        raise ValueError(f"{where} must have a name, an encoding and a size for each column")
     for size in sizes:
         if size is not None and (type(size) is not int or size < 0):
-            raise ValueError(f"{where} has a column of size {short_repr(size)}")
+            raise ValueError(
+                f"{where} has a column of size {short_repr(size)}, but a size must be a whole "
+                "number of at least 0, or null"
+            )
     return [
         MdsShard(
             file_in(folder, value_of(file, "basename", str, where)),
@@ -145,8 +148,8 @@ def sample_of(data: Bytes, shard: MdsShard, decoders: dict[str, Decoder]) -> dic
     varying = sum(size is None for size in shard.sizes)
     if 4 * varying > len(data):
         raise ValueError(
-            f"the sample has {len(data)} bytes, but needs {4 * varying} for the sizes of its "
-            "columns"
+            f"the sample is cut off or damaged: it has {len(data)} bytes, but the sizes of its "
+            f"columns alone need {4 * varying} bytes"
         )
     told = iter(data[: 4 * varying].view("<u4").tolist())
     at, found = 4 * varying, dict[str, Any]()
@@ -154,8 +157,8 @@ def sample_of(data: Bytes, shard: MdsShard, decoders: dict[str, Decoder]) -> dic
         stop = at + (next(told) if size is None else size)
         if stop > len(data):
             raise ValueError(
-                f"the sample has {len(data)} bytes, but its column {short_repr(name)} ends after "
-                "them"
+                f"the sample is cut off or damaged: it has {len(data)} bytes, but its column "
+                f"{short_repr(name)} needs more"
             )
         if name in decoders:
             found[name] = decoders[name](data[at:stop].tobytes())

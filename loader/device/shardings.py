@@ -72,7 +72,7 @@ def _as_sharding(target: Any) -> Sharding:
             f"{short_repr(target)}), or NamedSharding(mesh, {short_repr(target)})."
         )
     raise TypeError(
-        f"{short_repr(target)} is {a_kind_of(target)}, but batches can be sent to "
+        f"{short_repr(target)} is {a_kind_of(target)}, to which batches cannot be sent. Pass "
         f"{_WANTED}{remedy}."
     )
 

@@ -159,9 +159,9 @@ class ReshardHistory:
             before = " that were not read before this change" if self.layers else ""
             raise CheckpointError(
                 f"the states do not fit this loader: the shards had{since} read "
-                f"{list(reached)[:8]} records each, but this loader has only {length} in all "
-                f"epochs and shards{before}. Pass at least the former number of records and "
-                "epochs, or restore another checkpoint."
+                f"{list(reached)[:8]} records each, but this loader has only {length} records in "
+                f"all epochs and shards together{before}. Pass at least the former number of "
+                "records and epochs, or restore another checkpoint."
             )
         brief, lowest = _collapsed(layers)
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))

@@ -48,7 +48,7 @@ class InTurn(JoinPolicy):
         if len({state[0] for state in states}) > 1:
             raise JoinError(
                 "zipped datasets can change their number of shards only from states that all "
-                "shards saved at the same step. Pass states of one step."
+                "shards saved at the same step. Pass such states, or keep the number of shards."
             )
         return self.start
 

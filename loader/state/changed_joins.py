@@ -73,9 +73,10 @@ def with_datasets_of_now(
     if begun and _draws_otherwise(pipeline, state, moved):
         raise CheckpointError(
             "the datasets of a mix changed, but the checkpoint was saved while a batch, Pack, "
-            "window_shuffle or the like after the mix had delivered only a part of its records. "
-            "Random operations would draw other numbers for the other part. Keep the datasets "
-            "(weights can change), or restore a checkpoint of another step."
+            "window_shuffle or the like after the mix had delivered only some of its records. "
+            "With other datasets, random operations would draw other numbers for its remaining "
+            "records. Keep the datasets (weights can change), or restore a checkpoint of another "
+            "step."
         )
     if begun and state.shard[1] > 1 and any(leaf.growth is not None for leaf in pipeline.leaves):
         # This shard would pass over positions up to the end of its window, where others still look
@@ -84,9 +85,9 @@ def with_datasets_of_now(
     if begun and _has_changed(state):
         raise CheckpointError(
             "weights or datasets of a mix changed, but the checkpoint was saved while a Pack, "
-            "window_shuffle or the like held records back. It would now hold other records, "
-            "because records were appended or omitted earlier in the run. Restore with the former "
-            "mix, and change it at another step."
+            "window_shuffle or the like held some records. With the changed mix, it would hold "
+            "other records, because records were appended or omitted earlier in the run. Restore "
+            "with the former mix, and change it at another step."
         )
     state = dataclasses.replace(
         state,
@@ -206,10 +207,10 @@ class _Moved:
             if draws and (above or begun & {*part.stages}) and self._is_renumbered(name):
                 raise CheckpointError(
                     f"the checkpoint was saved while dataset {short_repr(name)} held records back "
-                    "(in a batch, Pack, window_shuffle, FlatMap or the like), and the datasets "
-                    "before it in the mix changed, so random operations would draw other numbers. "
-                    "Add datasets at the end, keep those before it (with weight 0), or restore a "
-                    "checkpoint of another step."
+                    "(in a batch, Pack, window_shuffle, FlatMap or the like). The datasets before "
+                    "it in the mix changed, so random operations would draw other numbers for "
+                    "these records. Add datasets at the end, keep those before it (with weight "
+                    "0), or restore a checkpoint of another step."
                 )
 
     def _is_renumbered(self, name: str) -> bool:

@@ -120,11 +120,11 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
         found, found.top, cursor
     ):
         raise CheckpointError(
-            "the state does not fit this loader: its shard had read "
-            f"{short_repr(list(cursor.positions))} records (of each source, in all epochs), and "
-            f"here the shard has {short_repr([leaf.total for leaf in found.leaves])}, or other "
-            "operations. Restore it with the pipeline that saved it, or with at least as many "
-            "records and epochs."
+            "the state does not fit this loader: when it was saved, its shard had read "
+            f"{short_repr(list(cursor.positions))} records (of each source, in all epochs). Here "
+            f"the shard has {short_repr([leaf.total for leaf in found.leaves])} records, or the "
+            "operations are others. Restore it with the pipeline that saved it, or with at least "
+            "as many records and epochs."
         )
     resuming = with_formers(pipeline, found, cursor.unfinished)
     skips = cursor.skips if any(cursor.skips) else resuming.start.skips

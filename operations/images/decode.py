@@ -164,13 +164,14 @@ class DecodeImage(OnImagesWithOpenCV, MapTransform):
             both = f"{frames[0].shape} and {unlike[0]}"
             if self._frames == "all":
                 raise ImageError(
-                    f'the files of a list have the shapes {both} with frames="all". '
-                    "Leave frames= out, to decode the first frame of each, or put each file into "
-                    "an element of its own. If heights or widths differ, also pass size=."
+                    'the images of a list of files must have equal shapes with frames="all", but '
+                    f"they have {both}. Leave frames= out, to decode the first frame of each file, "
+                    "or put each file into an element of its own. If heights or widths differ, "
+                    "also pass size=."
                 )
             raise ImageError(
-                f"the frames of a clip have the shapes {both}. Pass DecodeImage(size=…) to give "
-                "all frames one shape."
+                f"the frames of a clip must have equal shapes, but they have {both}. Pass "
+                "DecodeImage(size=…) to give all frames one shape."
             )
         return np.stack(frames)
 

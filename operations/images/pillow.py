@@ -154,7 +154,9 @@ def pixels_of(image: Any, turns: bool, channels: int) -> Image:
         ValueError: the image is grey with more than 8 bits, or of floats. OpenCV reads these.
     """
     if image.mode.startswith(("I", "F")):
-        raise ValueError(f"an image of mode {image.mode!r}")
+        raise ValueError(
+            f"the image has mode {image.mode!r}, which is not one of 8 bits for each value"
+        )
     return _frame(_turned(image, turns), channels, deep=False)
 
 

@@ -87,7 +87,7 @@ class Packer:
             raise PackError(
                 f"the rows were planned from the lengths of {planned.shape[1]} leaves, but the "
                 f"documents have {first_few(list(map(name, packed)))}. Pass lengths= as a dict "
-                "with each of these."
+                "with the lengths of each of these leaves."
             )
         for self.at, leaf in np.argwhere(lengths != planned)[:1].tolist():
             raise PackError(

@@ -80,7 +80,8 @@ class DecodeAudio(MapTransform):
             if not is_time and not isinstance(value, str) and value is not None:
                 least = "0 or more" if name == "start" else "above 0"
                 raise ValueError(
-                    f"{name}={short_repr(value)} is not a time. Pass seconds, {least}, or a key."
+                    f"{name}={short_repr(value)} is not a time. Pass seconds, {least}, or the name "
+                    "of the field that contains them in each record."
                 )
 
     def map(self, element: Any) -> Any:
@@ -198,7 +199,7 @@ def _frames_of(container: Any, stream: Any, name: str) -> Iterator[Any]:
                 if frame.time is None and has_time:
                     frame.pts = round(end / frame.time_base)
                 if frame.time is None:  # the decoder goes on after damage, but frames are missing
-                    raise ValueError("samples without a time follow")
+                    raise ValueError("the samples after it have no time")
                 yield frame
                 end, has_time = frame.time + frame.samples / frame.sample_rate, True
     except Exception as error:

@@ -164,8 +164,8 @@ class OpenVideo:
         if number < 0 or not seconds < end:
             raise VideoError(
                 f"{shorten(self._name)} has frames from {self.seconds[0]:.3f} s to {end:.3f} s, "
-                f"but the one at {seconds} s was asked for. Pass a time of at least the first and "
-                "below the second."
+                f"but the frame at {seconds} s was asked for. Pass a time from "
+                f"{self.seconds[0]:.3f} to less than {end:.3f} seconds."
             )
         return number
 

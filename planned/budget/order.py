@@ -284,8 +284,9 @@ class BudgetOrder(VectorSampler):
             raise ValueError
         if last - min(reached) > MOST_STEPS_APART:
             raise CheckpointError(
-                f"shards were saved at steps {min(reached)} to {last}, over {MOST_STEPS_APART} "
-                "apart. Pass states of one step."
+                f"shards were saved at steps {min(reached)} to {last}, but they may be at most "
+                f"{MOST_STEPS_APART} steps apart. Pass states that all shards saved at the same "
+                "step."
             )
         window, end = first, len(begun)
         if last > end:

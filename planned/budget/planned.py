@@ -92,8 +92,9 @@ def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
         )
         raise LengthsError(
             f"BudgetBatch plans all batches before the run, but {short_repr(sampler)} has other "
-            f"records in each epoch and {how_long}. Make the sampler shorter: with num_epochs= at "
-            "most the number of epochs that you read, or with fewer records in an epoch."
+            f"records in each epoch and {how_long}. Make the sampler shorter: pass a smaller "
+            "num_epochs=, for example the number of epochs that you will train, or fewer records "
+            "in an epoch."
         )
     return total, 1
 

@@ -103,6 +103,7 @@ def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None
         how_many = "never ends" if documents >= 1 << 62 else how_many
         raise ValueError(
             f"balance= with {short_repr(operation)} plans the packed rows of all epochs before the "
-            f"run, but the sampler {how_many}. Pass it num_epochs=, at most the number of epochs "
-            f"that you read. Or do without: {_INSTEAD[0].lower()}{_INSTEAD[1:]}."
+            f"run, but the sampler {how_many}. Pass num_epochs= to the sampler: a smaller number "
+            "of epochs, for example those that you will train. Or do without: "
+            f"{_INSTEAD[0].lower()}{_INSTEAD[1:]}."
         )

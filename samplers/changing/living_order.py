@@ -77,9 +77,10 @@ class LivingOrder(VectorSampler):
         if layer is None:
             raise CheckpointError(
                 f"positions from {self._begins[number]:,} on were read with another omit= than "
-                "now, and the state does not contain the keys that were omitted then. Restore with "
-                "the omit= of that run. Add keys to omit= only at a checkpoint of all shards at "
-                "one step, before the end, not while a Pack, window_shuffle or the like is filled."
+                "now, and the state does not contain the keys that were omitted then. Restore "
+                "with the omit= of that run. To add keys to omit=, use states that all shards "
+                "saved at the same step, before the end, and not while a Pack, window_shuffle or "
+                "the like held records back."
             )
         return layer
 

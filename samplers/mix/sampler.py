@@ -293,8 +293,8 @@ class MixSampler(MixPast):
             raise CheckpointError(
                 f"part {short_repr(name)} was removed from the mix, but some of its records must "
                 "still be delivered: the checkpoint was saved while a Pack, window_shuffle or the "
-                "like held records back, or with shards at different steps. Keep the part, with "
-                "weight 0."
+                "like held some of its records, or when shards were at different steps. Keep the "
+                "part, with weight 0."
             )
         return self._places[name]
 

@@ -146,7 +146,7 @@ def changed_stages(
     for position, others in changes:
         if not others.keys() <= places.keys():
             raise ValueError(
-                f"its changes of weights name {first_few([*others])}, but the parts are "
+                f"the saved changes of weights name {first_few([*others])}, but the parts are "
                 f"{first_few([*places], 8)}"
             )
         for name, weight in others.items():
@@ -154,7 +154,9 @@ def changed_stages(
         _check_drawn(values)
         stages.append((position, tuple(values)))
     if any(one >= other for (one, _), (other, _) in pairwise(stages)):
-        raise ValueError("its changes of weights are not in the order of their positions")
+        raise ValueError(
+            "the saved changes of the mix's weights are not in ascending order of their positions"
+        )
     return ((0, stages[0][1]), *stages[1:])
 
 

@@ -179,7 +179,8 @@ class HDF5Source(ChunkedSource):
         except (KeyError, OSError) as error:
             raise SourceError(
                 f"{shorten(self._path)}: {short_repr(name)} is a link to something that cannot be "
-                f"read: {shorten(error)}. Put the other file in its place, or name other datasets."
+                f"read: {shorten(error)}. Put the file to which it links in its place, or name "
+                "other datasets."
             ) from error
 
     def _closed(self) -> None:

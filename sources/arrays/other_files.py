@@ -37,7 +37,7 @@ def _other_file(file: Any, name: str, own: str, links: int) -> str | None:
             return str(link.filename)
         if isinstance(link, h5py.SoftLink):
             if not links:
-                raise KeyError(f"{name} leads over more than {_MOST_LINKS} links")
+                raise KeyError(f"the link {name} leads over more than {_MOST_LINKS} other links")
             links -= 1
             group, parts = (
                 file if link.path.startswith("/") else group,

@@ -283,8 +283,8 @@ class Growth:
         return SourceError(
             f"{shorten(path)} {how}, but generation {number} of the growing source contains it, "
             "and files of a generation must not change. Restore the file and its path, and write "
-            f"new data under new names. Or remove {shorten(self._log.folder)}, and begin anew, "
-            "without older checkpoints."
+            "new data under new names. Or, to begin a new run without older checkpoints, remove "
+            f"the folder {shorten(self._log.folder)}."
         )
 
     def check(self, path: str, file: GrownFile, found: FileFacts) -> None:

@@ -172,7 +172,8 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
             keys = np.load(io.BytesIO(stream.read()), allow_pickle=False)
         if keys.dtype != np.int64 or keys.ndim != 1 or digest_of(keys) != entry["digest"]:
             raise ValueError(
-                f"it must be an int64 array with one axis and the digest {entry['digest']}"
+                "the file must contain an int64 array with one axis and the digest "
+                f"{entry['digest']}"
             )
         return FormerSource(int(entry["records"]), keys, dict(entry["source"]))
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -171,7 +171,9 @@ def test_states_of_grains_loader_go_on_inside_flat_maps(shard):
     copies, batch = transforms(grain)["copies"], grain.transforms.Batch(2, batch_fn=sum)
     batched = iter(loader(grain, [*copies, batch, *copies], shard))
     for iterator, refused in ((ours, workers), (batched, state)):
-        with pytest.raises(CheckpointError, match="and no FlatMap comes after a Batch that itself"):
+        with pytest.raises(
+            CheckpointError, match="and no FlatMap comes after a Batch of the results"
+        ):
             iterator.set_state(refused)
 
 

@@ -26,7 +26,7 @@ MOST = 30
 # of Grain's own code, in the middle of its packings, and in endless repetitions of nothing
 CRASHES = (IndexError, AssertionError, KeyError, PyGrainInternalError, both.NeverEndsError)
 # the only states of Grain's that are
-REFUSED = "and no FlatMap comes after a Batch that itself comes after a Filter"
+REFUSED = "and no FlatMap comes after a Batch of the results comes after a Filter"
 LONG, SHARES = 1200, 12
 PATIENCE = 60  # seconds, for elements that take a fraction of one
 

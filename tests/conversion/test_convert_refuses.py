@@ -218,7 +218,7 @@ def test_files_that_one_may_not_read_or_write_are_told(tmp_path):
         told,
         (
             "SourceError .*in/a.tfrecord cannot be opened",
-            "SourceError .*closed/a.tfrecord' cannot be looked up",
+            "SourceError .*closed/a.tfrecord' cannot be accessed",
             "ConversionError the target folder .*full/out cannot be created.* Pass a target in a folder that you may write",
             "ConversionError the target folder .*full cannot be created.* Pass a target in a folder that you may write",
             "ConversionError .*closed/manifest.json cannot be read.* pass another target",

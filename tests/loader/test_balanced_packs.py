@@ -387,7 +387,7 @@ def _refused(*operations, epochs=1, **pack):
         ),
         (lambda: _refused(FlatMap(lambda x: [x])), LengthsError, "changes the number"),
         (lambda: _refused(Batch(2)), LengthsError, "changes the number"),
-        (lambda: _refused(epochs=None), ValueError, r"sampler never ends\. Pass it num_epochs="),
+        (lambda: _refused(epochs=None), ValueError, r"sampler never ends\. Pass num_epochs="),
         (
             lambda: _refused(length={"a": 4, "b": 9}),
             LengthsError,

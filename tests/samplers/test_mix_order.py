@@ -360,7 +360,7 @@ def test_a_change_at_the_first_position_of_a_stage_replaces_the_stage():
         ([(5, {"a": 0}), (9, {"b": 0})], "all weights are 0"),
         ([(5, {"c": 1})], "changes of weights name c, but the parts are a, b"),
         ([(5, {"a": -1})], "-1"),
-        ([(9, {"a": 2}), (9, {"a": 3})], "not in the order of their positions"),
+        ([(9, {"a": 2}), (9, {"a": 3})], "not in ascending order of their positions"),
     ],
 )
 def test_damaged_changes_of_weights_are_refused(changes, message):

@@ -180,22 +180,25 @@ ODD = {
         "shard 1 has samples='3', which is not of type int",
     ),
     "a negative number": (_with("samples", -3), "shard 1 has samples=-3, which is negative"),
-    "a negative size": (_with("column_sizes", [-1] * 14), "shard 1 has a column of size -1"),
+    "a negative size": (
+        _with("column_sizes", [-1] * 14),
+        "shard 1 has a column of size -1, but a size must be a whole number of at least 0, or null",
+    ),
     "few names": (
         _with("column_names", ["x"]),
-        "shard 1 has no name, encoding and size for each column",
+        "shard 1 must have a name, an encoding and a size for each column",
     ),
     "numbers as names": (
         _with("column_names", [3] * 14),
-        "shard 1 has no name, encoding and size for each column",
+        "shard 1 must have a name, an encoding and a size for each column",
     ),
     "another format": (
         _with("format", "json"),
-        "shard 1 has format 'json' and version 2, not 'mds' and 2",
+        "shard 1 has format 'json' and version 2, but only format 'mds' with version 2 can be read",
     ),
     "another version": (
         _with("version", 3),
-        "shard 1 has format 'mds' and version 3, not 'mds' and 2",
+        "shard 1 has format 'mds' and version 3, but only format 'mds' with version 2 can be read",
     ),
     "no shard": (lambda index: index["shards"].append(3), "shard 2 has no 'format'"),
     "no list": (

@@ -84,7 +84,7 @@ def test_names_of_fields_in_an_npz_file_may_have_any_characters(save, tmp_path):
         (3, b"{'descr': '<f4', 'shape': (3,)}", "the header is damaged: KeyError"),
         (3, b"\xff", "the header is damaged: UnicodeDecodeError"),
         (3, b"(" * 9999, "the header is damaged"),
-        (3, b" " * 10_001, "the header has 10,001 bytes, and at most 10,000 are read"),
+        (3, b" " * 10_001, "the header may have at most 10,000 bytes, but it has 10,001"),
         (4, b"", r"version 4\.0 of the \.npy format is unknown"),
     ],
     ids=["cut", "shape", "key", "text", "brackets", "long", "version"],

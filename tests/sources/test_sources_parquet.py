@@ -676,5 +676,5 @@ def test_a_folder_that_may_not_be_read_is_a_source_error(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr("os.scandir", forbidden)
-    with pytest.raises(SourceError, match=r"cannot be looked up.*Permission denied"):
+    with pytest.raises(SourceError, match=r"cannot be accessed.*Permission denied"):
         ParquetDataSource(tmp_path)

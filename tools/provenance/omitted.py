@@ -259,10 +259,10 @@ def _in_leaf(
     for rest in those_within(place.cursor.unfinished):  # what shards of earlier runs had begun
         if pipeline.joins:
             raise TraceError(
-                "the checkpoint is of another number of shards, and was saved while joined "
-                "datasets held records back (for a Pack, window_shuffle, a batch that a FlatMap "
-                "splits or the like), so these are unknown until they are read. Pass a checkpoint "
-                "of another step."
+                "the checkpoint was saved with another number of shards, while a mix or zip of "
+                "streams held back some records (for a Pack, a window_shuffle, a batch that a "
+                "FlatMap splits or the like). Which records these are is known only after "
+                "reading. Pass a checkpoint that was saved at another step."
             )
         former, begun = (
             pipeline.every_leaf[pipeline.read_by(0, pipeline.former_of(rest))],

@@ -194,8 +194,8 @@ class RemoteIterator(StreamPositionAPI):
         """
         if self._closed:
             raise ClosedError(
-                "this iterator was closed, and its hosts have forgotten their states. Save them "
-                "before."
+                "this iterator was closed, and its hosts have ended their loaders. Call "
+                "get_state() before close()."
             )
         states = [state.decode() for state in self._ask(STATE)]
         return as_one(self.step, states, self.get_extra_state())
@@ -281,8 +281,8 @@ class RemoteIterator(StreamPositionAPI):
         """
         if self._closed:
             raise ClosedError(
-                "this iterator was closed, and its hosts know nothing any more. Ask before you "
-                "close it."
+                "this iterator was closed, and its hosts have ended their loaders. Call this "
+                "method before close()."
             )
         by_shard = {host.shard: host for host in self._hosts or self._open()}
         return [

@@ -62,8 +62,8 @@ class RemoteOptions:
         leading_parts(sharding, self.host_of)
         if any(entry is not None for entry in tuple(sharding.spec)[1:]):
             raise ShardingError(
-                f"{short_repr(sharding.spec)} divides other axes than the rows. Pass a "
-                "PartitionSpec with one entry."
+                f"{short_repr(sharding.spec)} divides other axes than the rows (the first axis). "
+                "Pass a PartitionSpec with one entry."
             )
         object.__setattr__(self, "sharding", sharding)
         if importlib.util.find_spec("jax.experimental.colocated_python") is None:

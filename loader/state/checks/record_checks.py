@@ -143,11 +143,11 @@ def check_nothing_owed(
             max(dense, position - offset), lineage.length(length)
         ):
             raise CheckpointError(
-                f"{change}, and shard {index} of {count} must still read records before position "
-                f"{position:,}, where the change begins, but the state does not contain the former "
-                "values. Restore with the former values, and make the change at a checkpoint that "
-                "all shards saved at the same step, not while a Pack, window_shuffle or the like "
-                "held records back."
+                f"{change}, and the change begins at position {position:,}, but shard {index} of "
+                f"{count} must still read records before this position, and the state does not "
+                "contain the former values. Restore with the former values. Make the change at a "
+                "checkpoint that all shards saved at the same step, and not while a Pack, "
+                "window_shuffle or the like held records back."
             )
 
 
@@ -195,8 +195,9 @@ def check_unread(
             record = pipeline.leaf.source_facts.describe_key(int(late[0]))
             raise CheckpointError(
                 f"record {record} is omitted now, but a Pack, window_shuffle or the like already "
-                "holds it, or some shards have passed it and others not. Restore states that all "
-                "shards saved at the same step, not while records were held back."
+                "holds it, or some shards have already read past it and others have not. Restore "
+                "states that all shards saved at the same step, and not while a Pack, "
+                "window_shuffle or the like held records back."
             )
 
 
@@ -220,9 +221,9 @@ def _positions_before(
     first = cursor.positions[0] * count + index
     if (stop - first) // count > MOST_CHECKED:
         raise CheckpointError(
-            "more records are omitted than before, but the states of the shards are "
-            f"{(stop - first) // count:,} records apart. Restore states that all shards saved at "
-            "the same step."
+            "more records are omitted than before, but the states were saved at different steps: "
+            f"the shards are {(stop - first) // count:,} records apart, more than "
+            f"{MOST_CHECKED:,}. Restore states that all shards saved at the same step."
         )
     indices = np.arange(first, min(stop, lineage.length(ENDLESS)), count, dtype=np.int64)
     positions = lineage.positions(indices)

@@ -92,7 +92,7 @@ def test_what_the_hosts_do_not_know_is_refused(run):
     assert "Filter" in printed[0]
     assert "does not know its epoch" in printed[1]
     assert "change(weights=) on several shards needs" in printed[2]
-    assert "Ask before you close it" in printed[3]
+    assert "Call this method before close()" in printed[3]
 
 
 @pytest.mark.slow

@@ -147,7 +147,7 @@ def test_what_cannot_be_divided_is_explained(with_eight_devices):
     )
     assert 'Name the axes over which batches are divided, (mesh, "data")' in out[5]
     assert out[6].startswith(
-        "TypeError 'cpu' is a str, but batches can be sent to a device, a Sharding"
+        "TypeError 'cpu' is a str, to which batches cannot be sent. Pass a device, a Sharding"
     )
     assert out[7].startswith("TypeError Mesh")
 

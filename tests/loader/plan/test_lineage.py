@@ -74,12 +74,12 @@ def test_states_that_read_more_than_there_is_are_refused_with_numbers_since_the_
     """The first run read 8 of 10 records, so the second has two."""
     with pytest.raises(
         CheckpointError,
-        match=r"shards had read \[6, 6\] records each, .* only 10 in all epochs and shards\.",
+        match=r"shards had read \[6, 6\] records each, .* only 10 records in all epochs and shards together\.",
     ):
         ReshardHistory().followed_by([(6, 0), (6, 0)], 10)
     history = ReshardHistory().followed_by([(4, 0), (4, 0)], 10)
     message = (
-        r"had, since their number last changed, read \[3\] records each, .* only 2 in .* not read "
+        r"had, since their number last changed, read \[3\] records each, .* only 2 records in .* not read "
         r"before this change\."
     )
     with pytest.raises(CheckpointError, match=message):
