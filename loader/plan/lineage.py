@@ -305,7 +305,7 @@ def _layer(values: Any) -> Layer:
     least, unit, times = values
     if {*map(type, times)} != {int} or min(times) < 0:
         raise ValueError
-    checked_count(checked_count(least) + checked_count(unit) * max(times))
+    least, unit = checked_count(least), checked_count(unit)
     return tuple([least + unit * number for number in times])
 
 
