@@ -219,11 +219,6 @@ class Request:
     blocks: Mapping[int, Block] = dataclasses.field(default_factory=dict)
     pieces_left: int = 0
 
-    @property
-    def stop(self) -> int:
-        """Local position after the task, in the first source (with sampler) that it depends on."""
-        return self.origin.stop.positions[0]
-
     def rows(self, numbered: NumberedBlock, skip: int, before: int) -> Rows:
         """Return the rows of the task's block, except the first `skip`.
 
