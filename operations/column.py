@@ -116,11 +116,11 @@ class Column:
     def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
         """Copy leaves into rows from `row` on, if all have the column's type, shape and dtype.
 
-        Return True if they were copied. Otherwise some rows may be overwritten; copy each leaf by
-        `put`.
+        Called only if `many_at_once`. Return True if they were copied. Otherwise some rows may be
+        overwritten; copy each leaf by `put`.
         """
         # it was widened: each row may widen it again
-        if not self.many_at_once or self.array.dtype != self.spec.dtype:
+        if self.array.dtype != self.spec.dtype:
             return False
         count = len(leaves)
         try:
@@ -140,9 +140,9 @@ class Column:
     def put_one(self, row: int, leaf: Any) -> bool:
         """Copy a leaf into a row if it has the type, shape and dtype of the first one.
 
-        Return True if it was copied.
+        Called only if `many_at_once`. Return True if it was copied.
         """
-        if not self.many_at_once or self.array.dtype != self.spec.dtype:
+        if self.array.dtype != self.spec.dtype:
             return False
         try:
             if not self._is_like(leaf) or getattr(leaf, "shape", ()) != self._shape:

@@ -284,7 +284,7 @@ def _layer(values: Any) -> Layer:
     least, unit, times = values
     if {*map(type, times)} != {int} or min(times) < 0:
         raise ValueError
-    count_in_state(count_in_state(least) + count_in_state(unit) * max(times))
+    least, unit = count_in_state(least), count_in_state(unit)
     return tuple([least + unit * number for number in times])
 
 

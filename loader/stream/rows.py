@@ -226,14 +226,6 @@ class Request:
     blocks: Mapping[int, Block] = dataclasses.field(default_factory=dict)
     pieces_left: int = 0
 
-    @property
-    def stop(self) -> int:
-        """Position after the task in the first leaf (source and sampler) that its rows come from.
-
-        It is counted on this shard.
-        """
-        return self.origin.stop.positions[0]
-
     def rows(self, numbered: NumberedBlock, skip: int, before: int) -> Rows:
         """Return the rows of the task's block (its result), except the first `skip` rows.
 

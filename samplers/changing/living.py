@@ -57,10 +57,6 @@ class OmittedKeys:
         # Of one type: else NumPy copies the keys.
         return int(np.searchsorted(self.keys, self.keys.dtype.type(records)))
 
-    def __contains__(self, key: int) -> bool:
-        place = self.below(key)
-        return place < len(self.keys) and int(self.keys[place]) == key
-
 
 class _Piece(NamedTuple):
     """A piece of an order with omitted records: whole epochs of equal size, or a part of one.

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import Pipe
 
 import psutil
 import pytest
@@ -263,6 +264,20 @@ def test_a_worker_that_is_killed_is_told_and_what_was_whole_stays(tmp_path):
     assert (tmp_path / "out" / "a.array_record").exists()
     convert(tmp_path / "in", tmp_path / "out", workers=1, transform=kill_once)
     assert read(tmp_path / "out") == RECORDS
+
+
+def test_a_worker_leaves_ctrl_c_to_the_process_that_made_it(monkeypatch):
+    """Which ends it: it ends by itself once nobody gives it work any more."""
+    ours, theirs = Pipe()
+    ours.close()
+    monkeypatch.setattr(sys, "argv", ["worker", str(os.dup(theirs.fileno()))])
+    theirs.close()
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        processes.main()
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 @pytest.mark.slow

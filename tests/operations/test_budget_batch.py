@@ -416,8 +416,9 @@ def test_arguments_that_cannot_be_are_refused():
     """With what to pass instead."""
     with pytest.raises(ValueError, match=r"256 tokens.*, more than max_tokens=128"):
         BudgetBatch(128, pad_to=(64, 256))
-    with pytest.raises(ValueError, match="is more than max_records=2"):
-        BudgetBatch(128, pad_to=(8,), max_records=2, multiple_of=4)
+    for most in (128, 32):  # tokens of several batches, and of one
+        with pytest.raises(ValueError, match="is more than max_records=2"):
+            BudgetBatch(most, pad_to=(8,), max_records=2, multiple_of=4)
     with pytest.raises(ValueError, match=r"\(512,\)"):
         BudgetBatch(1024, pad_to=512)
     with pytest.raises(ValueError, match="is empty"):

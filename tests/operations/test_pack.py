@@ -767,6 +767,8 @@ def test_operations_that_pack_otherwise_are_told_apart_in_a_state():
     ):
         with pytest.raises(CheckpointError, match="operations"):
             iter(_loader([X] * 4, other)).set_state(iter(_loader([X] * 4, one)).get_state())
+    numpys = Pack(np.int64(4), max_segments=np.int64(2))  # the same stream
+    assert repr(numpys.identity_parameters()) == repr(Pack(4, max_segments=2).identity_parameters())
     assert {"bos_replaces", "eos"}.isdisjoint(Pack(4).identity_parameters())
     assert repr(Pack(4)) == "Pack(4, 'best_fit', window=1000)"
     assert headrace.Pack is Pack

@@ -12,7 +12,8 @@ import pytest
 from headrace import MixSampler
 from headrace.errors import CheckpointError
 from headrace.samplers.mix import stage
-from headrace.samplers.mix.order import MixOrder
+from headrace.samplers.mix.order import MANY, MixOrder
+from headrace.samplers.mix.tree import best_tree, deviation
 from headrace.samplers.mix.weights import RAMP, changed_stages
 
 FAR = 10**15
@@ -48,6 +49,14 @@ def test_uneven_parts_are_within_one_of_their_share(weights):
 def test_two_parts_are_within_a_half_of_their_share():
     """With two parts, counts are rounded shares."""
     assert deviations(MixOrder.of([0.7, 0.3]), 5000).max() <= 0.5 + 1e-9
+
+
+@pytest.mark.parametrize("weights", [(7, 3), (5, 3, 2), (50, 20, 13, 9, 7, 1)])
+def test_no_part_is_further_from_its_share_than_the_deviation_of_the_tree(weights):
+    """By which the best of several trees is chosen."""
+    weights = dict(enumerate(weights))
+    limit = deviation(best_tree(weights), weights)
+    assert deviations(MixOrder.of([*weights.values()]), 20_000).max() < limit + 1e-6
 
 
 @pytest.mark.parametrize("alpha", [0.1, 1, 10])
@@ -129,6 +138,15 @@ def test_a_part_without_weight_is_never_drawn():
     order = MixOrder.of({"a": 1, "b": 0, "c": 3})
     assert order.counts(1000).tolist() == [250, 0, 750]
     assert order.position_of(1, 0) is None
+
+
+def test_many_positions_are_divided_among_the_parts_that_are_drawn_there():
+    """The others are not looked at: a part that comes later may not be there yet."""
+    order = MixOrder.of([9000, 1, 1])
+    for start in range(0, 10 * MANY, MANY):
+        positions = np.arange(start, start + MANY)
+        drawn, _ = order.places(positions)
+        assert sorted(part for part, _, _ in order.by_part(positions)) == [*np.unique(drawn)]
 
 
 def test_a_single_part_is_its_own_order():

@@ -260,6 +260,7 @@ def test_a_new_kind_of_order_is_one_class():
     ]
     own = DataLoader(data_source=range(5), sampler=Backwards(), shard_options=ShardOptions(1, 2))
     assert list(own) == [3, 1, 4, 2, 0, 3, 1]
+    assert Backwards().saved == (Backwards().fingerprint, (), ())  # no changes, no ends of parts
     assert [[batch.tolist() for batch in epoch] for epoch in whole.epochs(2)] == 2 * [
         [[4, 3], [2, 1], [0]]
     ]

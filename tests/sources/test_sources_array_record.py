@@ -19,6 +19,7 @@ from support.source_conformance import COUNT, SourceConformance, open_files
 
 from headrace import Batch, DataLoader, IndexSampler, MixSampler
 from headrace.errors import SourceError, SourceNotFoundError
+from headrace.files.opened import LocalFile
 from headrace.files.reader_pool import ReaderPool, open_file_limit
 from headrace.sources import ArrayRecordDataSource, fingerprint_of, reader_of
 from headrace.sources.array_record import files as files_module
@@ -512,3 +513,28 @@ def test_records_are_those_of_the_keys_however_many_are_read_one_by_one(
     keys = np.random.default_rng(0).integers(0, 300, count)
     source = ArrayRecordDataSource(tmp_path / "x.array_record")
     assert source.__getitems__(keys) == [record(key) for key in keys.tolist()]
+
+
+class FarFile(LocalFile):
+    """A local file that passes for one in a store; notes how many bytes are read of it."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.path, self.bytes_read = "https://host/x.array_record", 0
+
+    def read(self, offset, length):
+        self.bytes_read += length
+        return super().read(offset, length)
+
+    def read_many(self, offsets, lengths):
+        return [*map(self.read, offsets, lengths)]
+
+
+def test_the_records_of_a_file_in_a_store_are_counted_from_its_ends(tmp_path, monkeypatch):
+    """Its middle, which may be large, is not fetched."""
+    write_file(tmp_path / "x.array_record", [os.urandom(100_000)] * 60)
+    far = FarFile(tmp_path / "x.array_record")
+    monkeypatch.setattr(files_module, "open_file", lambda path, storage: far)
+    monkeypatch.setattr(files_module, "local_copy", None)  # of the whole file
+    assert files_module.inspected(far.path, "", ()).records == 60
+    assert far.bytes_read < 5_000_000 < far.size

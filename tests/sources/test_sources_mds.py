@@ -46,6 +46,15 @@ def test_compressed_shards_have_the_same_samples(compression, cache_bytes):
     assert len(source._cache._blocks) == (1 if cache_bytes == 1 else len(source._shards))
 
 
+@pytest.mark.parametrize(
+    ("name", "digest"), [("none", "72d789c44323f4d8"), ("gz", "698865a25851cc9f")]
+)
+def test_a_fingerprint_is_that_of_earlier_versions(name, digest):
+    """Else their states would be refused."""
+    found = MdsSource(FOLDER / name).fingerprint
+    assert found == {"kind": "MdsSource", "records": COUNT, "files": digest}
+
+
 def test_columns_are_chosen():
     """Columns are chosen."""
     source = pickle.loads(pickle.dumps(MdsSource(FOLDER / "none", ["i64", "text"])))

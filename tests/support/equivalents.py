@@ -270,10 +270,54 @@ EQUIVALENT = {
         "return any(stage > 0 or end > total for stage in begun)",
         "(end >= total)",
     ): "a window that ends where the former order ends has the same records in both orders",
+        "loader/executors/pooled.py",
+        "cost = max(inputs, 1) * self._sizes.pace.seconds.get(task.stage, 1e-6)",
+        "(2)",
+    ): "a task of one input is thought to cost as much as one of two",
     (
-        "sources/array_record/source.py",
-        "if sum(stamp.size for _, stamp in files) <= self._storage.cache_bytes // 2:",
-        "(self._storage.cache_bytes * 2)",
-    ): "larger files are copied in advance, too",
+        "loader/executors/processes/spawner.py",
+        "return number != 0",
+        "return None",
+    ): "the next look, a moment later, finds no process",
+    (
+        "loader/work/slabs.py",
+        'large = size >= LARGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE")',
+        "(size > LARGE_PAGE)",
+    ): "memory of one large page has small pages",
+    (
+        "operations/packing/arrays.py",
+        "tokens.reshape(-1, *leaf.tail)[line.begins(first)] = leaf.bos",
+        "(2)",
+    ): "NumPy takes any negative length as the one to find",
+    (
+        "sources/tokens/document_file.py",
+        "self._tokens.close()",
+        "pass",
+    ): "a file without a reference closes itself",
+    (
+        "loader/work/steps/chain.py",
+        "self.functions = plain_at_front(self._stage.operations[1:])",
+        "(2)",
+    ): "batches of columns are made one by one by the other way: slower",
+    (
+        "loader/work/steps/chain.py",
+        "self._take_all = self._hooks.take_all.get(stage.first + len(self._fused))",
+        "(stage.first - len(self._fused))",
+    ): "elements are passed on one by one: slower",
+    (
+        "conversion/prepare.py",
+        "return value[:2].copy()",
+        "(3)",
+    ): "one more value is kept, of the same type",
+    (
+        "sources/growing/growing_files.py",
+        "first = [path for path, file in growth.files(before) if file.records][:1]",
+        "(2)",
+    ): "new files are compared with one more file, which is like the first",
+    (
+        "samplers/changing/living.py",
+        "position += left if is_part or stop == ENDLESS else (end - place) // full * left",
+        "((end - place) * full)",
+    ): "no piece follows whole epochs, which go on to a change, so nobody reads it",
 }
 """Mutants that change nothing that can be seen, by file, line before and new code, and why."""

@@ -266,7 +266,7 @@ class RemoteIterator(StreamPositionAPI):
     def _change(self, wanted: Mapping[str, Any], at_step: int | None) -> None:
         self._check_open()
         content = cloudpickle.dumps((self._taken, wanted, at_step, self._own.buffer_size))
-        for host in self._hosts or self._open():
+        for host in self._open():
             host.change(content)
 
     def _ask(self, question: str, *argument: int) -> list[Any]:
@@ -284,7 +284,7 @@ class RemoteIterator(StreamPositionAPI):
                 "this iterator was closed, and its hosts have ended their loaders. Call this "
                 "method before close()."
             )
-        by_shard = {host.shard: host for host in self._hosts or self._open()}
+        by_shard = {host.shard: host for host in self._open()}
         return [
             by_shard[shard].tell(self._taken, question, *argument) for shard in sorted(by_shard)
         ]

@@ -169,13 +169,13 @@ class StepChain:
         """True if an element can be made of a batch by only calling `functions`, one by one.
 
         For that, `functions` must be all operations after the batch, each must make one element of
-        one element, and none may need its position.
+        one element, and none may need its position. The chain must have no clock.
         """
-        alone = (
+        return (
             self._place + len(self.functions) == len(self._stage.operations)
             and self._stage.one_to_one
+            and not self._tracks
         )
-        return self._inputs_per_unit == 1 and alone and not self._tracks
 
     def failed_at(self, called: int, error: Exception, inputs: Inputs) -> Block:
         """Return a block (a task's rows) that ends with a failure at the last input that was taken.

@@ -205,3 +205,12 @@ def test_a_change_that_replaces_one_while_the_iterator_takes_it_up_is_made(monke
     upstream.add(first)
     assert _values(upstream.read() for _ in range(4)) == _schedule(2, 4)
     upstream.leave()
+
+
+def test_of_the_changes_of_weights_at_one_step_only_the_last_is_kept():
+    """And of those at later steps; one at an earlier step holds until then."""
+    upstream = Upstream(iter(_loader()), owned=True)
+    for position in (4, 40, 8, 8):
+        upstream.add(WeightsChange(position, ONLY_B))
+    assert [change.position for change in upstream.changes] == [4, 8]
+    upstream.leave()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import queue
 import threading
+import time
 
 import pytest
 
@@ -109,6 +110,30 @@ def test_a_process_gives_signs_of_life_until_it_leaves(meet, monkeypatch):
     meet(1)
     while said.get(timeout=60) < 2:
         pass
+
+
+def test_a_process_that_has_left_gives_no_more_signs_of_life(meet, monkeypatch, tmp_path):
+    """Also if one is written while it leaves: its file is gone, and the folder of the run."""
+    monkeypatch.setattr(folders, "BEAT_SECONDS", 1e-3)
+    (one, first), (other, second) = meet(0), meet(1)
+    first.join()
+    second.join()
+    begun, write = threading.Event(), folders._write
+
+    def slow_write(path, text):
+        begun.set()
+        for _ in range(50):  # until the file is removed, as it must not be meanwhile
+            time.sleep(1e-3 if path.exists() else 0)
+        write(path, text)
+
+    other.leave()
+    monkeypatch.setattr(folders, "_write", slow_write)
+    begun.wait()
+    one.leave()
+    for thread in threading.enumerate():
+        if thread.name == "headrace-sign-of-life":
+            thread.join()
+    assert not [*(tmp_path / "shared").glob("*/*")]
 
 
 def test_a_process_that_does_not_come_is_named(meet, monkeypatch, tmp_path):

@@ -4,9 +4,39 @@ devices.
 
 from __future__ import annotations
 
+import jax
 import pytest
 
+from headrace.loader.device.remote.caller import Caller
+
 pytest.importorskip("jax.experimental.colocated_python")
+
+
+class Host:
+    """Notes the length of each call's argument."""
+
+    def __init__(self):
+        self.lengths = []
+
+    def next(self, call):
+        self.lengths.append(len(call))
+        return [], call
+
+    def take(self, call):
+        self.lengths.append(len(call))
+        return []
+
+
+def test_each_layout_and_number_of_rows_has_calls_of_a_length_of_its_own():
+    """Also none: jax compiles a method once for each length, and its results must be alike."""
+    host, cpus = Host(), jax.devices("cpu")[:1]
+    caller = Caller(cpus, cpus, 0, 1, host)
+    for layout, rows in ((0, 8), (1, 8), (0, 4), (0, 8)):
+        caller.ask(0)  # as the last one
+        caller.take(0, layout, rows)
+    none, first, again, second, same, third, other, back = host.lengths
+    assert [again, same, other, back] == [first, second, third, first]
+    assert len({none, first, second, third}) == 4
 
 
 def test_batches_are_those_of_one_loader(run):

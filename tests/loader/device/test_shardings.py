@@ -213,6 +213,14 @@ def test_filling_up_needs_to_know_which_leaves_have_the_rows():
         assert feeder.mask.tolist() == [True] * 5 + [False] * 11
 
 
+def test_rows_that_a_function_removed_from_a_whole_batch_are_not_made_up_for():
+    """Only a batch that had too few records is filled up."""
+    operations = [headrace.Batch(4), lambda batch: batch[:3]]
+    loader = headrace.load(range(9), transformations=operations, num_epochs=1)
+    with iter(loader.to_device(CPU, on_uneven="pad")) as feeder:
+        assert [batch.tolist() for batch in feeder] == [[0, 1, 2], [4, 5, 6], [8, 0, 0, 0]]
+
+
 def test_what_was_filled_up_is_as_large_when_it_is_made_again():
     """After an error in the transform, too, though nothing says beforehand how many rows batches
     have.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import threading
 import time
@@ -51,7 +52,7 @@ class Frees(logging.Handler):
         # a busy machine may take long for other records, too
         said = record.getMessage().partition(". It is at:")[0]
         if "has not returned for" in said and "13" in said:
-            self.texts.append(record.getMessage())
+            self.texts.append(f"{record.getMessage()}\n{record.hanging}")
             self.path.touch()
 
 
@@ -109,7 +110,8 @@ def test_an_operation_that_hangs_is_named_with_its_record_and_line(where, front,
     assert records(range(40), [*front, hangs, Batch(8)], **WHERE[where]) == list(range(40))
     assert f"operation {len(front)}, MapTransform(" in texts[0]
     assert "s on record key 13 at position 13. It is at:" in texts[0]
-    assert "test_hangs.py" in texts[0]
+    assert ", on record key 13 at position 13, for " in texts[0].splitlines()[-1]
+    assert {*re.findall(r'File "(.*)"', texts[0])} == {__file__}  # no lines of headrace
     assert "# where it hangs" in texts[0]
 
 

@@ -112,6 +112,10 @@ def test_the_end_of_a_worker_is_open_here_until_the_worker_has_it(monkeypatch):
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(spawner.channel.descriptor)
     spawner.forget(0)
+    spawner.spawn(1)
+    spawner.forget(1)  # it ended before it had it
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(spawner.channel.descriptor)
 
 
 @linux_only

@@ -21,7 +21,7 @@ from headrace.common.system import anonymous_file
 from headrace.errors import WorkerCrashedError
 from headrace.loader.executors.processes import channel
 from headrace.loader.executors.processes.channel import Broken
-from headrace.loader.executors.transport import Kill
+from headrace.loader.executors.transport import Answered, Kill, Silent
 from headrace.loader.work.tasks import GroupTask, SpanTask
 
 AT_ONCE = 1e-9
@@ -331,6 +331,16 @@ def test_workers_unpickle_the_pipeline_themselves_after_a_function_of_the_users(
     """Else the zygote does, once for all of them."""
     with Played(worker_init_fn=function) as played:
         assert played.zygote.each_unpacks == (function is not None)
+
+
+def test_workers_are_silent_if_nothing_comes_in_a_wait_without_end():
+    """Not if nothing has come yet, nor if something comes."""
+    with Played(hang_seconds=1e-3) as played:
+        played.submit(1)
+        assert played.transport.poll(0) == []
+        assert [type(event) for event in played.transport.poll(None)] == [Silent]
+        played[0].answer(4)
+        assert [type(event) for event in played.transport.poll(None)] == [Answered]
 
 
 @pytest.mark.parametrize("portable", [False, True])

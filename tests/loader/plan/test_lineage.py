@@ -93,3 +93,20 @@ def test_a_damaged_growth_is_refused(grown):
     """Whatever is there in place of pairs of numbers."""
     with pytest.raises(CheckpointError, match="the state is damaged: lineage="):
         ReshardHistory.from_values([10, [[1, 1, [0, 1]]], [], False, 0, None, *grown])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [10, [[1, 1, [0, 1]]], [], 0, 0],
+        [10, [], [], False, 2],
+        [10, [[6, 1, [0, 0]]], [], False, 0],
+        [10, [[1, 1 << 62, [0, 4]]], [], False, 0],
+        [10, [[1, -1, [0, 1]]], [], False, 0],
+    ],
+    ids=["no bool", "shards without layers", "more read than there is", "too far", "backwards"],
+)
+def test_a_damaged_history_is_refused(values):
+    """Each value by itself could be one of a history."""
+    with pytest.raises(CheckpointError, match="the state is damaged: lineage="):
+        ReshardHistory.from_values(values)

@@ -247,6 +247,21 @@ def test_a_run_whose_tokens_changed_may_go_back_to_its_beginning():
     assert _lists(run) == _lists(iter(_budget_loader("windows", 64)))
 
 
+def test_tokens_may_change_at_the_step_after_those_that_the_run_leaves_out():
+    """Refused where such steps are still to come; not where they have just ended."""
+    plain = iter(_budget_loader("windows", 16))
+    left_out = iter(_budget_loader("windows", 16).skip([(1, 3)]))
+    for step in (1, 2, 3):
+        next(plain)
+        left_out.set_state(plain.get_state())
+        now = iter(_budget_loader("windows", 64))
+        if step < 3:
+            with pytest.raises(CheckpointError, match="are still to come"):
+                now.set_state(left_out.get_state(), strict=False)
+    now.set_state(left_out.get_state(), strict=False)
+    assert now.step == 3
+
+
 @pytest.mark.parametrize("steps", [(2, 5), (5, 2), (9, 10)])
 @pytest.mark.parametrize("kind", ["plain", "mix", "weights"])
 def test_shards_on_both_sides_of_a_change_of_the_batch_size_go_together(kind, steps):
@@ -406,13 +421,16 @@ def test_changes_that_are_not_possible_are_refused(tmp_path):
         lambda: run.change(omit=[1], at_step=0), ValueError
     )
     assert "has no weights" in _refusal(lambda: run.change(weights=AFTER), TypeError)
-    assert "record key 60 is out of range" in _refusal(
-        lambda: run.change(omit=[60]), headrace.errors.RecordKeyError
-    )
-    assert "records of the source are omitted" in _refusal(
-        lambda: run.change(omit=range(RECORDS)), EmptyStreamError
-    )
-    assert "batch_size=0" in _refusal(lambda: run.change(batch_size=0), ValueError)
+    for step in (None, 3):  # not only at the step
+        assert "record key 60 is out of range" in _refusal(
+            lambda step=step: run.change(omit=[60], at_step=step), headrace.errors.RecordKeyError
+        )
+        assert "records of the source are omitted" in _refusal(
+            lambda step=step: run.change(omit=range(RECORDS), at_step=step), EmptyStreamError
+        )
+        assert "batch_size=0" in _refusal(
+            lambda step=step: run.change(batch_size=0, at_step=step), ValueError
+        )
     assert "needs a BudgetBatch" in _refusal(lambda: run.change(max_tokens=64), TypeError)
     planned = _budget_loader("planned", 16)
     assert "more than max_tokens=7" in _refusal(
