@@ -350,6 +350,10 @@ class SequentialSampler(IndexSampler):
         """Return this sampler for a source of `records` records; ValueError outside `[1, 2^55]`."""
         return type(self)(records, self.shard_options, self.seed)
 
+    def over(self, epochs: int | None) -> IndexSampler:
+        """Return an `IndexSampler` of `epochs` epochs in the same order; endless for None."""
+        return IndexSampler(self.num_records, self.shard_options, num_epochs=epochs, seed=self.seed)
+
 
 def index_order_of(fingerprint: Mapping[str, Any]) -> IndexSampler | None:
     """Return the `IndexSampler` that a saved fingerprint describes.

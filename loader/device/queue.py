@@ -71,8 +71,8 @@ class Delivered:
     mark: Any
     times: Times
     empty: bool
-    at: int = 0
-    last: bool = False
+    at: int
+    last: bool
 
 
 @dataclass(slots=True)

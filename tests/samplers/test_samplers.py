@@ -25,7 +25,7 @@ from headrace import (
 from headrace.common.messages import short_repr
 from headrace.errors import RecordKeyError
 from headrace.samplers.own_sampler import as_vector_sampler
-from headrace.samplers.protocol import VectorSampler
+from headrace.samplers.protocol import ENDLESS, VectorSampler
 
 grain = pytest.importorskip("grain")  # it has no wheels for a Python without GIL
 
@@ -139,6 +139,14 @@ def test_sequential_sampler_keeps_the_order():
     """SequentialSampler reads every record once, in order."""
     sampler = SequentialSampler(5, NoSharding(), seed=3)
     assert [sampler[i].record_key for i in range(5)] == [0, 1, 2, 3, 4]
+
+
+def test_a_sequential_order_can_be_repeated():
+    """Its epochs follow one another, with the same seed and shard; None: without end."""
+    sampler = SequentialSampler(3, ShardOptions(1, 2), seed=3)
+    assert [sampler.over(2)[place].record_key for place in range(6)] == [0, 1, 2] * 2
+    assert (sampler.over(2).seed, sampler.over(2).shard_options) == (3, ShardOptions(1, 2))
+    assert len(sampler.over(None)) == ENDLESS
 
 
 @pytest.mark.parametrize(

@@ -270,6 +270,7 @@ EQUIVALENT = {
         "return any(stage > 0 or end > total for stage in begun)",
         "(end >= total)",
     ): "a window that ends where the former order ends has the same records in both orders",
+    (
         "loader/executors/pooled.py",
         "cost = max(inputs, 1) * self._sizes.pace.seconds.get(task.stage, 1e-6)",
         "(2)",

@@ -64,7 +64,7 @@ def _stream(first, count=8):
     return MapDataset.range(first, first + count).to_iter_dataset()
 
 
-@case(CheckpointError, "zipped datasets .* saved at the same step. Pass states of one step")
+@case(CheckpointError, "zipped datasets .* saved at the same step. Pass such states")
 def _shards_of_a_zip_at_different_steps():
     zipped = IterDataset.zip([_stream(0), _stream(100)])
     restored(zipped, on_shards(zipped.shard, [1, 2]))
@@ -110,7 +110,7 @@ def _a_dataset_more_and_records_omitted_inside_a_window():
     restored(parts([1, 2], "a", "b"), state, strict=False)
 
 
-@case(CheckpointError, "held records back. It would now hold other records")
+@case(CheckpointError, "held some records. With the changed mix, it would hold other records")
 def _other_weights_inside_a_window_after_records_were_omitted():
     def mixed(weights):
         parts = {
