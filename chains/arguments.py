@@ -73,7 +73,7 @@ def finite(method: str, length: int, what: str = "") -> int:
 
     Args:
         method: name of the dataset method, for the error message.
-        length: length of the dataset.
+        length: length of the dataset; `ENDLESS` if it has no end.
         what: beginning of the error message. Default: the name of the method.
 
     Raises:

@@ -37,7 +37,10 @@ def read_header(file: IO[bytes]) -> Header:
     if version == (2, 0):
         return npy_format.read_array_header_2_0(file)
     if version != (3, 0):  # which NumPy reads only by functions that are not public
-        raise ValueError(f"version {'.'.join(map(str, version))} of the .npy format is unknown")
+        raise ValueError(
+            f"version {'.'.join(map(str, version))} of the .npy format is unknown; 1.0, 2.0 and "
+            "3.0 are known"
+        )
     size = int.from_bytes(file.read(4), "little")
     if size > MOST_BYTES:
         raise ValueError(f"the header may have at most {MOST_BYTES:,} bytes, but it has {size:,}")

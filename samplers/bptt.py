@@ -106,7 +106,7 @@ class BpttSampler(VectorSampler):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about the order for the loader."""
+        """Facts about this order that the loader must know in advance, such as its parts."""
         return OrderFacts(records=self.num_records, same_records=True, has_later_epochs=True)
 
     @property

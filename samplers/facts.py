@@ -1,4 +1,4 @@
-"""Facts about an order of records that never change, for the loader."""
+"""Facts about an order of records that the loader must know in advance. They never change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 
 class OrderFacts(NamedTuple):
-    """Facts about an order that never change; each has a default.
+    """Facts about an order that the loader must know in advance. Each has a default, and is fixed.
 
     Attributes:
         block_size: number of positions to ask `record_keys` for at a time: many for arithmetic, 1

@@ -173,7 +173,7 @@ class IndexSampler(Remarks, VectorSampler):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about the order for the loader."""
+        """Facts about this order that the loader must know in advance, such as its parts."""
         return OrderFacts(
             block_size=self._block_size,
             records=self.num_records,

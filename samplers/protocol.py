@@ -129,7 +129,7 @@ class VectorSampler:
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about the order for the loader."""
+        """Facts about this order that the loader must know in advance, such as its parts."""
         return OrderFacts()
 
     def seeds(self, positions: Int64s) -> Words | None:

@@ -87,10 +87,11 @@ class NodeRecords:
 
 
 class BudgetLine(Line):
-    """A line (source, order, operations) whose source has planned batches as records.
+    """A line (source, order, operations) whose records are batches, planned by a token budget.
 
-    The engine can run a repeat after the batches as a part of this line, if no operation merges
-    several batches. It cannot run any other change of the order, such as a shuffle or a slice.
+    The engine can run a `repeat` that follows the batching as a part of this line, if no operation
+    merges several batches. It cannot run any other change of the order, such as a shuffle or a
+    slice.
     """
 
     @property

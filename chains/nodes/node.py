@@ -171,10 +171,13 @@ class Node:
         return index, 0
 
     def dataset_at(self, index: int) -> str | None:
-        """Return the name of the mixed or concatenated dataset that has the element at an index.
+        """Return the name of the mixed or concatenated dataset from which an element comes.
 
-        Return None if this node and the nodes below join no datasets, if the element comes from
+        It is None if this node and the nodes below join no datasets, if the element comes from
         several datasets, or if its dataset is unknown.
+
+        Args:
+            index: index of the element.
         """
         return None
 

@@ -95,13 +95,14 @@ class Prepared:
         return self.arrangement.structure.unflatten(leaves)
 
     def constants(self) -> dict[str, bytes]:
-        """Return, by name, the bytes of the leaves (arrays and numbers) that have no rows.
+        """Return, by name, the bytes of the leaves (arrays and numbers) without an axis for rows.
 
-        Leaves that are not put on devices are left out; in a feeder without devices, these are the
-        leaves that cannot be filled up.
+        Leaves that are not put on devices are left out. A feeder without devices puts no leaf on a
+        device: there, the leaves that cannot be filled up are returned.
 
-        If batches are filled up, the returned values must be equal in all batches, because a
-        process that has no batch left uses the leaves of another batch.
+        To fill a batch up means to add rows to it, so that the batches of all processes have
+        equally many. A process that has no batch left uses the leaves without rows of another
+        batch. So these must be equal in all batches.
         """
         arrangement = self.arrangement
         constant = [number for number in arrangement.going if number not in arrangement.with_rows]

@@ -224,7 +224,11 @@ class Upstream:
             self.iterator.set_state(self.user_mark.get_state())
 
     def leave(self) -> None:
-        """Close the iterator; or, if the user passed it, move it back to the user's position."""
+        """Stop reading from the iterator.
+
+        An iterator that this object made is closed. An iterator that the user gave to the feeder is
+        moved back to the position after the last batch that the user received.
+        """
         if not self.owned:
             self.go_back()
         else:

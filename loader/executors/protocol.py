@@ -101,9 +101,10 @@ class Executor(Protocol):
     def close(self) -> None:
         """Stop, and drop unfinished tasks. No other method is called afterwards.
 
-        Called by `run_handle` when a run ends: at the end of the stream, at an error, when the
-        iterator moves or is closed; and once more if the first call was interrupted. An executor
-        that is deleted without `close` leaves nothing behind either.
+        `run_handle` calls it when a run ends: at the end of the stream, at an error, when
+        `set_state` moves the iterator, or when the iterator is closed; and once more if the first
+        call was interrupted. An executor that is deleted without `close` leaves nothing behind
+        either.
         """
 
 

@@ -53,7 +53,7 @@ class Leaf:
 
     @cached_property
     def facts(self) -> OrderFacts:
-        """Facts about the order, as the sampler states them."""
+        """Facts about the order that the loader must know in advance, such as its parts."""
         return self.sampler.facts
 
     @cached_property
@@ -227,8 +227,8 @@ class Leaf:
         """
         if not self.facts.parts:
             raise AttributeError(
-                "part_records is for mixes, loaders with a MixSampler; here, iterator.stats() "
-                "tells the records."
+                "part_records exists only for a mix, such as a loader with a MixSampler. Use "
+                "iterator.stats() for the number of records."
             )
         return self.sampler.part_records(self.before(local))
 

@@ -1,10 +1,10 @@
-"""Resume a mix of streams whose datasets have changed since the state was saved.
+"""Resume a mix of streams to which datasets were added, or from which some were removed.
 
 In: the current pipeline, and a state. Out: the state, rearranged for this pipeline. Datasets that
 are in both mixes continue where they were. Added datasets begin at their start. Changed weights
 need no work here, because each dataset has its own position. Work that was begun in the earlier
 mix, such as a window of a `Pack` of which only some rows were delivered, becomes a leftover: it is
-saved apart in the state, and is finished with the earlier mix.
+saved apart in the state, and the rest of its rows is made as in the earlier mix.
 """
 
 from __future__ import annotations
@@ -306,10 +306,10 @@ class _Moved:
 
 
 def _uppermost(state: LoaderState) -> dict[str, Any] | None:
-    """Return the description of the last join that a state names, if this join is a mix.
+    """Return the description of the join nearest to the output of a pipeline, if it is a mix.
 
-    Return None if it is another kind of join, if there is no join, or if the state does not say how
-    far the mix has come.
+    The pipeline is the one that saved the state. Return None if it is another kind of join, if
+    there is no join, or if the state does not say how far the mix has come.
     """
     last = state.identity.joins[-1] if state.identity.joins else {}
     is_mix = last.get("kind") == "mix" and state.cursor.notes and state.cursor.notes[-1]

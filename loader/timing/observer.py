@@ -105,7 +105,10 @@ class Waits:
 
     @property
     def paused(self) -> float:
-        """Sum of the two longest times between waits, since the last call of `forget_pauses`."""
+        """Seconds of the two longest pauses between two of the user's waits in `next`, summed.
+
+        Pauses before the last call of `forget_pauses` do not count.
+        """
         return sum(
             self._pauses
             if self.began is None

@@ -369,10 +369,14 @@ class Worker:
     def _records(
         self, task: SpanTask, read: ReadRecords | None
     ) -> tuple[Sequence[Any], Exception | None]:
-        """Return the records of a task, or its batches if they are made from columns; and None.
+        """Return a pair: a task's records, and the exception that stopped the reading, or None.
 
-        If reading fails, return the records or batches before the failure, and the exception.
-        `read` are records that were read in advance; None: they are read here.
+        If batches are made directly from the columns of the source, the batches take the place of
+        the records. After an exception, the records (or batches) before it are returned.
+
+        Args:
+            task: the task.
+            read: records that were read in advance; None: they are read here.
         """
         if read is not None and self._columns is None:
             return (

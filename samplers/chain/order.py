@@ -54,7 +54,7 @@ class ChainOrder(VectorSampler):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about the order for the loader."""
+        """Facts about this order that the loader must know in advance, such as its parts."""
         return OrderFacts(
             # Some maps do work for each epoch, so a block has few epochs.
             block_size=min(MAX_BLOCK, MAX_EPOCHS * max(self.epoch_length, 1)),

@@ -78,7 +78,7 @@ class ChangingSampler(LivingOrder):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about the order for the loader."""
+        """Facts about this order that the loader must know in advance, such as its parts."""
         facts = self.sampler.facts
         # Each epoch has other omitted places.
         few = MAX_EPOCHS * self.epoch_length if len(self.omitted) else ENDLESS

@@ -123,7 +123,7 @@ class MixSampler(MixPast):
 
     @cached_property
     def facts(self) -> OrderFacts:
-        """Facts about the order for the loader."""
+        """Facts about this order that the loader must know in advance, such as its parts."""
         # Blocks are large, since each part gets only some positions, and a small call takes as long
         # as a larger one.
         most = min([BLOCK, *(part.facts.most_at_once for part in self._parts.values())])

@@ -120,7 +120,7 @@ class BalancedSampler(DrawnRecords):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about the order for the loader."""
+        """Facts about this order that the loader must know in advance, such as its parts."""
         weights = (
             np.ones(len(self._sizes))
             if self._order is None

@@ -110,7 +110,7 @@ class DrawnRecords(VectorSampler):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about the order for the loader."""
+        """Facts about this order that the loader must know in advance, such as its parts."""
         return OrderFacts(
             BLOCK, records=self.num_records, balance=self.balance, has_later_epochs=True
         )

@@ -115,7 +115,10 @@ class Orders:
         return {name: value for name, value in vars(self).items() if name != "tables"}
 
     def records(self, positions: Int64s) -> Int64s:
-        """Return the records `int64[n]` at global positions `int64[n]`, in any number of epochs."""
+        """Return the indices of the records drawn at global positions: `int64[n] -> int64[n]`.
+
+        The positions may be in different epochs.
+        """
         epochs = positions // self._count
         places = positions - epochs * self._count
         if self.tables is None:

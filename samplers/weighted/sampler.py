@@ -123,7 +123,7 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about the order for the loader."""
+        """Facts about this order that the loader must know in advance, such as its parts."""
         # Without replacement, each epoch has an order of its own, so a block has few epochs.
         few = BLOCK if self.replacement else min(BLOCK, max(2 * self.num_samples, 1024))
         return super().facts._replace(block_size=few, epochs_for_all=self._epochs_for_all)

@@ -167,8 +167,8 @@ class HDF5Source(ChunkedSource):
         if other is not None:
             raise SourceError(
                 f"{shorten(self._path)}: {self._kind} {short_repr(name)} has values in another "
-                f"file, {short_repr(other)}, which is not read from a store. Copy the values into "
-                "this file, copy both files to this machine, or name other datasets."
+                f"file, {short_repr(other)}. From an object store, only values in the file itself "
+                "are read. Copy the values into this file, or copy both files to this machine."
             )
 
     def _linked(self, name: str) -> Any:

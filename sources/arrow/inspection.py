@@ -349,9 +349,9 @@ def check_same_records(
             continue
         was = shorten(known[0], 80) if known else "missing"
         raise SourceError(
-            f"{shorten(other[0].path)}: {short_repr(name)} would become {shorten(kind, 80)}, but "
-            f"it is {was} in {shorten(first[0].path)}, and records of a growing source must not "
-            f"change. {_REMEDY}"
+            f"{shorten(other[0].path)}: column {short_repr(name)} is {shorten(kind, 80)}, but "
+            f"{was} in {shorten(first[0].path)}. All files of a growing source must have the same "
+            f"columns. {_REMEDY}"
         )
 
 

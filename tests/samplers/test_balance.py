@@ -191,7 +191,7 @@ def test_balances_are_equal_by_what_they_balance():
         (
             lambda: headrace.load([1, 2], balance=Balance([1, 2])),
             ValueError,
-            "records of the source make a batch, .*Pass Balance",
+            "how many records of the source are in one batch.*Pass Balance",
         ),
         (
             lambda: headrace.load([1, 2], balance=Balance([1, 2], global_batch=4), batch_size=2),

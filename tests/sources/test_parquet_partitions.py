@@ -293,13 +293,13 @@ def test_a_growing_folder_gets_more_folders(tmp_path):
 @pytest.mark.parametrize(
     ("place", "columns", "text"),
     [
-        ("k=abc/a.parquet", {"x": [1]}, "'k' would become string, but it is int32"),
-        ("k=4/day=1/a.parquet", {"x": [1]}, "'day' would become int32, but it is missing"),
+        ("k=abc/a.parquet", {"x": [1]}, "column 'k' is string, but int32 in"),
+        ("k=4/day=1/a.parquet", {"x": [1]}, "column 'day' is int32, but missing in"),
         ("k=4/a.parquet", {"x": ["text"]}, "'x' is string, not int64"),
         (
             "k=4/a.parquet",
             {"x": [1], "time": pa.array([1], pa.timestamp("us"))},
-            r"'time' would become timestamp\[us\], but it is timestamp\[ms\]",
+            r"column 'time' is timestamp\[us\], but timestamp\[ms\] in",
         ),
     ],
 )

@@ -178,10 +178,11 @@ def _step_after(batches: Mapping[int, Offer]) -> int:
 
 
 def _filled(offers: Mapping[int, Offer], batches: Mapping[int, Offer], rows: set[int]) -> Go:
-    """Return the verdict to fill the batches of a step up to the usual number of rows.
+    """Return the verdict to fill the batches of a step with rows, so that all have equally many.
 
-    The usual number is rounded up so that the rows can be divided over the devices of all
-    processes.
+    The number is the largest number of rows of an offered batch, or of the usual batches of a
+    process if that is larger. It is rounded up so that the rows can be divided over the devices of
+    all processes.
 
     Args:
         offers: offers of all processes, by process index.

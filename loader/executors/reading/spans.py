@@ -51,7 +51,7 @@ class ReadQueue(Protocol):
     closed: bool
 
     def add(self, reading: Reading) -> Reading:
-        """Append the records of a span (consecutive positions) to the queue; return `reading`."""
+        """Put the records of `reading` last in the queue of records to read; return `reading`."""
 
     def ask(self, reading: Reading) -> bool:
         """Move a span (consecutive positions), for which a worker waits, to the front of the queue.

@@ -31,14 +31,15 @@ class Place(NamedTuple):
 
 
 def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
-    """Return the number of elements of a shard's stream, from step 0.
+    """Return the number of elements of a shard's whole stream, also of those already delivered.
 
-    If the pipeline resumes a run on another number of shards, elements that were delivered before
-    the number of shards changed are not counted.
+    There is one exception: if the pipeline resumes a run on another number of shards, the elements
+    that were delivered before this change are not counted.
 
     Args:
         pipeline: pipeline of the stream.
-        at: a local position at which a step begins, and the number of that step.
+        at: any local position (of this shard) at which a step begins, and the number of that step.
+            The other steps follow from this pair.
         skipped: steps that are skipped.
 
     Raises:

@@ -209,7 +209,7 @@ def change_of(
 def _program_change(
     here: StreamPosition, loaders: Pipeline, name: str, value: Any, at_step: int | None, ahead: int
 ) -> ProgramChange:
-    """Return the change of one argument of `iterator.change`, after checking value and pipeline.
+    """Return the change that one argument of `iterator.change` asks for, after checking it.
 
     Args:
         here: the user's position.

@@ -32,10 +32,14 @@ def alarms():
         came.append(frame)
         raise LateError(len(came))
 
+    # An iterator of an earlier test, collected at the wrong moment, would get the alarm.
+    gc.collect()
+    gc.disable()
     former = signal.signal(signal.SIGALRM, late)
     yield came
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, former)
+    gc.enable()
 
 
 def test_what_another_handler_raises_in_a_section_is_raised_after_it(alarms):
