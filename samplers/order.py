@@ -145,7 +145,8 @@ class UnreadOrder:
     def positions(self, indices: Int64s) -> Int64s:
         """Return the positions at indices `int64[n]` (from 0) among the positions not yet read.
 
-        Indices from `length` on give the positions from `total` on, without gaps.
+        There are `length` unread positions below `total`. All positions from `total` on are unread,
+        too; they follow at the indices from `length` on.
         """
         result = indices + self.offset
         ragged = indices < self.dense_index
@@ -238,6 +239,7 @@ class Without:
     def positions(self, indices: Int64s) -> Int64s:
         """Return the positions at indices `int64[n]` (from 0) among those outside the ranges.
 
-        Indices from `length` on give the positions from `total` on, without gaps.
+        There are `length` such positions below `total`. All positions from `total` on follow at the
+        indices from `length` on.
         """
         return indices + self._offsets[np.searchsorted(self._starts, indices, side="right")]

@@ -209,6 +209,10 @@ def describe_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
     """Return a warning about the first integer in a batch that does not fit its dtype on devices.
 
     Return None if all integers fit.
+
+    Args:
+        leaves: the arrays of the batch on this host.
+        arrangement: how they are put on devices, and with which dtypes.
     """
     for number, narrow in arrangement.cut:
         leaf, limits = leaves[number], np.iinfo(narrow)

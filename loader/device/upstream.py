@@ -110,10 +110,10 @@ class Upstream:
             self.loader("change").take_up(self._new_changes.pop(0))
 
     def add(self, change: Change) -> None:
-        """Add a change of the run, which the iterator makes before its next batch.
+        """Add a change of the run. The iterator takes it over before its next batch.
 
-        It replaces earlier changes that it makes needless: a change of a mix replaces changes of
-        the mix that were planned for later steps.
+        The change itself may begin at a later step. If it is one of a mix, it replaces earlier
+        changes of the mix that have not begun yet.
         """
         self._new_changes = [
             *(each for each in self._new_changes if not change.replaces(each)),

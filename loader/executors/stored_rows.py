@@ -114,7 +114,7 @@ class Budget:
 
 
 class RunsAgain(Protocol):
-    """Interface of the executor that made rows, and can make them again."""
+    """Interface of an executor that can run a task again whose rows were lost."""
 
     def handle_events(self, wait: bool) -> None: ...
 

@@ -171,9 +171,12 @@ def _growing_mix(mix: VectorSampler, source: MixedSource, by_hand: bool) -> Vect
 
 
 def orders_of(leaf: Leaf) -> ChangingOrders:
-    """Return the order of each growing part of a mix, by name.
+    """Return the order of each part of a mix whose source may get more records, by name.
 
-    For a single source, the result is its order under the name "" (`ONLY`).
+    Other parts are left out. A single source that may get more records has the name "" (`ONLY`).
+
+    Args:
+        leaf: the source, or mix of sources, with its sampler.
     """
     return {name: leaf.sampler.parts[name] for name in growing_parts(leaf.source)}  # type: ignore[misc]
 

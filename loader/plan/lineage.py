@@ -308,7 +308,12 @@ def _of_orders(orders: Sequence[UnreadOrder | Without]) -> ReshardHistory:
 
 
 def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrder | Without], int]:
-    """Shorten the layers of a history: merge layers whose positions all shards have read.
+    """Shorten the layers of a history of shards (one or two layers for each earlier run).
+
+    A layer describes what each shard had read. Where later runs have read all positions that slower
+    shards had left, only a shift of the positions is left of the layer: one number in place of one
+    for each shard. Neighbouring shifts become one layer. The positions that are not yet read stay
+    the same.
 
     Args:
         layers: objects that map indices of unread positions to positions, in the order of the runs.

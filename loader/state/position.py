@@ -4,8 +4,8 @@ In: which element the iterator delivered last. Out: the cursor (a place in the s
 element, the state, and the records of the element. They are computed only when the caller asks for
 them, so taking a position is cheap: a device feeder takes one for every batch.
 
-Any thread may use a position, because it does not change. Only the values of its `keeper`, which
-the user may set at any time, can change.
+Any thread may use a position, because it does not change, with one exception: its `keeper` holds
+values that the user may set at any time, such as the extra state.
 """
 
 from __future__ import annotations

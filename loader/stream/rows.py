@@ -125,7 +125,7 @@ class Rows:
         return element
 
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
-        """Convert rows `[start, stop)` to ranges of blocks. A block has the rows of one task.
+        """Convert rows `[start, stop)` to ranges of rows within blocks (the rows of one task each).
 
         Returns:
             The ranges; and, for each row, its index among all rows of the ranges. The second result

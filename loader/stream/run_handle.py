@@ -82,7 +82,7 @@ class RunHandle:
         self._alone(lambda: self._end(next_observer))
 
     def finish(self, is_last: bool) -> bool:
-        """End the run after its last element.
+        """End the run: because the elements have ended, or because an interrupt broke it off.
 
         Args:
             is_last: True if the elements have ended; later calls of `next` report the end again.

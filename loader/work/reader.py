@@ -305,10 +305,10 @@ class ColumnReader:
     def whole(
         self, reader: Reader, span: SpanTask, records: Sequence[Any], failure: Exception
     ) -> tuple[list[Element], Exception]:
-        """Return the complete batches of the records before a failure, and the failure.
+        """Return the complete batches of the records before a failure, and the failure itself.
 
         Args:
-            reader: reader of the keys.
+            reader: computes the keys of these records.
             span: the task that failed.
             records: the task's records before the one at fault.
             failure: the exception.

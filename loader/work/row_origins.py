@@ -77,9 +77,9 @@ class RowOrigins:
         self.rows += other.rows
 
     def part(self, start: int, stop: int) -> RowOrigins:
-        """Return the origins of rows `[start, stop)`, but not their `open` and `packed_rows`.
+        """Return the origins of the rows `[start, stop)` as an object of their own.
 
-        `open` is then False, and `packed_rows` is empty.
+        Its `open` is False, and its `packed_rows` is empty: these two are not copied.
         """
         return RowOrigins(
             self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop]

@@ -191,7 +191,8 @@ class MixPast(VectorSampler):
     def with_weights(self, weights: Weights, position: int) -> Self:
         """Return this mix with other weights from a position on.
 
-        From this position on, nothing may have been read yet.
+        The caller must ensure that no record at this position, or at a later one, was read yet.
+        This is not checked.
 
         The fingerprint keeps the weights that the user's program describes, and `changes` has the
         new ones. They replace all changes of weights at this position or later.
@@ -202,7 +203,8 @@ class MixPast(VectorSampler):
 
         Raises:
             TypeError: if `weights` is neither.
-            ValueError: if a weight is outside its range, or the weights are not for these parts.
+            ValueError: if a weight is below 0 or not finite, all are 0, or the weights are not for
+                these parts.
         """
         other = self._copied()
         other._add_weights(

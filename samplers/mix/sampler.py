@@ -211,9 +211,9 @@ class MixSampler(MixPast):
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that the user's program describes, as JSON values.
+        """The values with which the user's program describes the mix, as JSON values.
 
-        `changes` has what differed during the run.
+        Changes during the run are not among them; the attribute `changes` has these.
         """
         return {
             "kind": "MixSampler",

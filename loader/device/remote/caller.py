@@ -25,8 +25,8 @@ UNKNOWN = (-1, 0)
 class AskedBatch:
     """A batch that a host was asked for, with what the controlling process expected of it.
 
-    A host has to return leaves at once. So the controlling process guesses the layout (structure,
-    dtypes and shapes without rows) of the batch.
+    The controlling process must say which arrays it gets when it asks for a batch, before the host
+    has made the batch. So it guesses the layout (structure, dtypes and shapes without rows).
 
     Attributes:
         expected: the expected layout, as its number on the host, and the number of rows to which

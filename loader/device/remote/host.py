@@ -369,7 +369,10 @@ def as_prepared(batch: Any) -> Prepared:
 
 
 def numbers_of(call: Any) -> tuple[int, int, int]:
-    """Return the first three integers of the array `call`; each method says what they mean."""
+    """Return the first three integers of `call`, an array that the controlling process sent.
+
+    The method of the host that gets the call says what the integers mean.
+    """
     first, second, third = np.asarray(call)[:3].tolist()
     return first, second, third
 

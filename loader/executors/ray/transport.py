@@ -332,7 +332,7 @@ class RayTransport(Transport):
                 self._tell_of_no_room()
 
     def _nodes(self) -> set[str]:
-        """Return the ids of nodes that have workers, or rows to which unanswered messages refer."""
+        """Return the ids of the nodes that have workers, or rows that a worker still needs."""
         rows = (
             some
             for remote in self._remotes.values()

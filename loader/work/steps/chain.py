@@ -98,11 +98,11 @@ class StepChain:
         vars(self).clear()
 
     def _may_push_all(self) -> bool:
-        """Return True if all inputs may be processed in one call.
+        """Return True if all inputs may be processed in one call. There are two such cases.
 
-        This is so if all operations are fused (maps and filters that run in C), and origins of rows
-        are recorded. It is also so if the operation after the fused ones takes all elements in one
-        call, and no later operation needs a position.
+        All operations are fused (maps and filters that run in C), and the input of each row is
+        recorded. Or the first operation that is not fused takes all elements in one call, and no
+        later operation needs a position.
         """
         others = self._stage.operations[len(self._fused) :]
         if not others:
@@ -360,7 +360,7 @@ class StepChain:
             push(element)
 
     def _places_of(self, inputs: Inputs) -> tuple[NDArray[np.int64], NDArray[np.uint64] | None]:
-        """Return the inputs' positions, and their seeds (None if all have the context's seed)."""
+        """Return the inputs' positions and seeds; None for the seeds if all have the context's."""
         positions = inputs.positions()
         return positions, None if self._below_join else self._leaf.sampler.seeds(positions)
 
