@@ -259,7 +259,7 @@ def test_values_in_another_file_are_refused_in_a_store(tmp_path, name):
     url, cache = uploaded(tmp_path / "train.h5"), {"cache_dir": str(tmp_path / "cache")}
     with pytest.raises(
         SourceError,
-        match=rf"'{name}' has values in another file, 'other\.h5', which is not read from a s",
+        match=rf"'{name}' has values in another file, 'other\.h5'\. From an object store, only",
     ):
         HDF5Source(url, name, storage_options=cache)
     assert HDF5Source(url, "label", storage_options=cache)[1] == 2
