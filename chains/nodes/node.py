@@ -35,7 +35,7 @@ The distance is the number of nodes in between.
 
 
 def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
-    """Return the seeds that apply to a node, from those of its inputs; the nearest one comes first.
+    """Return the seeds that apply to a node, from its inputs' seeds; the nearest seed comes first.
 
     Args:
         of_inputs: for each input, pairs of a seed that was set below it, and the number of nodes

@@ -166,7 +166,7 @@ class LivingElements(Reordered):
 
     @classmethod
     def of(cls, node: Node, omit: Any) -> Node:
-        """Make the node that has all elements of a node except those of omitted records.
+        """Make a node without omitted records; it has all other elements of the node below.
 
         Omitted records are those that the user names in `omit`, and those that were deleted from
         the source. If there are none, return `node` itself.

@@ -151,7 +151,7 @@ class TaskRunner(Generic[T]):
         self.reads_ahead = self._ahead.helps
 
     def begin(self, tasks: Sequence[Task]) -> RecordsAhead | None:
-        """Begin to read the records of the first of some tasks, which are those of one message.
+        """Begin to read the records of the first task of a message, which may have several tasks.
 
         Return a function that waits for the records; None if they are not read in advance.
         """

@@ -1,6 +1,6 @@
 """Submit tasks before their results are needed, and return the results in order.
 
-In: requests (tasks with what is known about their rows), taken one by one; or a source without
+In: requests (each a task, and facts about its rows), taken one by one; or a source without
 random access. Out: pairs (request, block) in the order of requests, whatever order the tasks finish
 in. A block has the rows that one task returned.
 """

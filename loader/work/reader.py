@@ -334,7 +334,7 @@ class ColumnReader:
 
 
 class _TextArray:
-    """Array of strings or bytes, one for each record, with what is used of a `TextColumn` here.
+    """Array of strings or bytes, one for each record, which is read like a `TextColumn`.
 
     Batches get the values as an array of Python objects, as they would from batching records.
 

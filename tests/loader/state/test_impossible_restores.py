@@ -123,10 +123,10 @@ def _other_weights_inside_a_window_after_records_were_omitted():
     restored(mixed({"a": 3, "b": 1}), state, strict=False)
 
 
-def _planned(tokens=6, seed=0, shard=None, **options):
+def _planned(seed=0, shard=None):
     sampler = IndexSampler(24, shard or ShardOptions(0, 1), shuffle=True, seed=seed, num_epochs=1)
     arrays = [np.full(3, key) for key in range(24)]
-    operations = [BudgetBatch(tokens, pad_to=(3,), lengths=[3] * 24), *options.get("more", ())]
+    operations = [BudgetBatch(6, pad_to=(3,), lengths=[3] * 24)]
     return DataLoader(data_source=arrays, sampler=sampler, operations=operations)
 
 
