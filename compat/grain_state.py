@@ -165,7 +165,8 @@ def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:
     cursor = Cursor((reached[0] if len(reached) == 1 else 0,), pipeline.start.skips)
     lineage = pipeline.leaf.lineage  # which tells only of the order
     if len(reached) > 1:
-        lineage = dataclasses.replace(lineage, total=total, layers=(reached,), within_shard=True)
+        orders = (UnreadOrder(reached, total),)
+        lineage = dataclasses.replace(lineage, orders=orders, within_shard=True)
     history = dataclasses.replace(pipeline.history, shards=(lineage,))
     place = (shard.shard_index, shard.shard_count)
     return LoaderState(cursor, _steps(reached, pipeline), place, pipeline.identity, history)

@@ -15,6 +15,7 @@ shard of an index. In the dense tail, the position is the index plus a constant.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -23,6 +24,7 @@ import numpy as np
 from .protocol import Int64s
 
 
+@dataclass(frozen=True)
 class UnreadOrder:
     """The positions below `total` that no shard has delivered, in a fixed order.
 
@@ -40,9 +42,8 @@ class UnreadOrder:
     (5, [4, 6, 7, 8, 9])
     """
 
-    def __init__(self, reached: Sequence[int], total: int) -> None:
-        self.reached = tuple(reached)
-        self.total = total
+    reached: Sequence[int]
+    total: int
 
     @cached_property
     def _shards(self) -> int:
@@ -161,6 +162,7 @@ class UnreadOrder:
         return result
 
 
+@dataclass(frozen=True)
 class Without:
     """The positions below `total` that are in none of several ranges, ascending.
 
@@ -175,9 +177,8 @@ class Without:
     (7, [0, 1, 4, 5, 7, 8, 9])
     """
 
-    def __init__(self, ranges: Sequence[tuple[int, int]], total: int) -> None:
-        self.ranges = tuple(ranges)
-        self.total = total
+    ranges: Sequence[tuple[int, int]]
+    total: int
 
     @property
     def is_possible(self) -> bool:

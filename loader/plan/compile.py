@@ -97,7 +97,7 @@ class _Numbering:
             ValueError: an operation packs balanced records.
         """
         balance = leaf.sampler.facts.balance
-        if balance is None or leaf.lineage.layers:
+        if balance is None or leaf.lineage.orders:
             return leaf
         check_balanced(operation for stage in self.stages for operation in stage.operations)
         stage = next(stage for stage in self.stages if stage.leaf == number)

@@ -98,7 +98,7 @@ class Leaf:
             total = self.lineage.length(self.shard.length(len(self.sampler)))
         else:
             order = self.sampler
-            if self.lineage.layers and not self.lineage.order_shards:
+            if self.lineage.orders and not self.lineage.order_shards:
                 # Earlier runs read parts of one common order.
                 order = order.with_shard_options(NoSharding())
             total = self.shard.length(self.lineage.length(len(order)))

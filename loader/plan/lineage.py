@@ -8,7 +8,7 @@ few integers for each shard, however long the run.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
@@ -22,10 +22,7 @@ from ...errors import CheckpointError
 from ...samplers.balance import MAX_BLOCK
 from ...samplers.dealing import Blocks
 from ...samplers.order import UnreadOrder, Without
-from ...samplers.protocol import Int64s
-
-Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
-"""Local positions that a run's shards reached; or, in a layer before, ranges that it skipped."""
+from ...samplers.protocol import ENDLESS, Int64s
 
 
 @dataclass(frozen=True)
@@ -35,10 +32,10 @@ class ReshardHistory:
     Each of these runs read some of the positions that the run before it had not read.
 
     Attributes:
-        total: number of positions, on all shards, in the first of these runs.
-        layers: one or two layers for each run, in order. If the run skipped ranges of positions,
-            the first layer has these ranges. The last layer has the local position that each shard
-            reached. Layers whose positions all shards have read are merged.
+        orders: one or two objects for each run, the first run first. Each maps indices of unread
+            positions to positions. If the run skipped ranges of positions, its first object leaves
+            these out. Its last object leaves out the positions that the shards read. Objects whose
+            positions all shards have read are merged.
         skips: pairs (position, rows), one for each record of which a shard delivered some rows but
             not all: the record's global position, and how many of its rows were delivered.
         within_shard: True if positions are the local positions of one shard, because each shard has
@@ -47,33 +44,35 @@ class ReshardHistory:
             (`algorithm="grain"`); 1 if the shards shared one Grain order; 0 for other orders.
         blocks: blocks of positions in which records are balanced among shards by cost; None if they
             are not balanced.
-        grown: pairs (layer, positions), one for each time that the order became longer or shorter:
-            the index of the layer before which this happened, and by how many positions (negative
-            if shorter). Layers keep the length that they were made with; added positions of the
-            order come after all positions that the layer left unread.
     """
 
-    total: int = 0
-    layers: tuple[Layer, ...] = ()
+    # The total of each is the length of the one before, unless the order became longer or shorter
+    # between the runs. Added positions come after all those that were not read before.
+    orders: tuple[UnreadOrder | Without, ...] = ()
     skips: tuple[tuple[int, int], ...] = ()
     within_shard: bool = False
     order_shards: int = 0
     blocks: Blocks | None = None
-    grown: tuple[tuple[int, int], ...] = ()
 
-    @cached_property
-    def orders(self) -> list[UnreadOrder | Without]:
-        orders: list[UnreadOrder | Without] = []
-        total, grown = self.total, dict(self.grown)
-        for number, layer in enumerate(self.layers):
-            orders.append(_order(layer, total + grown.get(number, 0)))
-            total = orders[-1].length
-        return orders
+    @classmethod
+    def planned(cls, layers: Iterable[tuple[int, ...]]) -> ReshardHistory:
+        """Return the history of batches that are planned from known lengths.
+
+        Args:
+            layers: the earlier runs, as the order of the batches describes them.
+        """
+        orders: list[UnreadOrder] = []
+        for layer in layers:
+            orders.append(UnreadOrder(layer, orders[-1].length if orders else ENDLESS))
+        return cls(tuple(orders))
 
     @property
-    def last_total(self) -> int:
-        """Number of positions of the order in the last of these runs, counted over all shards."""
-        return self.total + sum(number for _, number in self.grown)
+    def layers(self) -> tuple[Any, ...]:
+        """For each of `orders`, the local positions that shards reached, or the skipped ranges."""
+        return tuple(
+            order.reached if isinstance(order, UnreadOrder) else order.ranges
+            for order in self.orders
+        )
 
     @cached_property
     def dense_from(self) -> tuple[int, int]:
@@ -104,18 +103,16 @@ class ReshardHistory:
         for order in self.orders:
             if left < min(order.total, order.dense_from):
                 raise CheckpointError(
-                    f"the state is of a run over {self.last_total} records (in all epochs), but "
+                    "the state is of a run over "
+                    f"{self.delivered + self.orders[-1].length} records (in all epochs), but "
                     f"this sampler has only {total}, fewer than the shards of that run have read. "
                     "Pass at least the former number of records and epochs."
                 )
             left += order.length - order.total
 
     def length(self, total: int) -> int:
-        """Return how many positions of an order of length `total` are not yet read.
-
-        It is `total` if there was no earlier run.
-        """
-        return self.orders[-1].length + total - self.last_total if self.layers else total
+        """Return how many positions of an order of length `total` are not yet read."""
+        return total - self.delivered
 
     def positions(self, indices: Int64s) -> Int64s:
         """Return the global positions (over all shards) at indices, from 0, of unread positions."""
@@ -155,8 +152,8 @@ class ReshardHistory:
         layers = (*self.orders, *([Without(gaps, length)] if gaps else []))
         layers = (*layers, UnreadOrder(reached, layers[-1].length if gaps else length))
         if not all(order.is_possible for order in layers):
-            since = ", since their number last changed," if self.layers else ""
-            before = " that were not read before this change" if self.layers else ""
+            since = ", since their number last changed," if self.orders else ""
+            before = " that were not read before this change" if self.orders else ""
             raise CheckpointError(
                 f"the states do not fit this loader: the shards had{since} read "
                 f"{list(reached)[:8]} records each, but this loader has only {length} records in "
@@ -165,8 +162,8 @@ class ReshardHistory:
             )
         brief, lowest = _collapsed(layers)
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))
-        return dataclasses.replace(
-            _of_orders(brief), skips=kept, order_shards=self.order_shards, blocks=self.blocks
+        return ReshardHistory(
+            tuple(brief), kept, order_shards=self.order_shards, blocks=self.blocks
         )
 
     def dealt_anew(self, blocks: Blocks | None) -> ReshardHistory:
@@ -180,34 +177,30 @@ class ReshardHistory:
         """
         if blocks is self.blocks is None:
             return self
-        offset = sum(part for layer in self.layers for part in layer if isinstance(part, int))
-        simple = (
-            all(len(layer) == 1 and isinstance(layer[0], int) for layer in self.layers)
-            and not self.skips
+        simple = all(
+            isinstance(order, UnreadOrder) and len(order.reached) == 1 for order in self.orders
         )
         whole = (
             self.blocks is None
             or self.blocks.shards == 1
-            or (offset - self.blocks.first) % self.blocks.size == 0
+            or (self.delivered - self.blocks.first) % self.blocks.size == 0
         )
-        if not simple or not whole:
+        if not simple or not whole or self.skips:
             return self
         return dataclasses.replace(
-            self, blocks=None if blocks is None else blocks._replace(first=offset)
+            self, blocks=None if blocks is None else blocks._replace(first=self.delivered)
         )
 
     @cached_property
     def values(self) -> list[Any]:
         """The history as plain JSON values, which are cached and must not be modified."""
-        layers = list(map(_layer_to_values, self.layers))
-        more = [None if self.blocks is None else list(self.blocks), *map(list, self.grown)]
+        before = (0, *(order.length for order in self.orders))
         return [
-            self.total,
-            layers,
+            list(map(_order_to_values, self.orders, before)),
             list(map(list, self.skips)),
             self.within_shard,
             self.order_shards,
-            *(more if self.grown or self.blocks is not None else ()),
+            *([] if self.blocks is None else [list(self.blocks)]),
         ]
 
     @classmethod
@@ -218,31 +211,23 @@ class ReshardHistory:
             CheckpointError: the values are not a history.
         """
         try:
-            total, layers, skips, within_shard, shards, *more = values
-            lineage = cls(
-                count_in_state(total),
-                tuple(map(_layer, layers)),
-                _pairs(skips),
-                within_shard,
-                count_in_state(shards),
-                _blocks(more[0]) if more and more[0] is not None else None,
-                _grown(more[1:]),
-            )
-            if (
-                type(within_shard) is not bool
-                or (lineage.order_shards > 1 and not layers)
+            layers, skips, within_shard, shards, *blocks = values
+            orders: list[UnreadOrder | Without] = []
+            for layer in layers:
+                orders.append(_order(layer, orders[-1].length if orders else 0))
                 # a run has read no more positions than it had
-                or not all(
-                    layer and order.is_possible
-                    for layer, order in zip(lineage.layers, lineage.orders)
-                )
-            ):
+                if not orders[-1].is_possible:
+                    raise ValueError
+            shards = count_in_state(shards)
+            if type(within_shard) is not bool or (shards > 1 and not orders):
                 raise ValueError
+            return cls(
+                tuple(orders), _pairs(skips), within_shard, shards, *map(_blocks, blocks)
+            )
         except (ValueError, TypeError, OverflowError, LookupError):
             raise CheckpointError(
                 f"the state is damaged: lineage={short_repr(values)}. Restore another checkpoint."
             ) from None
-        return lineage
 
 
 def _blocks(values: Any) -> Blocks:
@@ -252,63 +237,39 @@ def _blocks(values: Any) -> Blocks:
     return blocks
 
 
-def _grown(values: Any) -> tuple[tuple[int, int], ...]:
-    pairs = tuple((count_in_state(layer), number) for layer, number in values)
-    if not all(type(number) is int and 0 < abs(number) < 1 << 63 for _, number in pairs):
-        raise ValueError
-    return pairs
-
-
 def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
     return tuple((count_in_state(first), count_in_state(second)) for first, second in values)
 
 
-def _layer_to_values(layer: Layer) -> list[Any]:
-    """Return a layer of a history as short plain values.
+def _order_to_values(order: UnreadOrder | Without, before: int) -> list[Any]:
+    """Return what an earlier run left unread as short plain values.
 
-    A layer is skipped ranges, or the local positions that shards reached. Ranges become pairs.
-    Positions become three values: the smallest position, a divisor, and a list with (position -
-    smallest) / divisor for each shard.
+    Skipped ranges become one list of pairs. The positions that shards reached become three values:
+    the smallest position, a divisor, and a list with (position - smallest) / divisor for each
+    shard. The total number of positions follows, if it is not `before`.
     """
-    numbers = [part for part in layer if isinstance(part, int)]
-    if not numbers:
-        return list(map(list, layer))  # type: ignore[arg-type]
-    least = min(numbers)
-    unit = gcd(*(number - least for number in numbers)) or 1
-    return [least, unit, [(number - least) // unit for number in numbers]]
+    total = [] if order.total == before else [order.total]
+    if isinstance(order, Without):
+        return [list(map(list, order.ranges)), *total]
+    least = min(order.reached)
+    unit = gcd(*(number - least for number in order.reached)) or 1
+    return [least, unit, [(number - least) // unit for number in order.reached], *total]
 
 
-def _layer(values: Any) -> Layer:
-    if isinstance(values[0], list):
-        return _pairs(values)
-    least, unit, times = values
+def _order(values: Any, before: int) -> UnreadOrder | Without:
+    first, *rest = values
+    if isinstance(first, list):
+        return Without(_pairs(first), *map(count_in_state, rest or [before]))
+    unit, times, *total = rest
     if {*map(type, times)} != {int} or min(times) < 0:
         raise ValueError
-    least, unit = count_in_state(least), count_in_state(unit)
-    return tuple([least + unit * number for number in times])
-
-
-def _order(layer: Layer, total: int) -> UnreadOrder | Without:
-    if layer and isinstance(layer[0], tuple):
-        return Without(layer, total)
-    return UnreadOrder(layer, total)  # type: ignore[arg-type]
-
-
-def _of_orders(orders: Sequence[UnreadOrder | Without]) -> ReshardHistory:
-    """Return the history that consists of these layers.
-
-    The objects map indices of unread positions to positions.
-    """
-    before = (orders[0].total, *(order.length for order in orders))
-    grown = tuple((number, order.total - before[number]) for number, order in enumerate(orders))
-    layers = tuple(
-        order.reached if isinstance(order, UnreadOrder) else order.ranges for order in orders
-    )
-    return ReshardHistory(orders[0].total, layers, grown=tuple(pair for pair in grown if pair[1]))
+    least, unit = count_in_state(first), count_in_state(unit)
+    reached = tuple([least + unit * number for number in times])
+    return UnreadOrder(reached, *map(count_in_state, total or [before]))
 
 
 def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrder | Without], int]:
-    """Shorten the layers of a history of shards (one or two layers for each earlier run).
+    """Shorten the history of shards, which has one or two layers for each earlier run.
 
     A layer describes what each shard had read. Where later runs have read all positions that slower
     shards had left, only a shift of the positions is left of the layer: one number in place of one

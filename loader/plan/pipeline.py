@@ -292,7 +292,7 @@ class Pipeline:
         continued.
         """
         untouched = all(
-            leaf.shard.shard_count == 1 and not leaf.lineage.layers for leaf in self.leaves
+            leaf.shard.shard_count == 1 and not leaf.lineage.orders for leaf in self.leaves
         )
         return untouched and start == self.start
 

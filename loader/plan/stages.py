@@ -150,13 +150,11 @@ class Stage:
 
         A batch may drop the last ones as its remainder.
         """
-        count, unit, useful = inputs, 1, inputs
-        for operation in self.operations:
-            whole, rest = divmod(count, operation.takes or 1)
+        unit, useful = 1, inputs
+        for operation, _, made in self._counts(inputs):
             unit *= operation.takes or 1
             if operation.drops_remainder:
-                useful = min(useful, whole * unit)
-            count = whole + (rest > 0 and not operation.drops_remainder)
+                useful = min(useful, made * unit)
         return useful
 
     def starved(self, inputs: int) -> tuple[Operation, int]:
@@ -167,22 +165,26 @@ class Stage:
         Args:
             inputs: number of inputs of the stage.
         """
-        for operation in self.operations:
-            whole, rest = divmod(inputs, operation.takes or 1)
-            if operation.drops_remainder and not whole:
-                break
-            inputs = whole + (rest > 0 and not operation.drops_remainder)
-        return operation, inputs
+        return next(
+            (operation, count)
+            for operation, count, made in self._counts(inputs)
+            if operation.drops_remainder and not made
+        )
 
     def outputs(self, inputs: int) -> int:
         """Return the number of outputs made of `inputs` inputs.
 
         It holds if no filter or flat map drops or adds elements.
         """
+        return [inputs, *(made for _, _, made in self._counts(inputs))][-1]
+
+    def _counts(self, inputs: int) -> Iterator[tuple[Operation, int, int]]:
+        """Yield each operation with the numbers of its inputs and of its outputs."""
         for operation in self.operations:
             whole, rest = divmod(inputs, operation.takes or 1)
-            inputs = whole + (rest > 0 and not operation.drops_remainder)
-        return inputs
+            made = whole + (rest > 0 and not operation.drops_remainder)
+            yield operation, inputs, made
+            inputs = made
 
 
 def unit_of(operations: Sequence[Operation]) -> int:

@@ -16,7 +16,6 @@ from typing import Any
 from ...errors import CheckpointError
 from ...planned.protocol import PlannedSource
 from ...samplers.history import SavedOrder, Values
-from ...samplers.protocol import ENDLESS
 from ..plan.history import History
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
@@ -52,7 +51,7 @@ def with_plan(
     source, order = planned.with_changes(leaf.sampler, states[0].history.orders[0])
     if strict or without_epochs(saved) == without_epochs(leaf.sampler.fingerprint):
         return _with_source(pipeline, source, order), states
-    if not any(state.cursor.positions[0] or state.history.shards[0].layers for state in states):
+    if not any(state.cursor.positions[0] or state.history.shards[0].orders for state in states):
         return _with_source(pipeline, source, order), _with_order(states, order.saved)
     shards = {state.shard[0]: state for state in states}
     check_all_shards(states, "the shapes of planned batches changed")
@@ -64,7 +63,7 @@ def with_plan(
         order, saved, states[0].history.shards[0].layers, positions
     )
     pipeline = _with_source(pipeline, source, order)
-    history = History((ReshardHistory(ENDLESS, layers),))
+    history = History((ReshardHistory.planned(layers),))
     step = max(state.step for state in states)  # shards begin together
     moved = [
         dataclasses.replace(state, cursor=pipeline.start, step=step, history=history)

@@ -363,6 +363,6 @@ def _is_inside(state: LoaderState) -> bool:
             *cursor.positions,
             *cursor.skips,
             cursor.unfinished,
-            *(shards.layers for shards in state.history.shards),
+            *(shards.orders for shards in state.history.shards),
         )
     )

@@ -105,7 +105,7 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
     Raises:
         CheckpointError: the plan differs.
     """
-    begun = any(state.cursor.positions) or any(lineage.layers for lineage in state.history.shards)
+    begun = any(state.cursor.positions) or any(lineage.orders for lineage in state.history.shards)
     for leaf, saved in zip(pipeline.leaves, state.identity.orders) if begun else ():
         planned = leaf.sampler.fingerprint
         if leaf.source_facts.planned and without_epochs(saved) != without_epochs(planned):

@@ -176,7 +176,7 @@ def _check_length(states: Sequence[LoaderState], order: VectorSampler) -> None:
         (shard, count), reached = state.shard, state.cursor.positions[0]
         if reached > ShardOptions(shard, count).length(state.history.shards[0].length(total)):
             since = (
-                " since the number of shards last changed" if state.history.shards[0].layers else ""
+                " since the number of shards last changed" if state.history.shards[0].orders else ""
             )
             raise CheckpointError(
                 f"the sampler draws {order.epoch_length} records in each of {order.epoch_count} "

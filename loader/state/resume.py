@@ -19,7 +19,6 @@ from ...common.messages import short_repr
 from ...errors import CheckpointError, JoinError
 from ...samplers import ShardOptions
 from ...samplers.grain.own_orders import has_own_orders
-from ...samplers.protocol import ENDLESS
 from ..plan.cursor import Cursor, JoinState, Leftover
 from ..plan.history import Mark
 from ..plan.identity import differences
@@ -287,8 +286,8 @@ def _dealt_after(
         )
     former: Any = leaf.sampler
     former = former.after(before.layers, ShardOptions(0, len(states)))
-    return ReshardHistory(
-        ENDLESS, former.layers_after([cursor.positions[number] for cursor in cursors])
+    return ReshardHistory.planned(
+        former.layers_after([cursor.positions[number] for cursor in cursors])
     )
 
 

@@ -391,7 +391,7 @@ def _size_changed(side: Side, other: Side) -> int | None:
     if (
         unit == before
         or len(side.sizes) != len(other.sizes)
-        or state.history.shards[0].layers
+        or state.history.shards[0].orders
         or side.in_epochs
     ):
         return None

@@ -78,7 +78,7 @@ class StartPoint:
                 return cls(pipeline, jump, step, True)
         if step >= mark.step:
             return cls(pipeline, at, mark.step, False)
-        if any(leaf.lineage.layers for leaf in pipeline.leaves):
+        if any(leaf.lineage.orders for leaf in pipeline.leaves):
             raise _too_early(mark, step)
         return cls(pipeline, pipeline.start, 0, False)
 
@@ -98,7 +98,7 @@ def _position(mark: StreamPosition, step: int) -> int:
     unit, at, leaf = mark.pipeline.stages[0].unit, mark.cursor.positions[0], mark.pipeline.leaf
     if step >= mark.step:
         return mark.kept.skipped.position_of(step, (at, mark.step), unit)
-    if leaf.lineage.layers or mark.kept.skipped.absorbed:
+    if leaf.lineage.orders or mark.kept.skipped.absorbed:
         position = at - (mark.step - step) * unit
         known = position >= 0 and at % unit == 0 and not mark.kept.skipped.steps
     else:
@@ -159,7 +159,7 @@ def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
         below = cursor_after(pipeline, stage.input, inputs)
         return None if below is None else below.then(skip)
     leaf = pipeline.leaf_of(stage)
-    known_leaf = not leaf.in_order and not leaf.lineage.layers and inputs + skip <= leaf.total
+    known_leaf = not leaf.in_order and not leaf.lineage.orders and inputs + skip <= leaf.total
     return Cursor((inputs,), (skip,)) if known_leaf else None
 
 
@@ -276,7 +276,7 @@ class Search:
             return replace(self, mark=replaced(mark, step=delivered)), step - first
         whole = self.at_epoch(0).mark.pipeline
         length = whole.stages[0].outputs(whole.leaf.total)
-        if step < first and (first != self.epoch * length or pipeline.leaf.lineage.layers):
+        if step < first and (first != self.epoch * length or pipeline.leaf.lineage.orders):
             raise TraceError(
                 f"step {step} is before the epoch of the checkpoint, which begins with step "
                 f"{first}, and the number of shards or the batch size changed between them. Pass a "

@@ -128,7 +128,7 @@ class Side:
             (first, *_), whole = (
                 self.states,
                 len(self.states[0].history.shards) == 1
-                and not self.states[0].history.shards[0].layers,
+                and not self.states[0].history.shards[0].orders,
             )
             aligned = whole and first.cursor.positions[0] == first.step * prod(self.sizes)
         return found.position // (prod(self.sizes) * shards) if aligned else None

@@ -53,7 +53,7 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
             'load() or to repeat(), or when_exhausted="first" or "all" to a mix.'
         )
     if not pipeline.aligned:
-        if whole is None or any(leaf.lineage.layers for leaf in pipeline.leaves):
+        if whole is None or any(leaf.lineage.orders for leaf in pipeline.leaves):
             raise TypeError(
                 "the number of elements is unknown before they are read, because of a source "
                 "without random access, a Filter, FlatMap, Pack, window_shuffle, BudgetBatch "

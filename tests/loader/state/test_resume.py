@@ -266,7 +266,7 @@ def test_bytes_that_are_no_state_are_refused(data):
         {"cursor": [0, 0]},
         {"history": []},
         {"history": {"colour": 1}},
-        {"history": {"shards": [[0, [], [], False, 0]] * 2}},
+        {"history": {"shards": [[[], [], False, 0]] * 2}},
         {"history": {"orders": [[1, 0, {}]]}},
         {"history": {"orders": [[0, -1, {}]]}},
         {"history": {"orders": [[0, 0, 3]]}},
@@ -374,8 +374,8 @@ def test_the_shards_of_former_orders_are_checked(order_shards):
         if name == "grain" and order_shards == 2:
             continue
         damaged = with_value(
-            {"history": {"shards": [[0, [], [], False, 0]]}, **state},
-            ("history", "shards", 0, 4),
+            {"history": {"shards": [[[], [], False, 0]]}, **state},
+            ("history", "shards", 0, 3),
             order_shards,
         )
         with pytest.raises(
