@@ -221,9 +221,7 @@ class ReshardHistory:
             shards = count_in_state(shards)
             if type(within_shard) is not bool or (shards > 1 and not orders):
                 raise ValueError
-            return cls(
-                tuple(orders), _pairs(skips), within_shard, shards, *map(_blocks, blocks)
-            )
+            return cls(tuple(orders), _pairs(skips), within_shard, shards, *map(_blocks, blocks))
         except (ValueError, TypeError, OverflowError, LookupError):
             raise CheckpointError(
                 f"the state is damaged: lineage={short_repr(values)}. Restore another checkpoint."

@@ -99,9 +99,7 @@ def _without_unfinished(states):
 FAULTS = {
     "a changed mix near its end, after other shards": (
         _longer_near_its_end(),
-        lambda: patch.object(
-            lineage.ReshardHistory, "positions", _positions_of_the_last_total
-        ),
+        lambda: patch.object(lineage.ReshardHistory, "positions", _positions_of_the_last_total),
     ),
     "omission at unequal steps": (
         drawn(89, ("index", "mix", "endless mix")),
