@@ -106,8 +106,8 @@ def test_a_process_gives_signs_of_life_until_it_leaves(meet, monkeypatch):
             said.put(json.loads(text)["beats"])
 
     monkeypatch.setattr(folders, "_write", noted)
-    meet(0)
-    meet(1)
+    for _, meeting in (meet(0), meet(1)):
+        meeting.join()
     while said.get(timeout=60) < 2:
         pass
 
