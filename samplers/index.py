@@ -131,7 +131,6 @@ class IndexSampler(Remarks, VectorSampler):
             self._check_part()
 
     def _check_part(self) -> None:
-        """Raise ValueError if this shard has no records."""
         self._grain_order().refuse_empty_part()
 
     def __len__(self) -> int:
@@ -279,10 +278,11 @@ class IndexSampler(Remarks, VectorSampler):
 
     @property
     def joining(self) -> bool | BlockShuffle:
-        """Order of records that are appended during an epoch and are still read in this epoch.
+        """How to order records that are appended during an epoch and are still read in this epoch.
 
-        True: shuffled together with the records of the epoch that are not yet read; False: after
-        these records; a `BlockShuffle`: after them, shuffled in blocks.
+        True: shuffled together with the records of the epoch that are not yet read. False: after
+        these records, in the order of the source. A `BlockShuffle`: after these records, shuffled
+        in blocks.
         """
         return self.shuffle
 
@@ -347,11 +347,15 @@ class SequentialSampler(IndexSampler):
         return type(self)(self.num_records, shard_options, self.seed)
 
     def resized(self, records: int) -> SequentialSampler:
-        """Return this sampler for a source of `records` records; ValueError outside `[1, 2^55]`."""
+        """Return this sampler for a source of `records` records.
+
+        Raises:
+            ValueError: if `records` is outside `[1, 2^55]`.
+        """
         return type(self)(records, self.shard_options, self.seed)
 
     def over(self, epochs: int | None) -> IndexSampler:
-        """Return an `IndexSampler` of `epochs` epochs in the same order; endless for None."""
+        """Return an `IndexSampler` with `epochs` epochs in the same order; endless for None."""
         return IndexSampler(self.num_records, self.shard_options, num_epochs=epochs, seed=self.seed)
 
 

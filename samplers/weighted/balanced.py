@@ -154,11 +154,15 @@ class BalancedSampler(DrawnRecords):
 
 
 def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], Int64s]:
-    """Return the sorted classes, and for each record the index of its class, `int64[n]`.
+    """Return the sorted classes, and the index of each record's class.
 
     Args:
         labels: the class of each record: ints, bools or strings.
         name: name of the argument, for error messages.
+
+    Returns:
+        an array of the different labels, sorted; and `int64[n]`, for each record an index in this
+        array.
 
     Raises:
         TypeError: if labels are neither ints nor strings.
