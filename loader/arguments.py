@@ -60,8 +60,7 @@ def options_of_workers(options: Any) -> dict[str, Any]:
 
     Returns:
         a dict with the keys `worker_count`, `worker_buffer_size` and `observe`, made of the
-        object's
-        attributes; or only `worker_count`.
+        object's attributes; or only `worker_count`.
     """
     try:
         workers = options.num_workers

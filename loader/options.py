@@ -18,10 +18,7 @@ T = TypeVar("T")
 
 
 class WorkersLike(Protocol):
-    """Interface of an object that has a number of workers.
-
-    Grain's `MultiprocessingOptions` is such an object.
-    """
+    """Interface of an object with a number of workers, like Grain's `MultiprocessingOptions`."""
 
     @property
     def num_workers(self) -> int: ...
@@ -93,14 +90,10 @@ class ReadOptions:
 
 
 def as_read_options(options: Any) -> ReadOptions:
-    """Return `options` as `ReadOptions`; the defaults if None.
-
-    Args:
-        options: None, a `ReadOptions`, or another object with `num_threads` and
-            `prefetch_buffer_size`.
+    """Return `options` as `ReadOptions`. None becomes the default `ReadOptions()`.
 
     Raises:
-        TypeError: if `options` has no such attributes.
+        TypeError: if `options` has no attributes `num_threads` and `prefetch_buffer_size`.
     """
     if options is None or isinstance(options, ReadOptions):
         return options or ReadOptions()

@@ -80,10 +80,7 @@ class IteratorStats(Snapshot):
         return sum(stage.under_way for stage in self.stages) / self.elapsed if self.elapsed else 0.0
 
     def _waits_for_reads(self) -> bool:
-        """Return True if workers spend over half of their time waiting for records.
-
-        Only waits for records that are read ahead count.
-        """
+        """Return True if workers spend most of their time waiting for records read ahead."""
         reading = sum(stage.reading for stage in self.stages)
         ahead = sum(stage.under_way for stage in self.stages) > AHEAD * reading
         return ahead and reading > MUCH * sum(stage.busy for stage in self.stages)

@@ -100,8 +100,7 @@ def parts_in(described: Values) -> dict[str, Values]:
 
     Returns:
         dict from the key of each part in `described` to the part's fingerprint; {} if the order is
-        not
-        a mix.
+        not a mix.
     """
     return {
         key: value

@@ -103,8 +103,8 @@ class UnreadOrder:
 
         Returns:
             four arrays with one entry for each rectangle: the first level; the number of levels;
-                the number
-            of shards; and the index in `_served` (a list of shards) of the first of these shards.
+            the number of shards; and the index in `_served` (a list of shards) of the first of
+            these shards.
         """
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
         whole = self.total // self._shards

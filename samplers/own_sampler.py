@@ -61,8 +61,7 @@ class ScalarSampler(VectorSampler):
 
         Returns:
             the sampler's own `fingerprint`; else a dict with its class, its length, and a digest of
-            its
-            plain attributes, its first record key and its seed.
+            its plain attributes, its first record key and its seed.
 
         Raises:
             RecordKeyError: if the first record key is not an int, and the sampler has no

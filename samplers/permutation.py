@@ -273,9 +273,8 @@ def _shifts_of_block(
 
     Returns:
         the object that computes by how much places move in each round; and, for each place, the
-        index
-        of its epoch among the epochs of this object, `int64[n]`, or None if all places are of one
-        epoch.
+        index of its epoch among the epochs of this object, `int64[n]`, or None if all places are of
+        one epoch.
     """
     first, last = int(epochs.min()), int(epochs.max())
     side = max(table_shape(size))

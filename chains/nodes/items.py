@@ -172,8 +172,7 @@ class Applied(OnOne):
         Returns:
             this node without the reordering; and a `Line` (source, order, operations) with only the
             reordering. If the operation depends on positions, nothing is separated: this node
-                itself; and a
-            `Line` with the order of its elements.
+            itself; and a `Line` with the order of its elements.
         """
         if self.operation.reads_position:
             return super().base_and_order

@@ -222,10 +222,8 @@ class Node:
 
         Returns:
             a node without the order; and a `Line` (source, order, operations) with only the order.
-            This
-            default implementation separates nothing: this node itself, and a `Line` with its
-                elements in
-            their present order.
+            This default implementation separates nothing: this node itself, and a `Line` with its
+            elements in their present order.
         """
         return self, self.evaluated
 

@@ -181,7 +181,7 @@ def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
     * If records are drawn with replacement, several epochs are needed (`epochs_for_all`).
     * A shard sees only its part of the records, another part in each epoch. So more epochs are
       needed: `BARREN_EPOCHS` times the number of shards. After these, a given record is missing
-          from all of the shard's parts with probability exp(-BARREN_EPOCHS).
+      from all of the shard's parts with probability exp(-BARREN_EPOCHS).
     * In a mix, each part has epochs of its own, and the rule must hold for each part. Parts that
       give no more records do not count.
     * If epochs have different records, as in a chain that repeats a mix, or after records were

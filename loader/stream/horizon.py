@@ -33,8 +33,7 @@ class Horizon(Protocol):
 
         Returns:
             True if `stop` was moved (to None, if the order will not change any more). False if the
-            decision
-            has to wait, and `wait` is False.
+            decision has to wait, and `wait` is False.
 
         Raises:
             Exception: if the order changes. The exception has the position and the new records.
@@ -89,8 +88,7 @@ class DecidedSpans(Pull[Request]):
 
         Returns:
             True if there are new positions, or the end is reached. False if that has to wait, and
-            `wait` is
-            False.
+            `wait` is False.
         """
         try:
             while (stop := self._decided()) <= self._planned and self._horizon.stop is not None:

@@ -188,8 +188,7 @@ class JoinedRuns:
 
         Returns:
             True when the join can continue or has ended. False if it must wait for other inputs,
-            and `wait`
-            is False.
+            and `wait` is False.
         """
         ended = None if number is None else self._inputs[number].ended
         if number is None or ended is None or ended.failure is not None:

@@ -184,8 +184,7 @@ def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
 
     Returns:
         the ranges; and, as the bytes of an `int32[rows]`, the index of each row among all rows of
-        the
-        ranges. The second result is None if the rows are in the order of the ranges.
+        the ranges. The second result is None if the rows are in the order of the ranges.
     """
     found: list[BlockRows] = []
     orders: list[NDArray[np.int64]] = []

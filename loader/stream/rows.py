@@ -132,8 +132,7 @@ class Rows:
 
         Returns:
             the ranges; and, for each row, its index among all rows of the ranges. The second result
-            is None
-            if these indices are 0, 1, 2, ….
+            is None if these indices are 0, 1, 2, ….
         """
         if self.origin.which is None or self.origin.at is None:
             return [(self.blocks[0], start, stop)], None

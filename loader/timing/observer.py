@@ -165,10 +165,9 @@ class Ledger:
 
         Yields:
             four numbers: block (the task's result), stage (the operations that it ran), start and
-                stop, see
-            `write`; the times at which the task was submitted, and its result was requested and
-            received;
-            and the times that the worker measured, in which `look` is always None.
+            stop, see `write`; the times at which the task was submitted, and its result was
+            requested and received; and the times that the worker measured, in which `look` is
+            always None.
         """
         for row in self.since(0).tolist():
             task, moments, measured = row[:4], row[4 : len(_TASK)], row[len(_TASK) :]
@@ -308,8 +307,7 @@ class Observer:
 
         Returns:
             quantiles of seconds, by name: "next" (waits in `next`), "hand-over" (hand-overs of
-                results),
-            and for each stage "stage 0: …" and so on (times of the stage's tasks).
+            results), and for each stage "stage 0: …" and so on (times of the stage's tasks).
         """
         rows = self._ledger.since(0)
         ready = np.maximum(rows["ended"], rows["asked"])

@@ -80,8 +80,7 @@ def changing_parts(
 
     Returns:
         a dict from the name of a part to its order, in a form that can change. A single source has
-        the
-        name "".
+        the name "".
     """
     found = {}
     is_mix = bool(order.facts.parts)

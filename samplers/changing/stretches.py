@@ -189,8 +189,7 @@ class JoinedRest:
 
         Returns:
             `int64[n]`, the key at each place with a new record (without meaning at other places);
-            the
-            indices into `places` of the other places; and their places in `below`.
+            the indices into `places` of the other places; and their places in `below`.
         """
         within = self._moved(places - self.start, permute, BlockOrder.record_keys)
         others = np.flatnonzero(within < self._left)

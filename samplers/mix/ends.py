@@ -93,8 +93,7 @@ def ends_of(
     Returns:
         the order, in which a part is no longer drawn after its end; its number of positions, or
         `ENDLESS` (`sys.maxsize`) if no end of a part stops the mix; and a pair (name, position of
-        the
-        end) for each part that ends, except the part whose end stops the mix.
+        the end) for each part that ends, except the part whose end stops the mix.
     """
     ended: tuple[tuple[str, int], ...] = ()
     while True:

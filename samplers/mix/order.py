@@ -153,8 +153,7 @@ class MixOrder:
 
         Yields:
             the index of the part; the indices of its elements in the part; and the indices into
-            `positions`
-            at which they are drawn.
+            `positions` at which they are drawn.
         """
         first, last = int(positions[0]), int(positions[-1])
         numbers = range(bisect_right(self._starts, first) - 1, bisect_right(self._starts, last))
@@ -313,8 +312,7 @@ def _grouped(parts: Int64s, indices: Int64s) -> Iterator[tuple[int, Int64s, Int6
 
     Yields:
         the index of the part; the indices of its elements; and the indices into `parts` at which
-        the
-        part is drawn.
+        the part is drawn.
     """
     by_part = np.argsort(parts.astype(np.int16) if parts.max() < 1 << 15 else parts, kind="stable")
     in_order = parts[by_part]

@@ -182,8 +182,7 @@ class MixSampler(MixPast):
 
         Returns:
             the order, in which a part is not drawn after its end; its number of positions; and for
-            each
-            part that ends before the mix, a pair (part name, position of its end).
+            each part that ends before the mix, a pair (part name, position of its end).
         """
         lengths = {
             name: part.length_over(self._max_epochs[name])

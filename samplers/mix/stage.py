@@ -33,8 +33,7 @@ class Fork(NamedTuple):
 
     Some of the parts are below the node, on its left or right side. A visit of the node is a
     position at which one of these parts is drawn. Before the node's n-th visit, its left side was
-    visited `ratio
-    * n + phase` times, rounded down.
+    visited `n * ratio + phase` times, rounded down.
 
     Attributes:
         ratio: the left side's fraction of the node's weight, in units of 2^-62.
@@ -101,10 +100,8 @@ class WeightStage:
 
         Returns:
             the root, or the index of the part if there is only one; the weight of the tree; and its
-            lack
-            when the stage begins: how often its parts should have been drawn so far, less how often
-                they
-            were drawn. Weight and lack are in units of 2^-62.
+            lack when the stage begins: how often its parts should have been drawn so far, less how
+            often they were drawn. Weight and lack are in units of 2^-62.
         """
         if isinstance(tree, int):
             return tree, self.weights[tree], self.shares[tree] - self.counts[tree] * ONE
@@ -151,8 +148,7 @@ class WeightStage:
 
         Yields:
             the index of the part; the index of its first element; and `int64[n]`, the positions at
-            which
-            the part is drawn, counted from `start`.
+            which the part is drawn, counted from `start`.
         """
         for part, visits, places in _parted(
             self.root, range(start - self.start, stop - self.start), None
@@ -227,8 +223,7 @@ def _parted(
 
     Yields:
         for each part: the index of the part; the numbers of its own visits, counted from the start
-            of
-        the stage; and their `places`.
+        of the stage; and their `places`.
     """
     if places is None:
         places = np.arange(len(visits))
@@ -324,8 +319,7 @@ class StageTables:
 
         Returns:
             `int64[n]`, the index of the part of each visit; and `int64[n]`, how often the part was
-            drawn
-            before.
+            drawn before.
         """
         parts, numbers = -1 - nodes, visits.copy()
         going = np.flatnonzero(nodes >= 0)
@@ -354,8 +348,7 @@ class StageTables:
 
         Returns:
             `int64[n]`, for each visit, the child to which it belongs (-1 - p for the part with
-            index p);
-            and `int64[n]`, its number among the visits of this child.
+            index p); and `int64[n]`, its number among the visits of this child.
         """
         # `ratio * visit + phase` is computed in two words: its whole part, and its fraction in
         # units of 2^-62.
