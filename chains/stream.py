@@ -46,7 +46,7 @@ class Stream:
         tree: the tree, from which the engine makes its pipeline.
         seeds: for each joined dataset, the last seed set by `seed()`, and the number of nodes since
             then.
-        operations: number of operations in the tree, and on the elements that its sources make.
+        operations: number of operations in the tree, including operations inside its sources.
         execution: options such as the number of workers.
         skips_errors: True to skip failing records, False to raise, or the user's function that
             decides for each error.

@@ -172,7 +172,6 @@ class IndexSampler(Remarks, VectorSampler):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         return OrderFacts(
             block_size=self._block_size,
             records=self.num_records,
@@ -304,7 +303,7 @@ class IndexSampler(Remarks, VectorSampler):
     def over(self, epochs: int | None) -> IndexSampler:
         """Return the same order with `epochs` times as many epochs.
 
-        It is endless if `epochs` is None or the order is endless.
+        The result is endless if `epochs` is None or this order is endless.
         """
         whole = None if epochs is None or self.num_epochs is None else self.num_epochs * epochs
         return dataclasses.replace(self, num_epochs=whole)

@@ -127,7 +127,7 @@ class VectorSampler:
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
+        """Facts about this order that the loader must know in advance, e.g. parts of a mix."""
         return OrderFacts()
 
     def seeds(self, positions: Int64s) -> Words | None:
@@ -281,7 +281,7 @@ class VectorSampler:
         return parts.get("", self)
 
     def part_at(self, position: int) -> tuple[str, int]:
-        """Return the part's name that a mix reads at a position, and the position in this part.
+        """Return which part a mix reads at a position, and the position in this part.
 
         For an order that is not a mix: `("", position)`.
         """

@@ -20,7 +20,7 @@ from ..common.validation import true_or_false, whole_number
 
 @dataclass(frozen=True)
 class ShardOptions:
-    """One shard of several.
+    """One shard of several: it has the positions `shard_index + n * shard_count` of an order.
 
     Attributes:
         shard_index: index of this process's shard, `0 <= shard_index < shard_count`.

@@ -296,7 +296,7 @@ class Own(OnSeveral):
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         """Return the element of the user's dataset as the only record.
 
-        From which records of other sources the user's dataset made this element is unknown.
+        It is unknown from which records of other sources the user's dataset made the element.
         """
         return [UsedRecord(self.dataset, index)]
 

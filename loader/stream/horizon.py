@@ -25,7 +25,7 @@ class Horizon(Protocol):
         """Position before which the order is final; None if the whole order is final."""
 
     def advance(self, wait: bool) -> bool:
-        """Move `stop` to a later position, by deciding whether records were appended before it.
+        """Move `stop` to a later position, after deciding if appended records come before that.
 
         Args:
             wait: True: wait until the decision is possible, for example for the writer of the

@@ -127,7 +127,7 @@ class Provenance:
 
     @property
     def _is_by_input(self) -> bool:
-        """True if each row was made of one earlier row, and tasks take any number of them."""
+        """True if each row was made of one earlier row, and a task may take any number."""
         return self.leaf is None and self.columns is not None and not self.stage.groups
 
     def _after_row_of_input(self, row: int) -> Cursor:

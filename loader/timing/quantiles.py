@@ -52,5 +52,5 @@ def quantiles_of(seconds: ArrayLike) -> Quantiles:
 
 
 def as_plain(quantiles: Iterable[tuple[str, Quantiles]]) -> dict[str, dict[str, float]]:
-    """Return quantiles by name as plain values for JSON."""
+    """Convert pairs (name, quantiles) to a dict of dicts for JSON, by name and by field."""
     return {name: found._asdict() for name, found in quantiles}

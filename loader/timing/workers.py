@@ -23,7 +23,8 @@ class WorkerStats:
             had as many results in advance as it wanted.
         hand_over: share of the workers' time in which a task was on its way to them.
         started: worker processes started since the loop's start or the last `set_state`.
-        ended: number of these processes that ended by themselves or were killed.
+        ended: worker processes that ended by themselves or were killed since the loop's start or
+            the last `set_state`.
         slab_bytes: bytes of memory that workers share with your process now.
         most_slab_bytes: largest value of `slab_bytes` so far.
         memory: the largest memory of any worker, in bytes, up to its last task that was timed. This
@@ -53,7 +54,7 @@ def worker_stats(
     Args:
         tasks: the tasks, as a structured array with named columns.
         started: number of worker processes that were started.
-        ended_early: number of these processes that ended by themselves or were killed.
+        ended_early: number of worker processes that ended by themselves or were killed.
         slab_bytes: bytes of memory that workers share with the user's process.
         most_slab_bytes: largest value of `slab_bytes` so far.
     """

@@ -49,7 +49,7 @@ class IndexMap:
 
     @property
     def epoch_length(self) -> int | None:
-        """Number of elements of one pass over the dataset above, i.e. the reordered dataset.
+        """Number of elements of one pass over the reordered dataset.
 
         None if it is the same number as for the dataset below, i.e. before the reordering.
         """

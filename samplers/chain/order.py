@@ -29,7 +29,9 @@ MAX_BLOCK, MAX_EPOCHS = 16384, 32
 class ChainOrder(VectorSampler):
     """A sampler whose order is given by index maps, applied one after another.
 
-    A position is an index of the last dataset of the chain. All shards together read all positions.
+    An index map converts an index of a dataset to an index of the dataset from which it was made,
+    e.g. by a shuffle. A position is an index of the last dataset of the chain. All shards together
+    read all positions.
 
     Attributes:
         maps: the index maps, from the last dataset of the chain to the source.
@@ -54,7 +56,6 @@ class ChainOrder(VectorSampler):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         return OrderFacts(
             # Some maps do work for each epoch, so a block has few epochs.
             block_size=min(MAX_BLOCK, MAX_EPOCHS * max(self.epoch_length, 1)),

@@ -97,7 +97,10 @@ class RecordsHistory(NamedTuple):
 
     @property
     def begin_values(self) -> dict[str, Any]:
-        """The values of the start, for a fingerprint, without empty values and 0."""
+        """The values with which the order begins, as a dict for a fingerprint.
+
+        Empty values and 0 are left out.
+        """
         later = {OMITTED: self.omitted, GENERATION: self.generation}
         return {RECORDS: self.records, **{name: value for name, value in later.items() if value}}
 

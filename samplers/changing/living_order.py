@@ -53,7 +53,7 @@ class LivingOrder(VectorSampler):
 
     @cached_property
     def _layers(self) -> list[LivingPlaces | None]:
-        """The converter from positions to places for the start of the order, and for each change.
+        """Converters from positions to places: one for the start of the order, one for each change.
 
         A position counts kept records only; a place counts omitted records, too. An entry is None
         if the keys omitted at that time are unknown: a checkpoint has only a digest of them. They

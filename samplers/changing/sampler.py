@@ -77,7 +77,6 @@ class ChangingSampler(LivingOrder):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         facts = self.sampler.facts
         # Each epoch has other omitted places.
         few = MAX_EPOCHS * self.epoch_length if len(self.omitted) else ENDLESS
@@ -120,11 +119,6 @@ class ChangingSampler(LivingOrder):
         return self.history.order_changes
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
-        """Return the source's generation at a position, and the position at which it began.
-
-        A generation is a version of the source's files. Without a change before `position`, it
-        began at 0. Return None if the order never changed and its generation is 0.
-        """
         if not self.history.changes and not self.generation:
             return None
         number = bisect_right(self._begins, position) - 1

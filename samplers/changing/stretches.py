@@ -104,7 +104,7 @@ class WholeEpochs:
         return (place - self.start) % self.records == 0
 
     def epoch_begin(self, epoch: int) -> int:
-        """Return the place at which an epoch begins; `start` for the epoch at `start`."""
+        """Return the place (index in the order of all records) at which an epoch begins."""
         return self.start + (epoch - self.epoch) * self.records
 
     def keys(self, places: Int64s) -> Int64s:
@@ -175,7 +175,7 @@ class JoinedRest:
 
     @property
     def _below(self) -> list[OrderStretch]:
-        """The earlier stretches of the same epoch, the first one first."""
+        """The earlier stretches (ranges of places with one rule) of the epoch, in order."""
         below: list[OrderStretch] = [self.below]
         while isinstance(below[-1], JoinedRest):  # a loop: there may be thousands
             below.append(below[-1].below)
@@ -227,7 +227,6 @@ class JoinedRest:
 
     @property
     def _key(self) -> int:
-        """Key of the stretch's shuffle, made from the seed and the first place of the stretch."""
         seed = mix(np.array([self.rule.seed or 0], dtype=np.uint64))
         return int(mix(seed ^ np.uint64(self.start) ^ np.uint64(1 << 63))[0])
 

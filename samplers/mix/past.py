@@ -60,7 +60,6 @@ class MixPast(VectorSampler):
 
     @property
     def ended(self) -> tuple[tuple[str, int], ...]:
-        """For each part that ends before the mix: (part name, position of its end)."""
         return self._ended[2]
 
     @cached_property
@@ -100,7 +99,7 @@ class MixPast(VectorSampler):
     def differs_from(self, saved: SavedOrder) -> str:
         """Return "" if the saved mix has the same parts and weights; else a text for messages.
 
-        The weights are also the same if the run changed to them later.
+        The saved weights may be those with which the run began, or those to which it changed last.
         """
         same = self.fingerprint == saved.described or self._is_last(saved)
         return "" if same else "weights or parts of the mix changed"

@@ -123,7 +123,6 @@ class MixSampler(MixPast):
 
     @cached_property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         # Blocks are large, since each part gets only some positions, and a small call takes as long
         # as a larger one.
         most = min([BLOCK, *(part.facts.most_at_once for part in self._parts.values())])
@@ -332,7 +331,9 @@ class MixSampler(MixPast):
         return {name: drawn[name] for name in self._parts}
 
     def position_of(self, record_key: int, epoch: int) -> int:
-        """Raise TypeError, because a record of a mix has no single position: parts have own epochs.
+        """Raise TypeError, because a record of a mix has no single position.
+
+        Each part of the mix has epochs of its own.
 
         Raises:
             TypeError: always.

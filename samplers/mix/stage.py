@@ -113,12 +113,13 @@ class WeightStage:
         return Fork(ratio, phase, left, right), weight, lack
 
     def place(self, visit: int) -> tuple[int, int]:
-        """Return the index of the part at a visit, and how often the part was drawn before.
+        """Return the index of the part at a position, and how often it was drawn before.
 
-        Both count from the start of the stage (range of positions with constant weights).
+        Positions and draws are counted from the start of the stage (range of positions with
+        constant weights).
 
         Args:
-            visit: the position, counted from the start of the stage.
+            visit: the position.
         """
         node = self.root
         while not isinstance(node, int):
@@ -134,7 +135,7 @@ class WeightStage:
         return node, visit
 
     def counts_at(self, position: int) -> list[int]:
-        """Return how many elements of each part are drawn before a position, in all stages."""
+        """Return how many elements of each part are drawn before a global position."""
         counts = list(self.counts)
         for part, visits in _visits(self.root, position - self.start):
             counts[part] += visits
@@ -161,7 +162,7 @@ class WeightStage:
         return dict(_ways_to_parts(self.root, ()))
 
     def count_at(self, part: int, position: int) -> int:
-        """Return how many elements of one part are drawn before a position, in all stages.
+        """Return how many elements of one part are drawn before a global position.
 
         Args:
             part: index of the part.

@@ -29,7 +29,7 @@ def best_tree(weights: Mapping[int, int]) -> Tree:
     There is one candidate for each entry of `LIMITS`.
 
     Args:
-        weights: by the index of the part, its weight, above 0; at least one.
+        weights: the weight (above 0) of each part, by the index of the part; at least one.
 
     >>> best_tree({0: 70, 1: 20, 2: 10})
     (0, (1, 2))
@@ -41,8 +41,10 @@ def best_tree(weights: Mapping[int, int]) -> Tree:
 def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
     """Make a tree over the parts of a mix whose `deviation` is below a limit, if possible.
 
+    The deviation is how much the number of draws of a part may differ from its share.
+
     Args:
-        weights: by the index of the part, its weight, above 0.
+        weights: the weight (above 0) of each part, by the index of the part.
         limit: the limit.
     """
     # Each node takes `1 / weight` of what a part bears above itself, `(2 * limit - 1) / weight`.
@@ -69,7 +71,7 @@ def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
 
     Args:
         tree: a tree over the parts, from which the mix is drawn.
-        weights: by the index of the part, its weight.
+        weights: the weight of each part, by the index of the part.
 
     >>> deviation((0, 1), {0: 7, 1: 3})
     0.5

@@ -120,7 +120,6 @@ class BalancedSampler(DrawnRecords):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         weights = (
             np.ones(len(self._sizes))
             if self._order is None

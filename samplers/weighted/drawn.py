@@ -110,7 +110,6 @@ class DrawnRecords(VectorSampler):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         return OrderFacts(
             BLOCK, records=self.num_records, balance=self.balance, has_later_epochs=True
         )

@@ -48,7 +48,7 @@ def words(key: np.uint64 | Words, numbers: Int64s) -> Words:
 
 
 def columns(drawn: Words, count: int) -> tuple[Int64s, Words]:
-    """Convert each random word to a column (a uniform int in `[0, count)`) and a fraction of it.
+    """Convert each word to a column (a uniform int in `[0, count)`) and a fraction of a column.
 
     Args:
         drawn: `uint64[n]`, uniform random words.

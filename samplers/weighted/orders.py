@@ -74,7 +74,7 @@ def _key_of_epochs(seed: int, epochs: Int64s) -> Words:
 
 
 def _times(drawn: Words, weights: Floats) -> Floats:
-    """Return a random time for each record. The order of these times is a draw by weight.
+    """Return a random time for each record. Sorted by time, the records are drawn by weight.
 
     A record of weight 0 has an infinite time.
 

@@ -123,7 +123,6 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         # Without replacement, each epoch has an order of its own, so a block has few epochs.
         few = BLOCK if self.replacement else min(BLOCK, max(2 * self.num_samples, 1024))
         return super().facts._replace(block_size=few, epochs_for_all=self._epochs_for_all)
@@ -191,10 +190,6 @@ class WeightedSampler(DrawnRecords):
         return f"weights {self._digest}{since}"
 
     def former_weights(self, position: int) -> str | None:
-        """Return the digest of the earlier weights that are used at a position.
-
-        Return None if the current weights are used at this position.
-        """
         used = [change.values["weights"] for change in self.changes if change.position <= position]
         return None if not self.changes or len(used) == len(self.changes) else str(used[-1])
 

@@ -87,8 +87,8 @@ def split_keys(
             record; with `groups`, only roughly. None (default): no classes.
         groups: the group of each record; records of one group are kept in one part. Without
             `stratify`, a part has its share to within one group. None (default): no groups.
-        fill: True gives a part that would be empty a record of a part with several; with `groups`,
-            the smallest group of a part with several groups.
+        fill: True: a part that would be empty gets a record of a part with several records; with
+            `groups`, it gets the smallest group of a part with several groups.
 
     Raises:
         ValueError: if a part would be empty, `seed` is outside its range, or there is not one label
