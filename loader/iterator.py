@@ -186,7 +186,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def as_made(self) -> tuple[Pipeline, SkippedSteps]:
-        """The loader's pipeline with the changes made during the run, and its skipped steps."""
+        """The loader's pipeline with the run's changes, and its skipped steps, for tools."""
         return self._loaders, self._loaders_skipped_steps
 
     @property

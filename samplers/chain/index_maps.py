@@ -45,7 +45,7 @@ class IndexMap:
 
         @property
         def length(self) -> int:
-            """Number of elements in an epoch of the dataset above; `ENDLESS` if it never ends."""
+            """Number of elements in an epoch of the reordered dataset; `ENDLESS` for no end."""
 
     @property
     def epoch_length(self) -> int | None:

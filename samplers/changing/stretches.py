@@ -47,7 +47,7 @@ class EpochRule(Protocol):
 
     @property
     def joining(self) -> bool | BlockShuffle:
-        """How to order records that are appended during an epoch and are still read in this epoch.
+        """Order of records that are appended during an epoch and are still read in this epoch.
 
         True: shuffled together with the records of the epoch that are not yet read. False: after
         these records, in the order of the source. A `BlockShuffle`: after these records, shuffled
