@@ -137,7 +137,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def skipped_count(self) -> int:
         """Number of failed records or batches skipped since the start or the last `set_state`.
 
-        Records that failed while they were read ahead of your position are included.
+        Records that are ahead of your position, and have already failed, are included.
         """
         return self._skipped.count
 

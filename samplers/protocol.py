@@ -249,7 +249,7 @@ class VectorSampler:
         return self
 
     def as_it_was(self, saved: SavedOrder, length: int) -> VectorSampler | None:
-        """Return the order of a saved run, without the changes of the current program.
+        """Return the order that a saved run had, even if the current program describes another.
 
         Return None if the checkpoint has only a digest of the values that decided the order.
 

@@ -26,9 +26,9 @@ Results: TypeAlias = Pull[tuple[Request, Block]]
 class Ordered:
     """Supply of the results of tasks in the order of their requests: pairs (request, block).
 
-    A block has the rows that one task returned. At most `executor.window(stage)` tasks are
-    submitted and unfinished at the same time, or one if `ahead` is False. If a task is divided into
-    parts, there may be more.
+    A block has the rows that one task returned. At any moment, at most `executor.window(stage)`
+    tasks are submitted and not yet returned, or one task if `ahead` is False. There may be more if
+    a task was divided into parts.
 
     Args:
         requests: supply of the requests.

@@ -96,8 +96,8 @@ class Rows:
     def take_all(self) -> list[Any] | Units | None:
         """Return all rows as a list in reverse order, and drop this object's references to them.
 
-        If rows are made only when they are requested, return the `Units` that make them. Return
-        None if each row must be taken with `take`.
+        If rows are made only when they are requested, return the `Units`, an object that makes
+        them. Return None if each row must be taken with `take`.
         """
         _, block = self.blocks[0]
         if block.units is not None:

@@ -252,10 +252,13 @@ class Observer:
         self._workers.append(WorkerEvent(perf_counter(), worker, how))
 
     def after(self, former: Observer) -> Observer:
-        """Take over the number of workers and the counts of shared memory; return this object.
+        """Copy the number of workers and the counts of shared memory from `former`.
 
         Args:
             former: observer of an earlier run, whose executor is used again.
+
+        Returns:
+            this object.
         """
         self.worker_count, self.slabs = former.worker_count, former.slabs
         return self

@@ -89,7 +89,7 @@ class TaskTimes(NamedTuple):
     memory: int = 0
 
     def moved(self, seconds: float) -> TaskTimes:
-        """Return the times on another clock, which is ahead of the present clock by `seconds`.
+        """Convert the times to another clock, which is ahead by `seconds`.
 
         This converts, for example, times of a worker's machine to times of this machine.
         """

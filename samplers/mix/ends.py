@@ -86,7 +86,7 @@ def ends_of(
         lengths: by part name, the number of records of the part until it ends.
         when_exhausted: "all": if a part ends, the mix continues with the other parts; "repeat": a
             part does not end; any other value: the mix ends.
-        leaving: names of parts after whose end the mix continues, for each `when_exhausted`.
+        leaving: names of parts after whose end the mix continues, with any `when_exhausted`.
         since: first position at which a part in `leaving` can end. If such a part has no more
             records before `since`, its end is at `since`.
 

@@ -83,11 +83,11 @@ class MixLooks:
 
     @property
     def due(self) -> dict[str, bool]:
-        """The parts of the mix to check for appended records at the attribute `position`.
+        """The parts of the mix to check for appended records at `position`: a dict by part name.
 
-        A dict by part name. The value is True if the part begins an epoch at `position`, or ends
-        there. It is False if nothing was read of the part, or if all parts are checked at this
-        position.
+        The value is True if the part begins an epoch at `position`, or ends at `position`. It is
+        False if the part is only checked because all parts are, or if no record of the part was
+        read yet.
         """
         position = self.position
         ends = {name: end == position for name, end in self._ends.items() if end is not None}

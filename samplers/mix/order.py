@@ -267,7 +267,7 @@ class MixOrder:
         """Return this order, with the stages that are already computed in `other`.
 
         A stage is a range of positions with constant weights. Only the stages before the first
-        difference of both orders are taken from `other`.
+        difference of both orders are taken from `other`. They need not be computed again.
         """
         if self.names != other.names or "_stages" not in vars(other):
             return self

@@ -103,7 +103,7 @@ class Orders:
 
     @cached_property
     def tables(self) -> _SharedTables | None:
-        """Tables of orders, shared with forked processes; None for fewer than 4096 weights."""
+        """The orders of two epochs in shared memory; None for fewer than 4096 weights."""
         return None if len(self._weights) < _SMALL else _SharedTables(self._count)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
