@@ -1,9 +1,10 @@
 """Balanced global batches: divide the records of each batch so that all shards have equal work.
 
 In: the costs of all records, and positions of a run's order. Out: positions of the sampler's order.
-Shard s of S reads the positions s, s + S, … of the run's order; the records there have nearly equal
-costs for all shards. Records are only exchanged within a block of positions, i.e. within one global
-batch or a few of them.
+
+Shard s of S reads the positions s, s + S, … of the run's order. The sum of the costs of these
+records is nearly equal for all shards. Records are only exchanged within a block of positions, i.e.
+within one global batch or a few of them.
 """
 
 from __future__ import annotations

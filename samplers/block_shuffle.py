@@ -96,9 +96,9 @@ class BlockShuffle:
     def readers_of_a_block(self, shards: int) -> int:
         """Return how many of `shards` shards read records of the same block.
 
-        It is 1 if `shards` divides `lanes`; in general, `shards` divided by the greatest common
-        divisor of both. The few blocks that cannot be divided over the lanes do not count: all
-        shards read them.
+        The result is 1 if `shards` divides `lanes`; in general, it is `shards` divided by the
+        greatest common divisor of `shards` and `lanes`. The few blocks that cannot be divided over
+        the lanes do not count: all shards read them.
 
         >>> [BlockShuffle(lanes=4).readers_of_a_block(shards) for shards in (1, 4, 6, 8)]
         [1, 1, 3, 2]

@@ -143,8 +143,8 @@ class Applied(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return two numbers, position and row, from which random maps derive their random numbers.
 
-        For this node, they are those of the element of `input` from which the element is made; or
-        `(index, 0)` if the engine cannot run the operation itself, and uses this node as a source.
+        Both numbers are those of the element of `input` from which the element is made; or `(index,
+        0)` if the engine cannot run the operation itself, and uses this node as a source.
         """
         return self.input.place(index) if self._engine_agrees else (index, 0)
 
@@ -321,8 +321,8 @@ class Batched(Regrouped):
     def place(self, index: int) -> tuple[int, int]:
         """Return two numbers, position and row, from which random maps derive their random numbers.
 
-        They are those of the batch's first element. If the last batch of an epoch is dropped
-        because it is not full, its elements are not counted in positions.
+        Both numbers are those of the batch's first element. If the last batch of an epoch is
+        dropped because it is not full, its elements are not counted in positions.
         """
         return self.input.place(
             index * self.size if self.operation.drops_remainder else self._below(index)[0]

@@ -99,8 +99,8 @@ class Reordered(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return two numbers, position and row, from which random maps derive their random numbers.
 
-        If this node only repeats `input`, and the engine runs this repeat itself, they are those of
-        the element of `input`. Otherwise, they are `(index, 0)`.
+        If this node only repeats `input`, and the engine runs this repeat itself, both numbers are
+        those of the element of `input`. Otherwise, they are `(index, 0)`.
         """
         return self.input.place(index) if self._only_repeats else (index, 0)
 

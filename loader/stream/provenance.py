@@ -127,7 +127,7 @@ class Provenance:
 
     @property
     def _is_by_input(self) -> bool:
-        """True if each row was made of one earlier row, and a task may take any number."""
+        """True if each row was made of one earlier row, and groups of rows have any size."""
         return self.leaf is None and self.columns is not None and not self.stage.groups
 
     def _after_row_of_input(self, row: int) -> Cursor:
@@ -218,7 +218,7 @@ class Provenance:
         )
 
     def _rows_of(self, places: Ints, size: int) -> Ints:
-        """Return, for each input of a task, its row in the batch that the task makes of it.
+        """Return, for each input of a task, the row that it has in a batch of the task.
 
         The result is -1 for each input if the task makes no batch. If the task makes batches of
         batches, it is the row in the last batch.

@@ -132,8 +132,8 @@ class Snapshot:
     Attributes:
         steps: number of elements that you received.
         elapsed: seconds in which you received them, including your own work.
-        waited: the part of `elapsed` that you spent in `next`, in seconds. Without workers, your
-            thread runs the operations there.
+        waited: the part of `elapsed` that you spent in `next`, in seconds. Without workers, `next`
+            runs the operations in your thread.
         worker_count: current number of workers of the loader.
         skipped: number of records or batches that were skipped because they failed.
         stages: times of each stage's tasks; empty with `ExecutionOptions(observe=False)`.

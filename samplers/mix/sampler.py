@@ -203,7 +203,7 @@ class MixSampler(MixPast):
 
     @property
     def epoch_length(self) -> int:
-        """Number of positions of a mix that ends.
+        """Number of positions in an epoch: all positions of the mix, if the mix ends.
 
         For an endless mix, it is the sum of the epoch lengths of its parts.
         """

@@ -1,4 +1,4 @@
-"""Draw classes in proportions that the user chooses, whatever their numbers of records.
+"""Draw classes in proportions that the user chooses, independent of their numbers of records.
 
 In: positions in the global order. Out: record keys.
 """
@@ -106,7 +106,10 @@ class BalancedSampler(DrawnRecords):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The JSON values that determine the order; a restored state must have equal ones."""
+        """The values that determine the order, as JSON values.
+
+        A state can only be restored if it has the same values.
+        """
         return {
             "kind": "BalancedSampler",
             "records": self.num_records,
