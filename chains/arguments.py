@@ -52,7 +52,7 @@ def checked_seed(seed: Any, high: int = BELOW_2_64) -> int:
 
     Raises:
         TypeError: if the seed is not an int.
-        ValueError: if it is outside the range.
+        ValueError: if the seed is outside `[0, high]`.
     """
     return whole_number("seed", seed, 0, high, "an int, seed=0 for example")
 
@@ -94,12 +94,12 @@ def finite(method: str, length: int, what: str = "") -> int:
 def warn_of_exchange(node: Node, what: str) -> None:
     """Warn if a dataset is a slice of a shuffled dataset, so that each epoch has other elements.
 
-    In later epochs, such a slice contains elements that another slice (for validation, for example)
-    had in its first epoch. A slice with a step above 1 causes no warning.
+    In later epochs, such a slice contains elements that another slice (for example for validation)
+    contained in its first epoch. A slice with a step above 1 causes no warning.
 
     Args:
-        node: top node of the dataset.
-        what: text that says what the user did, for the warning.
+        node: node of the dataset.
+        what: first words of the warning: what the user did.
     """
     if node.exchanges:
         warn(
@@ -111,9 +111,9 @@ def warn_of_exchange(node: Node, what: str) -> None:
 
 
 def not_empty(length: int) -> None:
-    """Raise IndexError if a dataset is empty.
+    """Raise IndexError if a dataset is empty, i.e. if `length` is 0.
 
-    In any other dataset, each index has an element, because later epochs follow the first one.
+    All other datasets have an element at any index: an index past the end belongs to a later epoch.
     """
     if not length:
         raise IndexError(
@@ -158,7 +158,7 @@ def checked_index(index: int) -> int:
     """Return the index unchanged, after checking that it fits 64 bits.
 
     Raises:
-        IndexError: if it does not fit.
+        IndexError: if the index does not fit.
     """
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
@@ -182,7 +182,7 @@ class RandomAccess:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Values that identify the dataset in states."""
+        """Plain values that identify the dataset in states."""
         raise NotImplementedError
 
     def to_iter_dataset(self) -> Any:
@@ -191,7 +191,7 @@ class RandomAccess:
 
 
 def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[str] | None]:
-    """Return a list of datasets; and their names if they were passed in a dict, else None.
+    """Check the datasets that are passed to a method that joins datasets.
 
     If `kind` is a class of streams, each `MapDataset` is converted to a stream.
 
@@ -200,9 +200,12 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
         datasets: a list, or a dict by name.
         kind: class that each dataset must have, `MapDataset` or a class of streams.
 
+    Returns:
+        a list of the datasets; and a list of their names, or None if `datasets` is not a dict.
+
     Raises:
-        TypeError: if `datasets` is neither a list nor a dict, a dataset is not of that class, or a
-            name is not a string.
+        TypeError: if `datasets` is neither a list nor a dict, a dataset does not have the class
+            `kind`, or a name is not a string.
         ValueError: if there are no datasets.
     """
     names = list(datasets) if isinstance(datasets, Mapping) else None
@@ -240,8 +243,8 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
 class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run time
     """Static method that joins the datasets passed to it, such as `MapDataset.concatenate([a, b])`.
 
-    It can be called only through the class. Access through a dataset raises AttributeError, because
-    users would expect that this dataset is joined, too.
+    It can be called only through the class. Access through a dataset, such as `a.concatenate`,
+    raises AttributeError, because users would expect that `a` is joined, too.
     """
 
     def __get__(self, own: Any, kind: Any = None) -> Any:
@@ -255,8 +258,8 @@ class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run tim
 
 
 def joins(method: F) -> F:
-    """Make a function, which joins the datasets passed to it, a static method of a class.
+    """Make a static method of a function that joins the datasets passed to it.
 
-    The method can be called only through the class. Access through an object raises AttributeError.
+    The method can be called only through its class. Access through an object raises AttributeError.
     """
     return _Join(method)  # type: ignore[return-value]

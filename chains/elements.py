@@ -17,8 +17,8 @@ from .arguments import checked_index, indices_of, warn_of_exchange
 def _elements_at(dataset: Any, indices: NDArray[np.int64]) -> list[Any]:
     """Return the elements at indices `int64[n]`.
 
-    If an index is not in the first epoch, and the dataset is a slice of a shuffled dataset, a
-    warning says that such a slice has other elements in each epoch.
+    Warn if the dataset is a slice of a shuffled dataset, and an index is not in the first epoch:
+    such a slice has other elements in each epoch.
     """
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(dataset):
         warn_of_exchange(
@@ -28,12 +28,12 @@ def _elements_at(dataset: Any, indices: NDArray[np.int64]) -> list[Any]:
 
 
 def at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
-    """Make a `__getitem__` that takes one int into one that takes slices and lists, too.
+    """Extend a `__getitem__` that takes one int, so that it also takes slices and lists.
 
-    The result returns a dataset for a slice, and a list of elements for a list of indices.
+    For a slice, the new method returns a dataset; for a list of indices, a list of elements.
 
     Args:
-        at: the `__getitem__` for one int.
+        at: the `__getitem__` that takes one int.
     """
 
     @functools.wraps(at)

@@ -104,8 +104,8 @@ class _Epochs:
     def fingerprint(self) -> dict[str, Any]:
         """Values that identify the dataset in states.
 
-        These are its name, split, columns and number of shards; the kinds of its steps, such as map
-        or filter; and its first epoch and number of epochs.
+        The dict has the dataset's name, split, columns and number of shards; the kinds of its
+        steps, such as map or filter; and the number of its first epoch and the number of epochs.
         """
         info = self._dataset.info
         return {
@@ -143,11 +143,11 @@ class _Rows:
         self._go_to(dataset.epoch, None)
 
     def _go_to(self, epoch: int, place: Any) -> None:
-        """Move to a position: the start of an epoch, or a position within it.
+        """Move to the start of an epoch, or to a place within the epoch.
 
         Args:
             epoch: number of the epoch.
-            place: a state of `datasets`, which is a position within the epoch; None for its start.
+            place: a state of `datasets`, which is a place within the epoch; None for the start.
         """
         self._epoch, self._place = epoch, place
         self._reading: Any = None
@@ -155,7 +155,6 @@ class _Rows:
         self._given = place is not None
 
     def _open(self) -> None:
-        """Make an iterator over the rows of the current epoch, from the current position on."""
         # Each epoch reads a copy of the dataset, so that the states of several loops do not mix.
         reading = _fresh(self._dataset)
         reading.set_epoch(self._epoch)
@@ -181,8 +180,8 @@ class _Rows:
     def get_state(self) -> dict[str, Any]:
         """Return the current position, as a dict with the keys "epoch" and "place".
 
-        "epoch" is the number of the epoch. "place" is a state of `datasets`, which is a position
-        within the epoch; None at the start of the epoch.
+        "epoch" is the number of the epoch. "place" is a state of `datasets`, i.e. a place within
+        the epoch; None at the start of the epoch.
         """
         place = (
             self._reading.state_dict() if self._reading is not None and self._given else self._place
@@ -248,7 +247,7 @@ def _steps_of(dataset: Any) -> Iterator[Any]:
 
 
 def _steps(step: Any) -> Iterator[Any]:
-    """Yield a step of a dataset (for example a map), and all earlier steps, down to the files."""
+    """Yield a step of a `datasets` dataset (for example a map) and all steps before it."""
     if step is not None:
         yield step
         for below in (getattr(step, "ex_iterable", None), *getattr(step, "ex_iterables", ())):
@@ -256,13 +255,12 @@ def _steps(step: Any) -> Iterator[Any]:
 
 
 def _kinds_in(state: Any) -> list[str]:
-    """Return the class names of the steps in a state of `datasets`: sorted, and each one once."""
+    """Return the class names of the steps in a state of `datasets`, each once, sorted."""
     # How often a kind occurs may differ from epoch to epoch.
     return sorted(set(_kinds(state)))
 
 
 def _kinds(state: Any) -> Iterator[str]:
-    """Yield the class name of each step in a state of `datasets`."""
     if isinstance(state, dict):
         if isinstance(kind := state.get("type"), str):
             yield kind
@@ -275,9 +273,10 @@ def _kinds(state: Any) -> Iterator[str]:
 
 
 def _part(dataset: Any, shard: ShardOptions) -> Any:
-    """Return the part of a dataset that one shard reads.
+    """Return the part of a `datasets.IterableDataset` that one shard reads.
 
-    The part is every shard_count-th of the dataset's own shards (its files).
+    The dataset has shards of its own (its files). The part consists of every shard_count-th of
+    these.
 
     Args:
         dataset: a `datasets.IterableDataset`.

@@ -53,7 +53,7 @@ class IterMethods(
 ):
     """All methods of `IterDataset` except `__len__`.
 
-    The streams of `compat`, which have Grain's names and no length, derive from this class, too.
+    Streams with Grain's names (in `headrace.compat`), which have no length, derive from this class.
     """
 
     _asked_as = "IterDataset"
@@ -77,7 +77,8 @@ class IterMethods(
     def _parent(self) -> Any:
         """The only dataset that was passed to `__init__` of a user's class.
 
-        Raise ValueError if there were none or several.
+        Raises:
+            ValueError: if no dataset was passed, or several.
         """
         (parent,) = self._parents
         return parent
@@ -89,7 +90,8 @@ class IterMethods(
     def _own_stream(self) -> Stream:
         """Return the stream of a user's own class, whose `__iter__` the engine calls.
 
-        Raise TypeError if the class has no `__iter__`.
+        Raises:
+            TypeError: if the class has no `__iter__`.
         """
         if not self._is_own:
             raise TypeError(
@@ -104,7 +106,7 @@ class IterMethods(
 
     @property
     def _is_own(self) -> bool:
-        """True for a user's own class, which defines `__iter__`."""
+        """True if this is a user's own class, which defines `__iter__`."""
         return type(self).__iter__ is not IterMethods.__iter__
 
     @cached_property
@@ -128,7 +130,7 @@ class IterMethods(
         return f"IterDataset({leaves} source{'s' * (leaves > 1)}, {operations} operations)"
 
     def _made(self, stream: Stream) -> IterDataset[Any]:
-        """Return a dataset of the given stream. Each method makes its result by this method."""
+        """Return a dataset of a stream. All methods make their results with this method."""
         return self.of_stream(stream)
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
@@ -183,7 +185,8 @@ class IterMethods(
     def limit(self, count: int) -> IterDataset[T]:
         """Keep only the first `count` elements.
 
-        Raises TypeError or ValueError if `count` is not an int of at least 1.
+        Raises:
+            TypeError, ValueError: if `count` is not an int of at least 1.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 2).limit(2))
@@ -194,9 +197,9 @@ class IterMethods(
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
         """Repeat all elements `num_epochs` times (at least 1), in the same order each time.
 
-        None (default): endlessly. Unlike this method, `MapDataset.repeat`, before
-        `to_iter_dataset`, gives each epoch another order, and its stream can resume on another
-        number of shards.
+        None (default) repeats without end. To get another order in each epoch, call
+        `MapDataset.repeat` before `to_iter_dataset` instead; such a stream can also resume on
+        another number of shards.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
@@ -208,8 +211,8 @@ class IterMethods(
         """Keep the elements in memory, so that a `repeat` after it makes them only once.
 
         All elements must fit into memory; `repeat` copies them. Operations between `cache` and
-        `repeat` run again in each epoch. Elements are kept only when the stream before `cache` has
-        ended, so a `limit` between `cache` and `repeat` can prevent that.
+        `repeat` run again in each epoch. The elements are kept only if the stream before `cache` is
+        read to its end, so a `limit` between `cache` and `repeat` can prevent this.
 
         >>> from headrace import MapDataset
         >>> made = []
@@ -222,14 +225,15 @@ class IterMethods(
     def seed(self, seed: int) -> IterDataset[T]:
         """Return this dataset with a seed in `[0, 2^64)`.
 
-        Later random operations that have no seed of their own derive one from it.
+        Later random operations that are called without a seed derive their seed from it.
         """
         return self._made(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
         """Select the shard of this process: every shard_count-th record of each source.
 
-        Raise ValueError if a shard was selected before.
+        Raises:
+            ValueError: if a shard was selected before.
 
         >>> from headrace import MapDataset, ShardOptions
         >>> stream = MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10)
@@ -366,7 +370,7 @@ class IterMethods(
             datasets: a list of streams, or a dict by name. TypeError for other objects; ValueError
                 if it is empty, or if the shards of the streams differ.
             strict: True (default): raise `JoinError` if one stream ends before the others. False:
-                end with the shortest.
+                end with the shortest stream.
 
         >>> from headrace import IterDataset, MapDataset
         >>> numbers = MapDataset.range(2).to_iter_dataset()
@@ -429,9 +433,10 @@ class IterDataset(IterMethods[T]):
     """
 
     def __len__(self) -> int:
-        """Return the number of elements of this shard, which is known before anything is read.
+        """Return the number of elements of this shard, if it is known before anything is read.
 
-        TypeError if it is not known: if the stream is endless, or joined from several streams, or
-        if the contents of elements decide about the number, as after a filter.
+        Raises:
+            TypeError: if it is not known: if the stream is endless, or joined from several streams,
+                or if the contents of elements decide about the number, as after a filter.
         """
         return number_of(self._pipeline, (0, 0), NONE_SKIPPED)

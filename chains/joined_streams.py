@@ -27,12 +27,13 @@ def mixed(
     when_exhausted: Exhausted,
     max_epochs: Mapping[str, int],
 ) -> Stream:
-    """Mix streams in the given order of streams.
+    """Mix streams in the order that `order` gives.
 
     Args:
         streams: the streams.
         order: says for each position from which stream the element comes.
-        when_exhausted: what happens when a stream has run out, see `IterDataset.mix`.
+        when_exhausted: "first", "all" or "repeat": what happens when a stream has run out, as for
+            `IterDataset.mix`.
         max_epochs: number of epochs after which a stream leaves the mix, by name of the stream.
             Streams that are not in the dict have no such limit.
     """
@@ -57,7 +58,7 @@ def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) 
         rule: the rule.
 
     Raises:
-        JoinError: if the shard options of the streams differ.
+        JoinError: if the streams have different shard options.
     """
     inputs = tuple(named(stream.tree, name) for stream, name in zip(streams, names))
     return _joined(streams, Joined(inputs, rule, names))
@@ -70,7 +71,7 @@ def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool)
         streams: the streams.
         names: the keys of the dict; None for tuples.
         strict: if True, reading the joined stream raises `JoinError` when one stream ends before
-            the others; if False, the joined stream ends with the shortest.
+            the others; if False, the joined stream ends with the shortest stream.
     """
     labels = tuple(names or map(str, range(len(streams))))
     inputs = tuple(named(stream.tree, label) for stream, label in zip(streams, labels))
@@ -104,8 +105,8 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
 
     Args:
         streams: the streams.
-        tree: the tree of nodes that joins the streams' trees.
-        operations: number of operations in this tree besides those of the streams.
+        tree: tree of sources, operations and joins that contains the trees of all streams.
+        operations: number of operations in this tree besides the operations of the streams.
 
     Raises:
         JoinError: if the shards of the streams differ.
@@ -130,9 +131,9 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
 def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
     """Combine the options of two streams.
 
-    If only one of two values of an option differs from the option's default, this value is used. If
+    For each option: if only one of the two values differs from the default, this value is used. If
     both differ, the larger one is used if they are numbers, else the value of `other`. If one
-    stream uses threads, and the other one worker processes or actors, threads are not used.
+    stream uses threads, and the other one uses worker processes or actors, threads are not used.
     """
     changes = field_values(ExecutionOptions())
     given = field_values(one), field_values(other)

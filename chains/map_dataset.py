@@ -105,7 +105,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def parents(self) -> Sequence[MapDataset[Any]]:
-        """The datasets from which this one is made; empty for a source."""
+        """The datasets from which this dataset is made; empty for a source."""
         return self._parents
 
     @property
@@ -120,7 +120,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
         """Return a list of the elements at several indices, an array or list of ints.
 
-        Loaders that use the dataset as a source call this. TypeError if the indices are not ints.
+        Loaders that use the dataset as a source call this. Raise TypeError if the indices are not
+        ints.
 
         >>> MapDataset.range(10).map(lambda x: x * 10).__getitems__([1, 2])
         [10, 20]
@@ -128,7 +129,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return list(self.root_node.records(indices_of(indices, len(self))))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the source's records from which the element at an index is made.
+        """Return the records of sources from which the element at an index is made.
 
         For the elements of a loader, use `headrace.trace`.
 
@@ -141,9 +142,10 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def facts(self) -> SourceFacts:
-        """Facts about the dataset as the `data_source` of a `DataLoader`.
+        """Facts about the dataset that a `DataLoader` needs if the dataset is its `data_source`.
 
-        Such a loader does not read records that are appended later to the dataset's own source.
+        A loader of the dataset does not read records that are appended later to the dataset's
+        source.
         """
         return Evaluated(self.root_node, len(self)).facts._replace(checks_keys=False)
 
@@ -210,7 +212,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     def source(source: SourceLike) -> MapDataset[Any]:
         """Make a dataset of a source: anything `DataLoader` accepts, or a list or dict of arrays.
 
-        Raises TypeError for other data, and ValueError for an empty list or array.
+        Raise TypeError for other data, and ValueError for an empty list or array.
 
         >>> MapDataset.source("a b c".split())[1]
         'b'
@@ -221,7 +223,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
         """Make a dataset of Python's `range(start, stop, step)`, or of `range(start)`.
 
-        Raise ValueError if it is empty.
+        Raise ValueError if the range is empty.
 
         >>> list(MapDataset.range(1, 10, 4))
         [1, 5, 9]
@@ -231,11 +233,10 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @joins
     @staticmethod
     def concatenate(datasets: Sequence[MapDataset[Any]]) -> MapDataset[Any]:
-        """Concatenate datasets. The next epoch consists of the next epoch of each of them.
+        """Concatenate datasets. The next epoch consists of the next epoch of each dataset.
 
         Raises:
-            TypeError, ValueError: if one of them is not a `MapDataset`, or is endless; or if there
-                are none.
+            TypeError, ValueError: if one is not a `MapDataset` or is endless; or if there are none.
 
         >>> list(MapDataset.concatenate([MapDataset.range(2), MapDataset.range(5, 7)]))
         [0, 1, 5, 6]
@@ -360,7 +361,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 class Chain(MapDataset[T]):
     """A dataset that a method of another dataset returned.
 
-    Its elements are made by a tree of nodes, whose top node is the argument of `__init__`.
+    Args:
+        node: makes the elements; the top of a tree that has a node for each method call.
     """
 
     def __init__(self, node: Node) -> None:
@@ -376,10 +378,10 @@ class Chain(MapDataset[T]):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of the elements of an epoch, as the source states them.
+        """Lengths of the elements of an epoch, which the source states.
 
-        None if the source states none, if operations may have changed them, or if the dataset is
-        endless.
+        None if the source states no lengths, if operations may have changed them, or if the dataset
+        is endless.
         """
         length = self._tree.length
         return (
@@ -403,9 +405,9 @@ class Chain(MapDataset[T]):
         return self._warning(self._tree.getter()) if self._tree.exchanges else self._tree.getter()
 
     def _warning(self, get: Get) -> Get:
-        """Wrap a function that returns the element at an index, so that it can warn.
+        """Wrap `get`, a function that returns the element at an index, so that it can warn.
 
-        It warns once, at the first index outside the first epoch.
+        The new function warns once, at the first index outside the first epoch.
         """
         node, warned = self._tree, list[bool]()
 

@@ -66,7 +66,7 @@ class MapMethods(
 
     @abstractmethod
     def _made(self, node: Node) -> Any:
-        """Return the dataset that consists of the elements of a node of the tree."""
+        """Return the dataset whose elements `node` makes."""
 
     def _then(self, operation: Operation) -> ChainT:
         return self._made(applied(self.root_node, operation))  # type: ignore[no-any-return]
@@ -81,7 +81,7 @@ class MapMethods(
     def seed(self, seed: int) -> Self:
         """Return this dataset with a seed.
 
-        Later random operations that have no seed of their own derive one from it.
+        Later random operations that are called without a seed derive their seed from it.
 
         Args:
             seed: an int in `[0, 2^64)`.
@@ -146,7 +146,7 @@ class MapMethods(
         )
 
     def block_shuffle(self, block_size: int, seed: int | None = None) -> Self:
-        """Shuffle blocks of consecutive elements. Each block keeps its inner order.
+        """Shuffle blocks of consecutive elements. Within each block, the elements keep their order.
 
         Args:
             block_size: number of elements in a block.
@@ -261,7 +261,7 @@ class MapMethods(
 
         Raises:
             TypeError: if `sl` is not a slice of whole numbers.
-            ValueError: if its step is 0.
+            ValueError: if the step is 0.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(10)[1::4])
@@ -277,14 +277,15 @@ class MapMethods(
     def join(
         self, other: SourceLike, *, on: str, how: Literal["inner", "left"] = "inner"
     ) -> ChainT:
-        """Join each element, a dict, with another dataset's element of the same value in a field.
+        """Join each element, a dict, with the element of another dataset that has the same key.
 
         Args:
             other: the other dataset, or anything that `MapDataset.source` takes. No two of its
-                elements have the same value in the field.
-            on: name of the field, which both have. Its values are integers, strings or bytes.
+                elements have the same key.
+            on: name of the field that has the key, in the elements of both datasets. Keys are
+                integers, strings or bytes.
             how: "inner" (default): elements without a partner are left out. "left": they stay, and
-                the other fields are None.
+                the fields of the other dataset are None.
 
         Raises:
             TypeError, ValueError, SourceError: as `headrace.JoinedByKey`, which describes the

@@ -44,13 +44,13 @@ class Stream:
 
     Attributes:
         tree: the tree, from which the engine makes its pipeline.
-        seeds: for each joined dataset, the last seed set by `seed()`, and the number of nodes
-            since.
-        operations: number of operations in the tree, and on the elements that its sources make.
+        seeds: for each joined dataset, the last seed set by `seed()`, and the number of nodes since
+            then.
+        operations: number of operations in the tree, including operations inside its sources.
         execution: options such as the number of workers.
         skips_errors: True to skip failing records, False to raise, or the user's function that
             decides for each error.
-        max_errors: number of errors that may be skipped; the next one is raised. None: no limit.
+        max_errors: number of errors that may be skipped; the next error is raised. None: no limit.
 
     Raises:
         ValueError: if a source grows during the run and the stream is joined (other than in a mix),
@@ -74,10 +74,10 @@ class Stream:
             )
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
-        """Return this stream with another tree of nodes in place of its own.
+        """Return this stream with another tree of nodes in place of its own tree.
 
         Args:
-            tree: the other tree, which is usually made of this stream's tree and one more node.
+            tree: the other tree, usually this stream's tree and one more node.
             operations: how many operations the other tree has more than this stream's tree.
         """
         return dataclasses.replace(
@@ -139,10 +139,9 @@ def stream_of(
     lengths: Any = None,
     growth: Any = None,
 ) -> Stream:
-    """Return the stream over the first epoch of a `MapDataset`, whose tree has `node` as its top.
+    """Return the stream over the first epoch of the `MapDataset` whose elements `node` makes.
 
-    `MapDataset.to_iter_dataset` describes the other arguments, under the same names, and the
-    exceptions.
+    The other arguments are those of `MapDataset.to_iter_dataset`, which also lists the exceptions.
     """
     true_or_false("allow_nones", allow_nones)
     line = node.evaluated if allow_nones and node.may_be_none else node.line
@@ -158,10 +157,10 @@ def stream_of(
 
 
 def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
-    """Return a growing source with an order that can change when records are appended.
+    """Return a leaf (a source with its order) in a form to which records can be appended.
 
-    This is possible if the chain reads whole epochs of this source alone. Otherwise, the leaf (the
-    source with its order) is returned unchanged.
+    This is possible if the chain reads whole epochs of this source alone. Otherwise, return `leaf`
+    unchanged.
 
     Args:
         node: top node of the chain.
@@ -187,7 +186,12 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
     """Return the `Balance` that divides a source's records among shards by cost.
 
-    Return None if `balance` is None or False. The arguments are those of `headrace.load`.
+    Return None if `balance` is None or False.
+
+    Args:
+        source: the source.
+        balance: the argument of `headrace.load`.
+        lengths: the argument of `headrace.load`.
     """
     # Padding elements of an evaluated source cost as much as others.
     if not balance:
@@ -207,8 +211,8 @@ def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
 def _epoch_of(source: Any) -> Any:
     """Limit a source whose records are the elements of a `MapDataset` to one epoch.
 
-    Without the limit, such a source (an `Evaluated`) has elements at any index, in later epochs,
-    too. Other sources, and sources of endless datasets, are returned unchanged.
+    Without the limit, such a source (an `Evaluated`) also has the elements of later epochs. Other
+    sources, and sources of endless datasets, are returned unchanged.
     """
     finite = isinstance(source, Evaluated) and source.root_node.length < ENDLESS
     return Evaluated(source.root_node, source.root_node.length) if finite else source
@@ -261,7 +265,7 @@ def limited(stream: Stream, count: int) -> Stream:
 
 
 def cached(stream: Stream) -> Stream:
-    """Return a stream that keeps all elements of `stream` in memory, for a `repeat` after it."""
+    """Return a stream that keeps all elements of `stream` in memory, for a later `repeat`."""
     return stream.on(Joined((stream.tree,), All(keeps=True)))
 
 
@@ -270,7 +274,7 @@ def repeated(stream: Stream, num_epochs: int | None) -> Stream:
 
     Args:
         stream: the stream.
-        num_epochs: how often the elements come, at least 1; None: endlessly.
+        num_epochs: number of times, at least 1; None: without end.
     """
     times = (
         None
@@ -295,11 +299,9 @@ def run_through(dataset: Any, endless: bool = False) -> Stream:
 def fingerprints_within(value: Any) -> Iterator[Any]:
     """Yield the fingerprints of all datasets and streams in an object.
 
-    The object may itself be a dataset or stream, or it may be a list or dict that contains some,
-    also nested.
-
-    Of a list longer than `MAX_ITEMS`, only the first items are searched; if datasets are among
-    these items, the length of the list is yielded last.
+    The object may be a dataset or stream, or a list or dict that contains some, also nested. Of a
+    list with more than `MAX_ITEMS` items, only the first ones are searched; if datasets are among
+    these, the length of the list is yielded last.
     """
     if isinstance(value, RandomAccess):
         yield value.fingerprint

@@ -1,7 +1,6 @@
-"""Trees of nodes from which the engine compiles a pipeline.
+"""Trees of nodes (sources, operations, joins) from which the engine compiles a pipeline.
 
-The functions find and replace the leaves of a tree (its sources with their orders), and repeat a
-tree.
+The functions find and replace the leaves of a tree (sources with their orders), and repeat a tree.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def leaves_of(tree: Tree) -> list[Any]:
 def rules_above_growth(tree: Tree) -> list[JoinPolicy]:
     """Return the rules of all joins through which rows of growing sources pass.
 
-    A rule decides from which joined stream the next row comes.
+    A rule decides from which of the joined streams the next row comes.
     """
     if not any(leaf.growth is not None for leaf in leaves_of(tree)):
         return []
@@ -34,16 +33,16 @@ def rules_above_growth(tree: Tree) -> list[JoinPolicy]:
 
 
 def inputs_of(tree: Tree) -> tuple[Tree, ...]:
-    """Return the trees directly below the node at the top of a tree."""
+    """Return the trees directly below the top node of a tree, i.e. its inputs."""
     if isinstance(tree, Read):
         return ()
     return (tree.input,) if isinstance(tree, Apply) else tree.inputs
 
 
 def named(tree: Tree, name: str) -> Tree:
-    """Return the tree with a name put before the names of its leaves (sources with their orders).
+    """Return the tree with `name` put before the names of its leaves (sources with their orders).
 
-    The new names are `"name/name of the leaf"`; only `"name"` if the leaf has no name.
+    The new name is `"name/name of the leaf"`, or only `"name"` if the leaf has no name.
     """
 
     def renamed(leaf: Any) -> Any:
@@ -53,12 +52,11 @@ def named(tree: Tree, name: str) -> Tree:
 
 
 def over_epochs(tree: Tree, epochs: int | None) -> Tree:
-    """Return a tree of nodes that repeats another one for `epochs` epochs (None: without end).
+    """Return a tree that repeats `tree` for `epochs` epochs; without end if `epochs` is None.
 
     A tree with a single source (no join) continues with the source's next epochs, each in its own
-    order. There are exceptions, which repeat the same elements in each epoch: sources whose order
-    cannot change, sources without records, sources that grow during the run, and sources that can
-    only be read in order. A tree with a join repeats the same elements, too.
+    order. The same elements are repeated in each epoch if the tree has a join, or if the source has
+    an order that cannot change, has no records, grows during the run, or can only be read in order.
     """
     base = line_of(tree)[-1]
     if not isinstance(base, Read) or base.leaf.growth is not None or not base.leaf.facts.can_change:
@@ -71,12 +69,12 @@ def over_epochs(tree: Tree, epochs: int | None) -> Tree:
 
 
 def line_of(tree: Tree) -> list[Tree]:
-    """Return the top node of a tree and the nodes below it, down to the first source or join."""
+    """Return the nodes from the top of a tree down to the first source or join, top first."""
     return [tree, *line_of(tree.input)] if isinstance(tree, Apply) else [tree]
 
 
 def over_leaves(tree: Tree, change: Any) -> Tree:
-    """Return the tree with its leaves (sources with their orders) replaced by `change(leaf)`."""
+    """Return the tree with each leaf (a source with its order) replaced by `change(leaf)`."""
     if isinstance(tree, Read):
         return Read(change(tree.leaf))
     if isinstance(tree, Apply):

@@ -32,10 +32,7 @@ _FORMS = {
 
 
 class LoaderOptions(TypedDict, total=False):
-    """Arguments of `DataLoader` that `load` passes on unchanged.
-
-    The class `DataLoader` describes each of them.
-    """
+    """Arguments of `load` that are passed on to `DataLoader` unchanged, and described there."""
 
     worker_count: int | Literal["auto", "cluster"] | Auto | None
     worker_buffer_size: int
@@ -55,10 +52,15 @@ class LoaderOptions(TypedDict, total=False):
 
 
 def options_of_workers(options: Any) -> dict[str, Any]:
-    """Return arguments for `ExecutionOptions`.
+    """Convert an object that describes workers to arguments for `ExecutionOptions`.
 
-    If `options` has an attribute `num_workers`, as Grain's `MultiprocessingOptions` has, the result
-    is made of its attributes. Any other object becomes the argument `worker_count`.
+    Args:
+        options: an object with an attribute `num_workers`, such as Grain's
+            `MultiprocessingOptions`; or a value for `worker_count`.
+
+    Returns:
+        a dict with the keys `worker_count`, `worker_buffer_size` and `observe`, made of the
+        object's attributes; or only `worker_count`.
     """
     try:
         workers = options.num_workers
@@ -102,10 +104,10 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
 
     Args:
         name: name of the argument, for the error message.
-        operations: its value.
+        operations: value of the argument.
 
     Raises:
-        TypeError: if they are neither a list nor a tuple.
+        TypeError: if `operations` is neither a list nor a tuple.
     """
     if isinstance(operations, (list, tuple)):
         return operations
@@ -119,7 +121,7 @@ def sampler_alone(**others: Any) -> None:
     """Check that no argument of `load` that defines an order is given together with a sampler.
 
     Args:
-        **others: these arguments by name; None if not given.
+        **others: the arguments that define an order, by name; None if not given.
 
     Raises:
         TypeError: if one of the arguments is not None.
@@ -175,10 +177,10 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _packed_costs(source: Any, cost: Cost | None) -> Any:
-    """Return the cost of each packed row, `float64[records]`; None without packed rows.
+    """Return the cost of each packed row, `float64[records]`; None if there are no packed rows.
 
-    In a mix of sources with and without packed rows, records of the sources without them get costs
-    from their lengths.
+    In a mix of sources with and without packed rows, the costs of other records are computed from
+    their lengths.
 
     Args:
         source: source of the records, perhaps a mix.
@@ -198,14 +200,14 @@ def _packed_costs(source: Any, cost: Cost | None) -> Any:
 
 
 def skips(on_error: Any, max_errors: int | None) -> Skips:
-    """Return what to do with failing records, from the user's arguments.
+    """Convert the user's arguments `on_error` and `max_errors` to a rule for failing records.
 
     Args:
-        on_error: the user's argument: "raise", "skip", or a function.
-        max_errors: the user's argument: largest number of skipped records; None for no limit.
+        on_error: "raise", "skip", or a function.
+        max_errors: largest number of skipped records; None for no limit.
 
     Returns:
-        True to skip them, False to raise an error, or the user's function as `Asked`.
+        True to skip failing records, False to raise an error, or the user's function as `Asked`.
 
     Raises:
         TypeError: if `max_errors` is not an integer.
@@ -228,8 +230,8 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
     """Check that the sampler has a seed if the option `seed_globals` is set.
 
     Args:
-        execution: options, of which one is `seed_globals`.
-        sampler_seed: seed of the sampler; None if it has none.
+        execution: the options of the loader.
+        sampler_seed: seed of the sampler; None if the sampler has no seed.
 
     Raises:
         SeedError: if the option is set, and the sampler has no seed.
@@ -245,7 +247,7 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
 def warn_of_no_effect(execution: ExecutionOptions) -> None:
     """Warn if `timeout` or `worker_init_fn` is given, but has no effect.
 
-    They have no effect without workers, and with threads as workers.
+    Both have no effect without workers, and with threads as workers.
     """
     no_process = execution.worker_count == 0 or execution.worker_kind == "thread"
     if execution.timeout is not None and no_process:
@@ -267,7 +269,7 @@ def warn_of_shared_blocks(source: Any, shuffle: Any, shard_count: int) -> None:
     """Warn if several shards fetch the same blocks of records from an object store.
 
     This happens only if `source` reads from an object store, `shuffle` is a `BlockShuffle`, and its
-    `lanes` is not a multiple of `shard_count`. In all other cases, this function does nothing.
+    `lanes` is not a multiple of `shard_count`.
     """
     if not isinstance(shuffle, BlockShuffle) or facts_of(source).announce is None:
         return
@@ -285,12 +287,13 @@ def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
 
     Args:
         operations: operations of a pipeline.
-        batch: which `Batch`, if there are several: 0 for the first, -1 for the last. None: there is
-            only one.
+        batch: number of the `Batch`, if there are several: 0 for the first, -1 for the last. None:
+            there is only one.
 
     Raises:
         TypeError: if `batch` is not an integer.
-        ValueError: if there is no `Batch`, none with this number, or several and `batch` is None.
+        ValueError: if there is no `Batch`, no `Batch` with this number, or there are several and
+            `batch` is None.
     """
     found = [
         number

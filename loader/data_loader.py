@@ -1,6 +1,7 @@
-"""The loader describes a stream: source, sampler, operations.
+"""`DataLoader`, the description of a stream: source, sampler, operations.
 
-It has no open file and no thread; `iter(loader)` makes an iterator that runs it.
+A `DataLoader` has no open file and no thread; `iter(loader)` makes an iterator that runs the
+stream.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ if TYPE_CHECKING:
 
 
 class LoaderMethods(Remarks):
-    """All methods of a `DataLoader` except `__len__`.
+    """All methods of `DataLoader` except `__len__`.
 
-    Loaders under Grain's names (`headrace.compat`) derive from this class, because they have no
-    length.
+    Loaders under Grain's names (in `headrace.compat`), which have no length, derive from this
+    class.
     """
 
     _description: LoaderDescription
@@ -150,12 +151,12 @@ class LoaderMethods(Remarks):
 
         Args:
             batch_size: number of elements in the `Batch`, at least 1.
-            batch: which `Batch`, if there are several: 0 for the first in order, -1 for the last.
-                None (default): there is only one.
+            batch: number of the `Batch` to change, if there are several: 0 for the first, -1 for
+                the last. None (default): there is only one.
 
         Raises:
-            ValueError: if there is no `Batch`, or none with that number, or several and `batch` is
-                None; or `batch_size` is below 1.
+            ValueError: if there is no `Batch`, no `Batch` with that number, or there are several
+                and `batch` is None; or `batch_size` is below 1.
             TypeError: if `batch_size` or `batch` is not an integer.
             EmptyStreamError: if there are too few records for a batch.
 
@@ -172,7 +173,7 @@ class LoaderMethods(Remarks):
         return self._with(pipeline=with_batch_size(self._pipeline, batch_size, batch))
 
     def records_at(self, step: int) -> Any:
-        """Return the keys of the records in this shard's element number `step`, counted from 0.
+        """Return the keys of the records in element number `step` (from 0) of this shard's stream.
 
         The result is an array `int64[records]`; for a mix, a dict of such arrays by part. No record
         is read.
@@ -381,7 +382,7 @@ class DataLoader(LoaderMethods):
     def __len__(self) -> int:
         """Return the number of elements in this shard's whole stream, over all epochs.
 
-        Nothing is read.
+        No record is read.
 
         Raises:
             TypeError: if the stream is endless, or the number of elements depends on an operation

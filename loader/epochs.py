@@ -1,4 +1,4 @@
-"""Loop over epochs: one iterator for each epoch, with one state for all of them."""
+"""Loop over epochs: one iterator for each epoch, and one state for all epochs together."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
     """Epochs, one after another, each with its own iterator; made by `loader.epochs(…)`.
 
     The state is the state after the last batch that you received, in any epoch. If the state was
-    taken inside the loop over an epoch, even after its last batch, a restored run continues in that
+    taken inside the loop over an epoch, even after its last batch, a restored run continues in this
     loop. If it was taken after the loop, a restored run continues with the next epoch. Steps are
     counted over all epochs. Leaving a loop early skips the rest of its epoch. Taking the next epoch
-    closes the iterator of the epoch before. Close this object, or use it as a context manager, to
-    stop its threads at once; deleting it does the same.
+    closes the iterator of the previous epoch. To stop all threads at once, close this object, use
+    it as a context manager, or delete it.
 
     >>> import headrace
     >>> epochs = headrace.load(range(5), batch_size=2).epochs(2)
@@ -72,12 +72,12 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
     def __next__(self) -> Kind:
         """Return the iterator of the next epoch.
 
-        The first time after a state was restored, return an iterator over the rest of the restored
-        epoch.
+        In the first call after a state was restored, return an iterator over the rest of the
+        restored epoch.
 
         Raises:
-            StopIteration: if all epochs were returned.
-            ClosedError: if the epochs were closed.
+            StopIteration: if the iterators of all epochs were returned.
+            ClosedError: if this object was closed.
         """
         if self._closed:
             raise ClosedError(
@@ -111,23 +111,23 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
     def epoch(self) -> int:
         """Number, from 0, of the epoch whose batches you receive.
 
-        After the loop over an epoch has ended, it is the number of the next epoch.
+        After the loop over an epoch has ended, this is the number of the next epoch.
         """
         return self._number + self._batches.ended
 
     def start_prefetch(self) -> None:
         """Start the work for the current epoch now, in the background.
 
-        Does nothing after the last epoch.
+        After the last epoch, do nothing.
 
         Raises:
-            ClosedError: if the epochs were closed, and the last epoch was not reached.
+            ClosedError: if this object was closed before the end of the last epoch.
         """
         if self._count is None or self._number < self._count:
             self._batches.start_prefetch()
 
     def get_state(self) -> bytes:
-        """Return the state as JSON bytes, for `set_state` of `loader.epochs(…)`.
+        """Return the state as JSON bytes, for `set_state` of an `Epochs` object.
 
         An iterator of `iter(loader)` does not accept such a state, except with `strict=False`.
         """
@@ -135,7 +135,9 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
         return state
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
-        """Move to a state that `get_state` returned, of this or of another `Epochs` object.
+        """Move to the position of a state from `get_state` of this or another `Epochs` object.
+
+        If an error is raised, the position stays the same.
 
         Args:
             state: result of `get_state`.
@@ -144,7 +146,7 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
         Raises:
             CheckpointError: if `state` is not a state of epochs, is from another shard, or has a
                 position that does not exist in this pipeline. With `strict`, also if it is from
-                another pipeline (source, sampler or operations). The position stays the same.
+                another pipeline (source, sampler or operations).
         """
         self._go_to(
             epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict)
@@ -155,6 +157,8 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
     ) -> None:
         """Resume after a run on another number of shards.
 
+        If an error is raised, the position stays the same.
+
         Args:
             states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
@@ -162,8 +166,7 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
                 same step and none had ended.
 
         Raises:
-            CheckpointError: if a state is missing, or belongs to another pipeline or epoch. The
-                position stays the same.
+            CheckpointError: if a state is missing, or belongs to another pipeline or epoch.
         """
         read = parsed(states)
         self._go_to(
@@ -191,7 +194,8 @@ def start_of_epoch(number: int, state: bytes, step: int) -> bytes:
 
     Args:
         number: number of the epoch, from 0.
-        state: state in another epoch of the same shard, from which all other values are copied.
+        state: state in another epoch of the same shard, from which all values except the position
+            are copied.
         step: number of the epoch's first step, counted over all epochs.
     """
     other = LoaderState.from_json(state)
@@ -216,7 +220,7 @@ def epoch_of(state: LoaderState) -> int:
 
 
 def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
-    """Return the number of epochs to loop over; None if it is endless.
+    """Return the number of epochs to loop over; None if there is no end.
 
     Args:
         pipeline: pipeline of the loader.
@@ -268,7 +272,7 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
         epoch: number of the epoch, from 0.
 
     Raises:
-        CheckpointError: if the epoch begins after the last possible position.
+        CheckpointError: if `epoch`, which may come from a damaged state, is too large.
     """
     pipeline = as_epoch_begins(pipeline, epoch)
     leaf = pipeline.leaf
@@ -287,7 +291,7 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
 
 
 def epochs_of(loader: Any, count: int | None) -> Epochs[Any] | None:
-    """Return `loader.epochs(count)`; None if `loader` is not a `DataLoader`."""
+    """Return `loader.epochs(count)`, or None if `loader` is not a `DataLoader`."""
     loops = getattr(loader, "epochs", None)
     epochs = loops(count) if callable(loops) else None
     return epochs if isinstance(epochs, Epochs) else None
@@ -303,7 +307,7 @@ def fed_epochs(description: Any, count: int | None) -> Epochs[Any]:
         count: number of epochs; None for all epochs of the sampler.
 
     Raises:
-        TypeError: the source is not a `DataLoader`, or `count` is not an integer.
+        TypeError: if the source is not a `DataLoader`, or `count` is not an integer.
         ValueError: as in `DataLoader.epochs`.
     """
     source = description.source

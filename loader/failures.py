@@ -20,7 +20,8 @@ It returns "skip" or "raise".
 class Asked:
     """The user's function that decides about each failing record.
 
-    Tests such as `if skips_errors:` treat it like True, because it may decide to skip records.
+    Its truth value is True, so that `if skips_errors:` holds: the function may decide to skip
+    records.
 
     Attributes:
         function: the function, called with an exception and a list of record keys.
@@ -40,11 +41,11 @@ Skips: TypeAlias = bool | Asked
 
 
 def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -> Exception | None:
-    """Return the exception that ends the stream; None if the failing records are to be skipped.
+    """Return the exception that ends the stream; None if the failing records are skipped.
 
-    An exception of a signal handler always ends the stream. If the user's function raises an
-    exception, that exception is returned. If the function returns neither "skip" nor "raise", a
-    ValueError is returned.
+    The exception is `error`; or an exception that the user's function raised; or a ValueError if
+    the user's function returned neither "skip" nor "raise". If a signal handler raised `error`, it
+    always ends the stream.
 
     Args:
         skips: True (skip), False (raise) or the user's function.

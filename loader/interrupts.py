@@ -1,7 +1,7 @@
 """Delay interrupts while processes, threads or descriptors are created or ended.
 
-So this work is not left half done. The interrupt, or the exception of a signal handler, is raised
-at the end of the section (a `with Uninterrupted()` block).
+Without the delay, this work could be left half done. The interrupt, or the exception of a signal
+handler, is raised at the end of the section (a `with Uninterrupted()` block).
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ _SIGNALS = tuple(
 class Uninterrupted:
     """Context manager that delays Ctrl-C and exceptions of signal handlers until its end.
 
-    A SIGINT is recorded, and its handler is called once at the end. Handlers of other signals are
-    called at once; their exceptions are raised at the end. If sections (`with` blocks) are nested,
-    interrupts are delayed until the end of the outermost section. After one interrupt was delayed,
-    the next one is handled at once, so that the user can end a section that does not return.
+    A SIGINT is recorded, and the SIGINT handler is called once at the end. Handlers of other
+    signals are called at once; their exceptions are raised at the end. If sections (`with` blocks)
+    are nested, interrupts are delayed until the end of the outermost section. After one interrupt
+    was delayed, the next one is handled at once, so that the user can end a section that does not
+    return.
 
-    It has no effect in other threads than the main one, where no handlers run, and on handlers that
-    are not Python functions. It replaces handlers, and does not block signals: another thread would
-    get a blocked signal, and Python would pass it to the main thread.
+    The context manager has no effect in threads other than the main thread, where no handlers run,
+    and on handlers that are not Python functions. It replaces handlers, and does not block signals:
+    another thread would get a blocked signal, and Python would pass the signal to the main thread.
     """
 
     holding: ClassVar[Uninterrupted | None] = None
@@ -65,12 +66,12 @@ class Uninterrupted:
             raise
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal during a section.
+        """Handle a signal during a section (a `with Uninterrupted()` block).
 
         A first SIGINT is recorded, and handled at the end of the section. For any other signal, the
         original handler is called at once, and its exception is raised at the end of the section.
-        If an interrupt or exception is already delayed, the next signal is handled at once, and its
-        exception is raised at once.
+        If an interrupt or exception is already delayed, the next signal is handled at once, and the
+        exception of its handler is raised at once.
 
         Args:
             number: number of the signal.
@@ -122,8 +123,8 @@ class Uninterrupted:
 def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
     """Wait until `condition()` is True, and return True.
 
-    Return False if that takes more than `seconds`. Also return False if the main thread waits here
-    inside an `Uninterrupted` section, and an interrupt such as Ctrl-C was delayed by the section.
+    Return False if this takes more than `seconds`. Also return False if the main thread waits
+    inside an `Uninterrupted` section, and the section has delayed an interrupt such as Ctrl-C.
     """
     until, (pause, longest) = time.monotonic() + seconds, _PAUSES
     while not condition():
@@ -135,9 +136,10 @@ def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> 
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:
-    """Return True if an exception was raised by a signal handler, or a function that it called.
+    """Return True if an exception was raised by a signal handler, or by a function that it called.
 
-    Return False for handlers that are not Python functions, methods or objects with `__call__`.
+    Only handlers that are Python functions, methods or objects with `__call__` are recognized. In
+    threads other than the main thread, where no handlers run, return False.
     """
     if not _in_main_thread():
         return False
@@ -151,7 +153,7 @@ def raised_by_signal_handler(error: BaseException) -> bool:
 def raise_if_of_signal_handler(error: BaseException) -> None:
     """Raise an exception again if a signal handler raised it; otherwise do nothing.
 
-    Such an exception is not the fault of an operation or a record.
+    Such an exception is not caused by an operation or a record.
     """
     try:
         if raised_by_signal_handler(error):
@@ -161,9 +163,9 @@ def raise_if_of_signal_handler(error: BaseException) -> None:
 
 
 def code_of(function: Any) -> CodeType | None:
-    """Return the code of a function, a method, a partial function or an object with `__call__`.
+    """Return the code object of a function, method, partial function or object with `__call__`.
 
-    Return None if it is not implemented in Python.
+    Return None if the function is not implemented in Python.
     """
     while isinstance(function, functools.partial):
         function = function.func

@@ -50,9 +50,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     """One pass over a `DataLoader`'s stream; made by `iter(loader)`.
 
     Use it from one thread at a time. If an operation raises an exception, the state is still the
-    state after the last element delivered, so the next call of `next` tries the same element again.
-    `set_state` moves to another position. To stop its threads at once, close it, use it as a
-    context manager, or delete it.
+    state after the last delivered element, so the next call of `next` tries the same element again.
+    `set_state` moves to another position. To stop all threads of the iterator at once, close it,
+    use it as a context manager, or delete it.
     """
 
     _asked_as = "DataLoaderIterator"
@@ -88,7 +88,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def __next__(self) -> Any:
         """Return the next element, e.g. a batch.
 
-        Raises StopIteration at the end, and ClosedError after `close`.
+        Raise StopIteration at the end, and ClosedError after `close`.
         """
         if self._changes.waiting and (change := self._changes.next_at(self._step)) is not None:
             if change.has_effect(self.here()):
@@ -137,7 +137,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def skipped_count(self) -> int:
         """Number of failed records or batches skipped since the start or the last `set_state`.
 
-        Records that failed ahead of your position are included.
+        Records that are ahead of your position, and have already failed, are included.
         """
         return self._skipped.count
 
@@ -186,12 +186,12 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def as_made(self) -> tuple[Pipeline, SkippedSteps]:
-        """The loader's pipeline with changes made in the run, and its skipped steps, for tools."""
+        """The loader's pipeline with the run's changes, and its skipped steps, for tools."""
         return self._loaders, self._loaders_skipped_steps
 
     @property
     def host_iterator(self) -> DataLoaderIterator:
-        """The iterator that makes the elements: this object, or the one that a feeder reads."""
+        """The iterator that makes the elements. Here, it is this object itself."""
         return self
 
     @property
@@ -202,21 +202,21 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def start_prefetch(self) -> None:
         """Start workers and reading now instead of at the first `next`.
 
-        Raises ClosedError after `close`.
+        Raise ClosedError after `close`.
         """
         if self._running.elements is None:
             self._begin()
 
     def get_state(self) -> bytes:
-        """Return the state after the last element delivered, as JSON, mostly under 1,000 bytes."""
+        """Return the state after the last delivered element: JSON, mostly under 1,000 bytes."""
         return self.here().get_state()
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Move to the position of a state from `get_state` of this or another iterator.
 
         It may be called at any time, with any `worker_count`. With another batch size, the stream
-        continues with the next record. No record is read, unless the state is inside a window or
-        batch made after a `Filter` or `FlatMap`, and the order has changed there.
+        continues with the next record. No record is read, with one exception: the state is inside a
+        window or batch made after a `Filter` or `FlatMap`, and the order has changed at this point.
 
         Args:
             state: result of `get_state`.
@@ -266,7 +266,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Move to the position of a state that `state_dict` returned.
 
-        Raises CheckpointError if the state does not fit this loader.
+        Raise CheckpointError if the state does not fit this loader.
         """
         self._go_to([LoaderState.from_dict(state)])
 
@@ -343,9 +343,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._keeper, self._skipped, self._changes = keeper, skipped, changes
 
     def _take_in(self, change: OrderChangedError) -> Elements:
-        """Continue at the user's position in a changed order; return the elements from there on.
+        """Continue the stream, from the user's position on, in an order that has changed.
 
-        `change` says to which sources records were appended.
+        Return the elements from this position on. `change` says to which sources records were
+        appended.
         """
         from .state.resume import resumed
 
@@ -364,7 +365,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             self.take_up(change)
 
     def take_up(self, change: Change) -> None:
-        """Change the weights of a mix now; make any other change at `next`, when its step comes."""
+        """Make a change of a mix's weights now; schedule any other change for its step."""
         if isinstance(change, WeightsChange):
             pipeline = with_change(self._pipeline, change)
             self._running.end()

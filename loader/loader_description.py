@@ -1,4 +1,4 @@
-"""The description of a loader as plain values, for its runs and for tools."""
+"""The description of a loader as plain values, for the loader's iterators and for tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 
 @dataclass(frozen=True)
 class LoaderDescription:
-    """A loader as plain values, from which its runs are made.
+    """A loader as plain values, from which the loader's iterators are made.
 
     Attributes:
         pipeline: checked sources, order and operations.

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class WorkersLike(Protocol):
-    """Interface of an object with a number of workers, such as Grain's `MultiprocessingOptions`."""
+    """Interface of an object with a number of workers, like Grain's `MultiprocessingOptions`."""
 
     @property
     def num_workers(self) -> int: ...
@@ -90,12 +90,10 @@ class ReadOptions:
 
 
 def as_read_options(options: Any) -> ReadOptions:
-    """Return `ReadOptions` for an object with `num_threads` and `prefetch_buffer_size`.
-
-    Return the defaults for None.
+    """Return `options` as `ReadOptions`. None becomes the default `ReadOptions()`.
 
     Raises:
-        TypeError: if `options` has no such attributes.
+        TypeError: if `options` has no attributes `num_threads` and `prefetch_buffer_size`.
     """
     if options is None or isinstance(options, ReadOptions):
         return options or ReadOptions()
@@ -257,7 +255,7 @@ class ExecutionOptions:
             )
 
     def for_operations(self, operations: Iterable[Operation]) -> ExecutionOptions:
-        """Return the options for a run of operations, with a `worker_kind` in place of None.
+        """Return the options for a run of `operations`, with a `worker_kind` that is not None.
 
         >>> ExecutionOptions(worker_count=2, timeout=60.0).for_operations([]).worker_kind
         'process'
@@ -272,21 +270,21 @@ class ExecutionOptions:
 
     @property
     def workers(self) -> int:
-        """Number of workers; with `Auto` the largest number that it may try; 1 with "cluster"."""
+        """Number of workers; with `Auto`, the largest number to try; with "cluster", 1."""
         if isinstance(self.worker_count, Auto):
             return self.worker_count.most
         return self.worker_count if isinstance(self.worker_count, int) else 1
 
     @property
     def reading(self) -> ReadOptions:
-        """The `read_options`; if they are None, the default `ReadOptions()`."""
+        """The attribute `read_options`; the default `ReadOptions()` if it is None."""
         return self.read_options or ReadOptions()
 
 
 def _is_thread_safe(operation: Operation) -> bool:
     """Return True if several threads may run an operation and its function at the same time.
 
-    A function, or the object whose method it is, may have `thread_safe = False`.
+    A user's function, or the object whose method it is, may say `thread_safe = False`.
     """
     function = operation.user_function
     owner = getattr(function, "__self__", function)

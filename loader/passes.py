@@ -9,15 +9,15 @@ from .plan.pipeline import Pipeline
 class Passes:
     """Warns if a new run of a loader repeats an epoch with the same random order or numbers.
 
-    It remembers whether an earlier run of the loader came to its end, and warns at most once. Any
-    thread may end a run.
+    The object remembers whether an earlier run of the loader came to its end, and warns at most
+    once. Any thread may end a run.
     """
 
     ended = False  # a run has come to its end
     _warned = False
 
     def begin(self, pipeline: Pipeline) -> None:
-        """Warn if a new run of the loader repeats a random epoch, but only the first time.
+        """Warn if a new run of the loader repeats a random epoch; at most one warning.
 
         A run repeats a random epoch if three things are true: an earlier run came to its end; the
         pipeline has only one epoch; and the sampler shuffles or an operation draws random numbers.

@@ -1,6 +1,6 @@
 """Run a pipeline in the calling thread, without workers.
 
-It is used by tools, and to restore states for which elements of the pipeline must be made again.
+Tools do so; also the code that restores states, if it must make elements of the pipeline again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
-    """Run a pipeline in this thread, and yield its elements.
+    """Run a pipeline in the calling thread, and yield its elements.
 
     Each task makes as many rows as the plan says, even if tasks are slow.
 
@@ -30,7 +30,7 @@ def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, in
         start: cursor (place in the stream) at which to begin.
 
     Yields:
-        The element, the `Rows` that contain it, and its index in these rows.
+        the element, the `Rows` that contain it, and its index in these rows.
     """
     options, observer = (
         ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False, hang_seconds=None),

@@ -51,7 +51,8 @@ def load(
 ) -> DataLoader:
     """Make a `DataLoader` in one line.
 
-    It reads all records, in order or shuffled, applies the transformations, and makes batches.
+    The loader reads all records, in order or shuffled, applies the transformations, and makes
+    batches.
 
     Args:
         source: as `data_source` of `DataLoader`.

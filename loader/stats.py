@@ -1,6 +1,6 @@
 """The statistics of an iterator: counts and times, and the times of single tasks.
 
-They are printed as a table with advice.
+`print` shows them as a table with advice.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OPERATION_LINES = 6
 class IteratorStats(Snapshot):
     """A `Snapshot` with statistics of workers and single tasks; the result of `iterator.stats()`.
 
-    `print` it for a table.
+    `print` shows it as a table.
 
     Attributes:
         workers: statistics of the workers; without workers, of your thread. None if no task was
@@ -64,7 +64,7 @@ class IteratorStats(Snapshot):
             process. Other names: the times of the last timed tasks of each stage (operations that
             run in one task). Empty if no task was timed.
         last_waits: seconds of the waits for the last 1,000 elements, oldest first. If several
-            elements came at once, the wait is that of the first of them, and the others have 0.
+            elements came at once, the wait is counted for the first of them, and the others have 0.
     """
 
     workers: WorkerStats | None = None
@@ -80,7 +80,7 @@ class IteratorStats(Snapshot):
         return sum(stage.under_way for stage in self.stages) / self.elapsed if self.elapsed else 0.0
 
     def _waits_for_reads(self) -> bool:
-        """Return True if workers spend over half of their time waiting for records read ahead."""
+        """Return True if workers spend most of their time waiting for records read ahead."""
         reading = sum(stage.reading for stage in self.stages)
         ahead = sum(stage.under_way for stage in self.stages) > AHEAD * reading
         return ahead and reading > MUCH * sum(stage.busy for stage in self.stages)
@@ -89,7 +89,7 @@ class IteratorStats(Snapshot):
     def _start(self) -> float:
         """Seconds that the user waited until a worker began the first task.
 
-        It is 0 if the first task is no longer among the last tasks in `tasks`.
+        0 if the first task is no longer among the last tasks in `tasks`.
         """
         if not self.tasks or self.tasks[0].block:
             return 0.0
@@ -98,8 +98,8 @@ class IteratorStats(Snapshot):
     def to_dict(self) -> dict[str, Any]:
         """Return the statistics as plain values for JSON.
 
-        Four things are left out: single tasks, single waits, events of workers, and the times of a
-        device feeder.
+        Single tasks, single waits, events of workers, and the times of a device feeder are left
+        out.
         """
         plain = dataclasses.asdict(
             dataclasses.replace(self, tasks=(), worker_events=(), last_waits=())
@@ -120,7 +120,7 @@ class IteratorStats(Snapshot):
         )
 
     def lines(self, operations: int) -> list[str]:
-        """Return the lines of the table of statistics, without its first part about the loop.
+        """Return the lines of the printed table, without the first part, which is about the loop.
 
         These are at most three lines about the whole work, a title, and at most `operations` lines
         about operations. If no task is known, there is one line, with the number of workers.
@@ -188,7 +188,7 @@ def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[
 
 
 def lines_of_waits(waits: Quantiles | None) -> list[str]:
-    """Return a list with one line, the quantiles of the last waits; empty if there were none.
+    """Return a list with one line, the quantiles of the last waits; [] if there were no waits.
 
     >>> lines_of_waits(Quantiles(0.001, 0.002, 0.01, 0.25, 1000))
     ['  last 1,000 waits: median 1.0 ms, 95 % under 2.0 ms, 99 % under 10.0 ms, longest 250 ms']
@@ -250,8 +250,11 @@ def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> l
 def lines_of_stages(stages: Sequence[StageStats], most: int) -> list[str]:
     """Return the lines of a table with the times of operations: a title, and at most `most` lines.
 
-    If there are more operations, the last line is the sum of several operations: those that took
-    least time.
+    If there are more operations, the last line is the sum of the operations that took least time.
+
+    Args:
+        stages: the stages (operations that run in one task) with their times.
+        most: largest number of lines after the title.
     """
     work = sum(stage.busy for stage in stages)
     rows = _rows(stages)
@@ -291,7 +294,7 @@ def _rows(stages: Sequence[StageStats]) -> list[tuple[str, float, float]]:
 
 
 def stage_names(pipeline: Any) -> list[StageNames]:
-    """Return the names of a pipeline's stages, for a `Snapshot`.
+    """Return names and facts of a pipeline's stages, for a `Snapshot`.
 
     A stage is the operations that run in one task.
     """

@@ -1,9 +1,10 @@
 """Balanced global batches: divide the records of each batch so that all shards have equal work.
 
 In: the costs of all records, and positions of a run's order. Out: positions of the sampler's order.
-Shard s of S reads the positions s, s + S, … of the run's order; the records there have nearly equal
-costs for all shards. Records are only exchanged within a block of positions, i.e. within one global
-batch or a few of them.
+
+Shard s of S reads the positions s, s + S, … of the run's order. The sum of the costs of these
+records is nearly equal for all shards. Records are only exchanged within a block of positions, i.e.
+within one global batch or a few of them.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class Balance:
         return self._with(costs, lengths=lengths)
 
     def of_costs(self, costs: npt.NDArray[np.float64]) -> Balance:
-        """Return this balance with other costs, for operations that make rows of several records.
+        """Return this balance with the costs of rows that an operation makes of several records.
 
         Args:
             costs: `float64[rows]`, the cost of each row.
@@ -156,11 +157,11 @@ class Balance:
     def going_round(self, sizes: Sequence[int]) -> Balance:
         """Return this balance for sources that are read again after their end.
 
-        A key `n + i` of a source of `n` records then means its record `i` again, and has the cost
-        of this record.
+        In a source of `n` records, the record key `n + i` then means record `i`, read once more.
+        Both keys have the same cost.
 
         Args:
-            sizes: number of records of each part of a mix, or of the only source.
+            sizes: number of records of each part of a mix; without a mix, of the only source.
         """
         return self._with(self.costs, rounds=np.array(sizes, np.int64))
 
@@ -172,7 +173,7 @@ class Balance:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """A dict for checkpoints: digest of the costs, and number of batches balanced together."""
+        """A dict for checkpoints: `{"costs": digest of all costs, "batches": batches}`."""
         return {
             "costs": hashlib.sha256(self.costs.tobytes()).hexdigest()[:12],
             "batches": self.batches,
@@ -315,8 +316,8 @@ def checked(balance: Any) -> Balance:
 class Dealing:
     """Order of a run with balanced costs: maps its positions to positions of the sampler's order.
 
-    Records are exchanged within blocks of positions. Positions before the first block are not
-    moved.
+    Records are exchanged within blocks (consecutive positions of one or several global batches).
+    Positions before the first block are not moved.
 
     Args:
         balance: the costs.
@@ -347,7 +348,8 @@ class Dealing:
             `int64[n]`, positions of the sampler's order.
 
         Raises:
-            LengthsError: if a record there has no cost.
+            LengthsError: if a record in one of the blocks (positions that are balanced together) of
+                `places` has no cost.
         """
         first, size = self._blocks.first, self._blocks.size
         found = places.copy()
@@ -365,7 +367,8 @@ class Dealing:
         This is the inverse of `positions`.
 
         Raises:
-            LengthsError: if a record of the same block has no cost.
+            LengthsError: if a record in the block of `position` (the positions that are balanced
+                together) has no cost.
         """
         first, size = self._blocks.first, self._blocks.size
         if not first <= position < self._end:
@@ -374,12 +377,15 @@ class Dealing:
         return first + number * size + int(np.flatnonzero(self._dealt(number) == index)[0])
 
     def _dealt(self, number: int) -> Int64s:
-        """Return the record read at each position of a block, as indices within the block.
+        """Return which record is read at each position of a block.
 
-        The result is `int64[positions in the block]`. The results for the last 4 blocks are kept.
+        The results for the last 4 blocks are kept in memory.
 
         Args:
             number: number of the block, from 0.
+
+        Returns:
+            `int64[positions in the block]`, indices within the block.
         """
         # Two threads may compute the same block at the same time; both get the same result.
         known = self._known.get(number)

@@ -81,20 +81,24 @@ class BlockShuffle:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The block, window and lanes by name, as JSON values for checkpoints."""
+        """The values `block`, `window` and `lanes` as a dict, for checkpoints."""
         return {"block": self.block, "window": self.window, "lanes": self.lanes}
 
     @property
     def records_at_hand(self) -> int:
-        """Number of records in windows read at the same time: `lanes` of `window` blocks each."""
+        """Number of records in all windows read at the same time: `block * window * lanes`.
+
+        A window is the `window` blocks whose records are shuffled together. Each lane reads one
+        window.
+        """
         return self.block * self.window * self.lanes
 
     def readers_of_a_block(self, shards: int) -> int:
         """Return how many of `shards` shards read records of the same block.
 
-        It is 1 if `shards` divides `lanes`; in general, `shards` divided by the greatest common
-        divisor of both. The few blocks that cannot be divided over the lanes do not count: all
-        shards read them.
+        The result is 1 if `shards` divides `lanes`; in general, it is `shards` divided by the
+        greatest common divisor of `shards` and `lanes`. The few blocks that cannot be divided over
+        the lanes do not count: all shards read them.
 
         >>> [BlockShuffle(lanes=4).readers_of_a_block(shards) for shards in (1, 4, 6, 8)]
         [1, 1, 3, 2]
@@ -187,16 +191,18 @@ class BlockOrder:
         lanes: Int64s,
         epochs: Int64s,
     ) -> Int64s:
-        """Shuffle indices within lanes, each within its window; `unpermute` undoes `permute`.
+        """Shuffle the records of each window among themselves, or undo this shuffle.
+
+        A lane is every `lanes`-th index of an epoch. A window is some consecutive blocks of a lane.
 
         Args:
-            shuffle: `permute` or `unpermute`.
-            turns: `int64[n]`, indices of records within their lanes.
-            lanes: `int64[n]`, the lane of each.
-            epochs: `int64[n]`, the epoch of each.
+            shuffle: `permute` to shuffle, `unpermute` to undo the shuffle.
+            turns: `int64[n]`, the index of each record within its lane.
+            lanes: `int64[n]`, the lane of each record.
+            epochs: `int64[n]`, the epoch of each record.
 
         Returns:
-            `int64[n]`, indices within the same lanes.
+            `int64[n]`, the new index of each record within its lane.
         """
         windows = ((turns // self._block + 1) * self._windows - 1) // max(self._per_lane, 1)
         first = self._first_block(windows)
@@ -223,23 +229,31 @@ class BlockOrder:
         return permute(ranks, epochs, self._blocks, self._seed + _BLOCKS)
 
     def _first_block(self, windows: Int64s) -> Int64s:
-        """Return the number of the first block of each window, counted within its lane.
+        """Return the number of the first block of each window, counted within the window's lane.
 
-        Blocks are dealt to the lanes in turn. Lane k fills the places k, k + lanes, k + 2·lanes, …
-        of an epoch's order. A window is several consecutive blocks of a lane whose records are
-        shuffled together.
+        Lane k reads the indices k, k + lanes, k + 2·lanes, … of an epoch, and has blocks of its
+        own. A window is several consecutive blocks of a lane whose records are shuffled together.
 
         Args:
             windows: `int64[n]`, numbers of windows in their lanes.
+
+        Returns:
+            `int64[n]`, numbers of blocks.
         """
         # Windows of a lane differ by at most one block.
         return windows * self._per_lane // max(self._windows, 1)
 
     def _rest_begins(self, epochs: Int64s) -> Int64s:
-        """Return, for epochs `int64[n]`, the index `int64[n]` within each at which the rest begins.
+        """Return the index within each epoch at which the rest of the epoch begins.
 
-        The rest is the blocks that are left if each lane gets the same number of whole blocks.
-        Lanes are parts of an order that have blocks of their own.
+        All lanes (equal shares of the order, with blocks of their own) get the same number of whole
+        blocks. The rest is the blocks that no lane gets.
+
+        Args:
+            epochs: `int64[n]`, numbers of epochs.
+
+        Returns:
+            `int64[n]`, an index for each epoch.
         """
         distinct, which = np.unique(epochs, return_inverse=True)
         turns = permute(np.zeros_like(distinct), distinct, self._windows + 1, self._seed + _PLACES)

@@ -106,7 +106,6 @@ class BpttSampler(VectorSampler):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         return OrderFacts(records=self.num_records, same_records=True, has_later_epochs=True)
 
     @property
@@ -134,7 +133,7 @@ class BpttSampler(VectorSampler):
     def over(self, epochs: int | None) -> Self:
         """Return the same order with `epochs` times as many epochs.
 
-        It is endless if `epochs` is None or the order is endless.
+        The result is endless if `epochs` is None or this order is endless.
         """
         whole = None if epochs is None or self.num_epochs is None else self.num_epochs * epochs
         return dataclasses.replace(self, num_epochs=whole)

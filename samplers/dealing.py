@@ -86,14 +86,15 @@ def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s
 
 
 def _in_cells(costs: Int64s, shards: int, batches: int) -> Int64s:
-    """Divide a block's records over shards and batches.
-
-    Return `int64[batches, shards, records]`, indices in the block.
+    """Divide the records of a block over shards and batches, with nearly equal costs.
 
     Args:
         costs: `int64[n]`, the cost of each record of the block; `shards * batches` divides `n`.
         shards: number of shards.
         batches: number of batches in the block.
+
+    Returns:
+        `int64[batches, shards, records]`, indices of records in the block.
     """
     order = np.argsort(-costs, kind="stable").astype(np.int64)
     if batches == 1:
@@ -104,12 +105,15 @@ def _in_cells(costs: Int64s, shards: int, batches: int) -> Int64s:
 
 
 def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
-    """Divide records into sets of equal size and nearly equal cost; return `int64[count, records]`.
+    """Divide records into sets of equal size and nearly equal cost.
 
     Args:
         costs: costs of all records of the block.
         order: the records to divide, the largest cost first.
         count: number of sets.
+
+    Returns:
+        `int64[count, records]`, the records of each set.
     """
     rounds = order.reshape(-1, count).copy()
     # There and back, so that columns of several rounds are nearly equal.
@@ -132,9 +136,8 @@ def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
 def _exchange(costs: Int64s, sets: Int64s, sums: Int64s) -> None:
     """Make the sums of sets more equal by exchanges of records.
 
-    Records of the set with the largest sum are exchanged for cheaper ones of other sets.
-
-    Stops when the sums are nearly equal, when no exchange helps, or after four exchanges for each
+    Records of the set with the largest sum are exchanged for cheaper records of other sets. This
+    stops when the sums are nearly equal, when no exchange helps, or after four exchanges for each
     set.
 
     Args:

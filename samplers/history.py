@@ -1,4 +1,4 @@
-"""What a checkpoint says about an order: the fingerprint of the described order, and its changes.
+"""Description of an order in a checkpoint: the fingerprint of the order, and its changes.
 
 An order changes if, from some position on, it has other weights or parts of a mix, other weights of
 records, other omitted records, or more records. The values are plain JSON.
@@ -24,12 +24,12 @@ def part_named(name: str) -> str:
 
 
 class OrderChange(NamedTuple):
-    """A change of an order: from a position on, some of its values are others.
+    """A change of an order: from a position on, some of its values are replaced.
 
     Attributes:
         position: first position with the new values. For a part of a mix, it counts the positions
-            of this part. A change at position 0 says how the run began, if the current program
-            describes something else.
+            of this part. A change at position 0 has the values with which the first run began, if
+            the current program describes other values.
         values: the new values, by name.
         part: name of the part of a mix whose own order changes; None if the order itself changes.
     """
@@ -46,10 +46,11 @@ class SavedOrder(NamedTuple):
     """The order of a run, as its checkpoint describes it.
 
     Attributes:
-        described: fingerprint of the order that the program described.
+        described: fingerprint (JSON values) of the sampler in the program that saved the
+            checkpoint.
         changes: changes of this order during the run. For a mix, the changes of each part are
             sorted by position.
-        ended: for a mix, a pair [part name, position of its end] for each part that ends before the
+        ended: for a mix, a pair (part name, position of its end) for each part that ends before the
             mix does.
     """
 
@@ -59,19 +60,19 @@ class SavedOrder(NamedTuple):
 
     @property
     def is_mix(self) -> bool:
-        """True if it is the order of a `MixSampler`."""
+        """True if this is the order of a `MixSampler`."""
         return bool(self.described.get("kind") == "MixSampler")
 
     @property
     def own_changes(self) -> Changes:
-        """The changes of the order itself. Changes of the orders of a mix's parts are left out."""
+        """The changes of the order itself, without changes in the orders of a mix's parts."""
         return tuple(change for change in self.changes if change.part is None)
 
     def part(self, name: str) -> SavedOrder:
         """Return what the checkpoint says about the order of the part `name` of a mix.
 
-        If the checkpoint says nothing about the part, `described` is empty. If this order is not a
-        mix, return the order itself.
+        If the checkpoint does not contain this part, `described` of the result is {}. If this order
+        is not a mix, return this order itself.
         """
         if not self.is_mix:
             return self
@@ -92,9 +93,14 @@ class SavedOrder(NamedTuple):
 
 
 def parts_in(described: Values) -> dict[str, Values]:
-    """Return the fingerprints of the parts of a mix, by their keys in the mix's fingerprint.
+    """Return the fingerprints of the parts of a mix.
 
-    For another order, return {}.
+    Args:
+        described: fingerprint of an order.
+
+    Returns:
+        dict from the key of each part in `described` to the part's fingerprint; {} if the order is
+        not a mix.
     """
     return {
         key: value
@@ -104,7 +110,7 @@ def parts_in(described: Values) -> dict[str, Values]:
 
 
 def of_part(changes: Iterable[OrderChange], key: str) -> Changes:
-    """Return the changes of one part of a mix, with `part=None`, as the part's own order has them.
+    """Return the changes of one part of a mix, as the part's own order lists them (`part=None`).
 
     Args:
         changes: changes of the mix.
@@ -117,8 +123,8 @@ def of_part(changes: Iterable[OrderChange], key: str) -> Changes:
 
 
 def by_part(changes: Iterable[OrderChange]) -> Changes:
-    """Sort changes by the name of their part; changes without a part come first.
+    """Sort changes by the name of their part. Changes without a part come first.
 
-    The sort is stable.
+    Changes of the same part keep their order.
     """
     return tuple(sorted(changes, key=lambda change: (change.part is not None, change.part or "")))

@@ -131,7 +131,6 @@ class IndexSampler(Remarks, VectorSampler):
             self._check_part()
 
     def _check_part(self) -> None:
-        """Raise ValueError if this shard has no records."""
         self._grain_order().refuse_empty_part()
 
     def __len__(self) -> int:
@@ -173,7 +172,6 @@ class IndexSampler(Remarks, VectorSampler):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         return OrderFacts(
             block_size=self._block_size,
             records=self.num_records,
@@ -281,8 +279,9 @@ class IndexSampler(Remarks, VectorSampler):
     def joining(self) -> bool | BlockShuffle:
         """Order of records that are appended during an epoch and are still read in this epoch.
 
-        True: shuffled together with the records of the epoch that are not yet read; False: after
-        these records; a `BlockShuffle`: after them, shuffled in blocks.
+        True: shuffled together with the records of the epoch that are not yet read. False: after
+        these records, in the order of the source. A `BlockShuffle`: after these records, shuffled
+        in blocks.
         """
         return self.shuffle
 
@@ -304,7 +303,7 @@ class IndexSampler(Remarks, VectorSampler):
     def over(self, epochs: int | None) -> IndexSampler:
         """Return the same order with `epochs` times as many epochs.
 
-        It is endless if `epochs` is None or the order is endless.
+        The result is endless if `epochs` is None or this order is endless.
         """
         whole = None if epochs is None or self.num_epochs is None else self.num_epochs * epochs
         return dataclasses.replace(self, num_epochs=whole)
@@ -347,11 +346,15 @@ class SequentialSampler(IndexSampler):
         return type(self)(self.num_records, shard_options, self.seed)
 
     def resized(self, records: int) -> SequentialSampler:
-        """Return this sampler for a source of `records` records; ValueError outside `[1, 2^55]`."""
+        """Return this sampler for a source of `records` records.
+
+        Raises:
+            ValueError: if `records` is outside `[1, 2^55]`.
+        """
         return type(self)(records, self.shard_options, self.seed)
 
     def over(self, epochs: int | None) -> IndexSampler:
-        """Return an `IndexSampler` of `epochs` epochs in the same order; endless for None."""
+        """Return an `IndexSampler` with `epochs` epochs in the same order; endless for None."""
         return IndexSampler(self.num_records, self.shard_options, num_epochs=epochs, seed=self.seed)
 
 

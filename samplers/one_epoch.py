@@ -1,6 +1,6 @@
 """One epoch of a sampler as a sampler of its own, for loops that read one epoch at a time.
 
-In: positions counted from the start of the epoch. Out: the record keys of the whole sampler there.
+In: positions counted from the start of the epoch. Out: record keys.
 """
 
 from __future__ import annotations

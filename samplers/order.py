@@ -28,10 +28,8 @@ from .protocol import Int64s
 class UnreadOrder:
     """The positions below `total` that no shard has delivered, in a fixed order.
 
-    Index 0 is the first of them.
-
-    Memory grows with the number of shards, and the time for a position with the logarithm of this
-    number.
+    Index 0 is the first undelivered position. Memory grows with the number of shards, and the time
+    for a position with the logarithm of this number.
 
     Args:
         reached: number of positions that each shard delivered, shard 0 first.
@@ -51,9 +49,10 @@ class UnreadOrder:
 
     @property
     def is_possible(self) -> bool:
-        """True if each shard has delivered at most as many positions as its share has.
+        """True if no shard has delivered more positions than it has.
 
-        False shows that the state is damaged.
+        Shard s of S has the positions s, s + S, … below `total`. False shows that the state is
+        damaged.
         """
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)
@@ -71,40 +70,42 @@ class UnreadOrder:
 
     @cached_property
     def offset(self) -> int:
-        """Number to add to an index among the unread positions to get the position.
+        """Difference between a position and its index among the unread positions.
 
-        It is right for indices from `dense_index` on.
+        It holds for indices from `dense_index` on: the position is the index plus this number.
         """
         return min(self.dense_from, self.total) - self.dense_index
 
     def lowest_position(self, index: int) -> int:
-        """Return the lowest position that is possible at `index`, or later, among unread positions.
+        """Return a bound: no unread position at `index` or a later index is lower than the result.
 
         Index 0 is the first unread position. Unread positions are not sorted, so a later index may
-        have a lower position than an earlier one; none from `index` on has a lower position than
-        the result.
+        have a lower position than an earlier index.
         """
         position = int(self.positions(np.array([index], dtype=np.int64))[0])
         return position - position % self._shards
 
     @cached_property
     def dense_index(self) -> int:
-        """Number of unread positions before `dense_from`, from which on all are unread."""
+        """Number of unread positions below `dense_from`. From there on, all are unread."""
         return int(self._starts[-1])
 
     @cached_property
     def _by_progress(self) -> Int64s:
-        """Indices of the shards, sorted by how many positions they delivered, the slowest first."""
+        """Indices of the shards, sorted by the number of delivered positions, ascending."""
         return np.argsort(np.array(self.reached, dtype=np.int64), kind="stable")
 
     @cached_property
     def _tables(self) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-        """The rectangles (levels × shards) of undelivered positions, as four arrays.
+        """The undelivered positions, as rectangles of levels × shards.
 
-        Level k is the positions `k * shards + s` of all shards s. A rectangle is consecutive levels
-        in which the same shards have not delivered their positions. Each array has one entry per
-        rectangle: its first level; its number of levels; its number of shards; and the index in
-        `_served` of the first of these shards.
+        Level k is the positions `k * shards + s`, one for each shard s. A rectangle is consecutive
+        levels in which the same shards have not delivered their positions.
+
+        Returns:
+            four arrays with one entry for each rectangle: the first level; the number of levels;
+            the number of shards; and the index in `_served` (a list of shards) of the first of
+            these shards.
         """
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
         whole = self.total // self._shards
@@ -118,9 +119,10 @@ class UnreadOrder:
 
     @cached_property
     def _last(self) -> Int64s:
-        """Indices of the shards that have a position in the last level and have not read it yet.
+        """Indices of the shards that have a position in the last level and have not delivered it.
 
-        Level k is the positions `k * shards + s` of all shards s. The last level may be incomplete.
+        Level k is the positions `k * shards + s`, one for each shard s. In the last level, only the
+        first shards may have a position.
         """
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
@@ -128,7 +130,7 @@ class UnreadOrder:
 
     @cached_property
     def _starts(self) -> Int64s:
-        """For each rectangle in `_tables`, the index of its first position among the unread ones.
+        """For each rectangle in `_tables`, the index of its first position among unread positions.
 
         One more entry, at the end, is `dense_index`.
         """
@@ -137,17 +139,23 @@ class UnreadOrder:
 
     @cached_property
     def _served(self) -> Int64s:
-        """Indices of shards in two lists: all shards, those that read least first; then `_last`.
+        """Indices of shards in two lists, one after the other: `_by_progress`, then `_last`.
 
-        Each rectangle in `_tables` belongs to the first shards of one of the two lists.
+        Each rectangle in `_tables` belongs to consecutive entries of one of the two lists.
         """
         return np.concatenate([self._by_progress, self._last])
 
     def positions(self, indices: Int64s) -> Int64s:
-        """Return the positions at indices `int64[n]` (from 0) among the positions not yet read.
+        """Return the positions at indices among the positions that are not yet read.
 
         There are `length` unread positions below `total`. All positions from `total` on are unread,
         too; they follow at the indices from `length` on.
+
+        Args:
+            indices: `int64[n]`, from 0.
+
+        Returns:
+            `int64[n]`.
         """
         result = indices + self.offset
         ragged = indices < self.dense_index
@@ -166,7 +174,7 @@ class UnreadOrder:
 class Without:
     """The positions below `total` that are in none of several ranges, ascending.
 
-    Index 0 is the first of these positions.
+    Index 0 is the first position outside the ranges.
 
     Args:
         ranges: ascending pairs `(start, stop)`, `stop` excluded, that do not touch each other.
@@ -182,7 +190,7 @@ class Without:
 
     @property
     def is_possible(self) -> bool:
-        """True if there are ranges, they ascend without touching, and end at or below `total`."""
+        """True if there are ranges, and they ascend, do not touch, and end at or below `total`."""
         edges = [edge for pair in self.ranges for edge in pair]
         return (
             bool(edges)
@@ -192,19 +200,16 @@ class Without:
 
     @cached_property
     def _offsets(self) -> Int64s:
-        """Numbers to add to an index among the positions outside the ranges, to get the position.
+        """Differences between a position outside the ranges and its index among these positions.
 
-        The first number is for indices before the first range. Each other number is for indices
-        after one more range.
+        Entry k holds for positions after the first k ranges. So there is one entry more than
+        ranges.
         """
         return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
 
     @cached_property
     def _starts(self) -> Int64s:
-        """For each range, the number of positions before it that are in none of the ranges.
-
-        It is also the index, among these positions, of the first one after the range.
-        """
+        """For each range, the number of positions before it that are in none of the ranges."""
         return np.array([start for start, _ in self.ranges], dtype=np.int64) - self._offsets[:-1]
 
     @property
@@ -214,20 +219,17 @@ class Without:
 
     @property
     def offset(self) -> int:
-        """Number to add to an index from `dense_index` on, to get the position.
-
-        An index counts only the positions that are in none of the ranges.
-        """
+        """Difference between a position after all ranges and its index outside the ranges."""
         return int(self._offsets[-1])
 
     @property
     def dense_index(self) -> int:
-        """Number of positions before the end of the last range that lie in none of the ranges."""
+        """Number of positions before the last range that are in none of the ranges."""
         return int(self._starts[-1])
 
     @property
     def length(self) -> int:
-        """Number of positions outside the ranges."""
+        """Number of positions below `total` that are in none of the ranges."""
         return self.total - self.offset
 
     def lowest_position(self, index: int) -> int:
@@ -238,9 +240,15 @@ class Without:
         return int(self.positions(np.array([index], dtype=np.int64))[0])
 
     def positions(self, indices: Int64s) -> Int64s:
-        """Return the positions at indices `int64[n]` (from 0) among those outside the ranges.
+        """Return the positions at indices among the positions outside the ranges.
 
         There are `length` such positions below `total`. All positions from `total` on follow at the
         indices from `length` on.
+
+        Args:
+            indices: `int64[n]`, from 0.
+
+        Returns:
+            `int64[n]`.
         """
         return indices + self._offsets[np.searchsorted(self._starts, indices, side="right")]

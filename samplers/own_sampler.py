@@ -24,12 +24,12 @@ from .sharding import NoSharding, ShardOptions, as_shard_options
 class ScalarSampler(VectorSampler):
     """A user's `Sampler` as a `VectorSampler`: `record_keys` and `seeds` call it once per position.
 
-    If it returns a generator (`rng`) for position 0, one number is drawn from the generator of each
-    position; this number is the seed of random operations there (0 at a position without a
-    generator).
+    If the user's sampler returns a random generator (`rng`) for position 0, random operations get a
+    seed at each position: one number that is drawn from the generator of this position (0 if a
+    position has no generator).
 
     Args:
-        sampler: the user's sampler; it is called for position 0, and up to 63 times to find its
+        sampler: the user's sampler. It is called for position 0, and up to 63 times to find its
             length if it has no `__len__`. Its `shard_options` and `fingerprint` are used if it has
             them.
 
@@ -57,9 +57,11 @@ class ScalarSampler(VectorSampler):
         self.fingerprint = self._fingerprint()
 
     def _fingerprint(self) -> dict[str, Any]:
-        """Return the sampler's own `fingerprint`; if it has none, its class, length and a digest.
+        """Return the `fingerprint` of the user's sampler, or make one if it has none.
 
-        The digest covers its plain attributes and the record at the first position.
+        Returns:
+            the sampler's own `fingerprint`; else a dict with its class, its length, and a digest of
+            its plain attributes, its first record key and its seed.
 
         Raises:
             RecordKeyError: if the first record key is not an int, and the sampler has no
@@ -87,9 +89,10 @@ class ScalarSampler(VectorSampler):
         return OrderFacts(block_size=1)
 
     def for_source(self, records: int, part: str | None = None) -> Self:
-        """Return this order for a source.
+        """Return this order for a source of `records` records.
 
-        An epoch of an endless sampler then has `records` positions.
+        If the user's sampler is endless, an epoch of the returned order has `records` positions.
+        `part` is not used.
         """
         other = copy.copy(self)
         other.epoch_length = min(self._length, records) if self._length >= ENDLESS else self._length
@@ -131,7 +134,7 @@ class ScalarSampler(VectorSampler):
 
 
 def _whole(key: Any) -> int:
-    """Convert a record key to an int; floats must be whole numbers.
+    """Convert a record key to an int. A float must be a whole number.
 
     Raises:
         TypeError: if the key is another value.
@@ -157,10 +160,9 @@ def _metadata_from(ask: Callable[[int], RecordMetadata], position: int) -> Recor
 
 
 def _length_of(sampler: Sampler) -> int:
-    """Return the number of positions of a sampler, `len(sampler)`.
+    """Return `len(sampler)`, or find the number of positions if the sampler has no `__len__`.
 
-    Without `__len__`, the first position that raises IndexError is found by a binary search of 63
-    calls.
+    Then a binary search of 63 calls finds the first position that raises IndexError.
 
     Raises:
         StopIterationError: if such a call raises StopIteration.
@@ -185,11 +187,12 @@ def _seed_of(rng: np.random.Generator) -> int:
 def as_vector_sampler(sampler: Any) -> VectorSampler:
     """Convert any sampler to a sampler that returns the keys of many positions at once.
 
-    A sampler of headrace, or of a class derived from one, is returned as it is.
+    A `VectorSampler`, such as the samplers of headrace, is returned as it is.
 
     Raises:
-        TypeError: if it is a class, a list, tuple, dict, text or array, or has no `__getitem__`; or
-            if its first call does not return a `RecordMetadata` with a record key.
+        TypeError: if `sampler` is a class, a list, tuple, dict, text or array, or has no
+            `__getitem__`; or if its first call does not return a `RecordMetadata` with a record
+            key.
         RecordKeyError: if its first record key is not an int, and it has no `fingerprint`.
         StopIterationError: if one of its first calls raises StopIteration.
     """
@@ -229,7 +232,7 @@ _INSTEAD = {
 
 
 def _refuse_iterable(sampler: Any) -> None:
-    """Raise TypeError for a sampler that can only be iterated, like PyTorch's; else do nothing."""
+    """Raise TypeError if the sampler can only be iterated, like PyTorch's samplers."""
     if not hasattr(sampler, "__iter__") or hasattr(sampler, "__getitem__"):
         return
     known = [_INSTEAD[kind.__name__] for kind in type(sampler).__mro__ if kind.__name__ in _INSTEAD]

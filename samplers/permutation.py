@@ -69,12 +69,15 @@ def _round_keys_of(seed: int, epoch: int, rounds: int) -> Words:
 
 
 def round_keys(seeds: Words, epochs: Int64s, rounds: int) -> Words:
-    """Return the keys of the shuffle's rounds, computed from seeds: `uint64[rounds, len(epochs)]`.
+    """Compute the keys of the shuffle's rounds from seeds and epochs.
 
     Args:
         seeds: `uint64`, one seed for each epoch, or one for all.
         epochs: `int64[n]`, numbers of epochs; each has `rounds` keys of its own.
-        rounds: number of rounds.
+        rounds: number of rounds of the shuffle.
+
+    Returns:
+        `uint64[rounds, n]`, the keys.
     """
     of_seeds = mix(seeds)
     of_epochs = mix(of_seeds ^ epochs.astype(_WORD))
@@ -159,7 +162,7 @@ def _ints_of_keys(seed: int, epoch: int, rounds: int) -> list[int]:
 def place_of(key: int, epoch: int, size: int, seed: int) -> int:
     """Return the place (index within an epoch) that `permute` maps to `key`.
 
-    The epoch, size and seed are the same.
+    Pass the same epoch, size and seed as to `permute`.
 
     >>> import numpy as np
     >>> keys = permute(np.arange(8), np.zeros(8, np.int64), 8, 1).tolist()
@@ -170,11 +173,11 @@ def place_of(key: int, epoch: int, size: int, seed: int) -> int:
 
 
 def _blocks(epochs: Int64s) -> Iterator[slice]:
-    """Divide places (indices within epochs) into slices of at most 16,384 places, and yield them.
+    """Divide `epochs` into slices of at most 16,384 entries, and yield the slices.
 
     Args:
-        epochs: `int64[n]`, the epoch of each place. If epochs have 512 places or more on average, a
-            new slice also begins where the epoch changes.
+        epochs: `int64[n]`. If an epoch has 512 entries or more on average, a new slice also begins
+            where the epoch changes.
     """
     ends = np.flatnonzero(epochs[1:] != epochs[:-1]) + 1
     cuts = [0, *(ends.tolist() if len(ends) * MIN_RUN <= len(epochs) else ()), len(epochs)]
@@ -191,7 +194,8 @@ class Hashed:
     """Shifts of cells in each round of the shuffle, computed from keys when they are needed.
 
     The shuffle treats a number as a cell of a table. In each round, every cell moves along its
-    column (in even rounds) or along its row (in odd rounds) by a number of cells, its shift.
+    column (in even rounds) or along its row (in odd rounds). The number of cells by which it moves
+    is its shift.
 
     Args:
         keys: `uint64[rounds, epochs]`, the key of each round for each epoch.
@@ -210,19 +214,21 @@ class Hashed:
         Args:
             number: number of the round.
             fixed: for each cell, its row or column, whichever does not change in this round.
-            column: for each cell, the index of its epoch among the epochs of the keys; None for a
-                single epoch.
-            shift: receives the result.
-            scratch: memory for intermediate results.
+            column: for each cell, the index of its epoch among the epochs of the keys; None if all
+                cells have the same epoch.
+            shift: array that receives the result.
+            scratch: array for intermediate results.
         """
         key = self._keys[number] if column is None else self._keys[number][column]
         _hash(fixed, key, self._lengths[number % 2], shift, scratch)
 
 
 class _Kept:
-    """Shifts of cells in the shuffle's rounds, from prepared tables; equal to those of `Hashed`.
+    """Shifts of cells in the shuffle's rounds, looked up in tables; the same as those of `Hashed`.
 
-    Each round has a list of the shifts of all rows (or columns), for each epoch.
+    The shuffle treats a number as a cell of rows and columns; a shift is the number of cells by
+    which a cell moves in a round. For each round and epoch, a table has the shifts of all rows (or
+    columns).
 
     Args:
         keys: `uint64[rounds, epochs]`, the key of each round for each epoch.
@@ -257,11 +263,18 @@ class _Kept:
 def _shifts_of_block(
     seed: int, epochs: Int64s, rounds: int, size: int
 ) -> tuple[Hashed | _Kept, Int64s | None]:
-    """Return the shifts of the shuffle's rounds for a block of places, and the epoch of each place.
+    """Prepare the shuffle of several places (indices within an epoch), of one or several epochs.
 
-    The second result is `int64[n]`, for each place the index of its epoch among the epochs of the
-    shifts; None if all places belong to one epoch. `epochs` is the epoch of each place; `seed` and
-    `size` are as for `permute`.
+    Args:
+        seed: as for `permute`.
+        epochs: `int64[n]`, the epoch of each place.
+        rounds: number of rounds of the shuffle.
+        size: as for `permute`.
+
+    Returns:
+        the object that computes by how much places move in each round; and, for each place, the
+        index of its epoch among the epochs of this object, `int64[n]`, or None if all places are of
+        one epoch.
     """
     first, last = int(epochs.min()), int(epochs.max())
     side = max(table_shape(size))
@@ -305,7 +318,7 @@ def _permute_block(
 
 
 def table_shape(size: int) -> tuple[int, int]:
-    """Return rows (even) and columns of the smallest near-square table of at least `size` cells."""
+    """Return rows (even) and columns of a nearly square table with at least `size` cells."""
     root = isqrt(size - 1) + 1
     rows = root + root % 2
     return rows, -(-size // rows)
@@ -318,13 +331,13 @@ def encipher(
     lengths: Lengths,
     back: bool = False,
 ) -> Words:
-    """Move cells of a table by all rounds of the shuffle; with `back`, undo the rounds.
+    """Move cells of a table by all rounds of the shuffle, or undo the rounds.
 
     Args:
-        numbers: `uint64[n]`; cell (row, column) has the number `row * columns + column`.
-        shifts: the shifts of the cells in each round.
-        column: for each cell, the index of its epoch among the epochs of the shifts; None if there
-            is one epoch only.
+        numbers: `uint64[n]`; the cell (row, column) has the number `row * columns + column`.
+        shifts: object that computes by how much cells move in each round.
+        column: for each cell, the index of its epoch among the epochs of `shifts`; None if there is
+            one epoch only.
         lengths: numbers of rows and columns.
         back: True undoes the rounds.
 
@@ -346,16 +359,15 @@ def encipher(
 def _hash(
     fixed: Words, key: Words, length: np.uint64 | Words, shift: Words, scratch: Words
 ) -> None:
-    """Write `hash(fixed, key)`, scaled to `[0, length)`, into `shift`.
-
-    It is by how much the cells of a table move in a round.
+    """Write `hash(fixed, key)`, scaled to `[0, length)`, into the array `shift`.
 
     Args:
-        fixed: for each cell, its row or column, whichever does not change in this round.
+        fixed: for each cell of the shuffle's table, its row or column, whichever does not change in
+            this round.
         key: key of the round, for each cell or for all.
-        length: length of the axis along which cells move.
-        shift: receives the result.
-        scratch: memory for intermediate results.
+        length: number of rows or columns, along which cells move in this round.
+        shift: array that receives the result: by how much each cell moves.
+        scratch: array for intermediate results.
     """
     np.add(fixed, key, out=shift)
     np.multiply(shift, _MULTIPLIER_1, out=shift)
@@ -370,13 +382,13 @@ def _hash(
 def _move(
     moving: Words, length: np.uint64 | Words, shift: Words, scratch: Words, back: bool
 ) -> None:
-    """Compute `moving = (moving + shift) mod length` in place, or `- shift` with `back`.
+    """Add `shift` to `moving` modulo `length`, in place; with `back`, subtract it.
 
     Args:
-        moving: coordinates in `[0, length)`; changed.
-        length: length of the axis.
+        moving: rows or columns of cells, in `[0, length)`; changed in place.
+        length: number of rows or columns.
         shift: in `[0, length)`; overwritten if `back` is True.
-        scratch: memory for intermediate results.
+        scratch: array for intermediate results.
         back: True subtracts the shift.
     """
     if back:

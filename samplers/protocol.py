@@ -1,4 +1,4 @@
-"""The protocol of a user's own sampler, and the base class of the orders that the loader uses.
+"""Protocol of a user's own sampler, and base class of the orders (samplers) that the loader uses.
 
 In: positions in the global order. Out: record keys.
 """
@@ -50,11 +50,9 @@ class RecordMetadata:
 class Sampler(Protocol):
     """Protocol of a user's sampler: returns the key of the record at a position (`RecordMetadata`).
 
-    After its last position it raises IndexError.
-
-    `__len__` is optional and returns the number of positions (`sys.maxsize`: endless). The sampler
-    is called in the user's process and in workers, from any thread; it must return the same result
-    every time.
+    After its last position, the sampler raises IndexError. `__len__` is optional and returns the
+    number of positions (`sys.maxsize`: endless). The sampler is called in the user's process and in
+    workers, from any thread; it must return the same result every time.
     """
 
     def __getitem__(self, index: int) -> RecordMetadata:
@@ -75,14 +73,14 @@ class SamplerLike(Protocol):
 
 
 class VectorSampler:
-    """Base of all orders that the loader uses: each maps positions to record keys.
+    """Base of all orders (samplers) that the loader uses. An order maps positions to record keys.
 
-    Orders are immutable, and may be used from any thread and process. A kind of order defines
+    Orders are immutable, and may be used from any thread and process. A subclass defines
     `shard_options`, `seed`, `epoch_length`, `fingerprint`, `__len__` and `record_keys`. All other
-    members have defaults, which are right for an order that never changes, or raise an error that
-    names the kind of order.
+    members have defaults. A default is right for an order that never changes, or it raises an error
+    that names the subclass.
 
-    `as_vector_sampler` makes one of a user's own `Sampler`.
+    `as_vector_sampler` converts a user's own `Sampler` to a `VectorSampler`.
     """
 
     if TYPE_CHECKING:
@@ -93,7 +91,7 @@ class VectorSampler:
 
         @property
         def seed(self) -> int | None:
-            """Seed of the loader's random operations; None: it cannot have random operations."""
+            """Seed of the loader's random operations; None: random operations are not possible."""
 
         @property
         def epoch_length(self) -> int:
@@ -129,13 +127,13 @@ class VectorSampler:
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
+        """Facts about this order that the loader must know in advance, e.g. parts of a mix."""
         return OrderFacts()
 
     def seeds(self, positions: Int64s) -> Words | None:
-        """Return the seed of random operations at each position, `uint64[n]`.
+        """Return the seed of random operations at each global position, `uint64[n]`.
 
-        Return None if `seed` is used at all of them.
+        Return None if the attribute `seed` is used at all positions.
         """
         return None
 
@@ -148,8 +146,8 @@ class VectorSampler:
     def of_equal_shards(self, total: int) -> int:
         """Return how many of `total` positions the shards read together.
 
-        With `drop_remainder`, it is the largest multiple of the number of shards up to `total`,
-        unless that is endless.
+        With `drop_remainder`, this is the largest multiple of the number of shards that is at most
+        `total`, unless `total` means endless. Otherwise it is `total`.
         """
         shards = self.shard_options.shard_count
         drops = self.shard_options.drop_remainder and total < ENDLESS
@@ -195,10 +193,10 @@ class VectorSampler:
 
         Args:
             records: number of records of the source.
-            part: name of the part of a mix that the source is; None if there is no mix.
+            part: name of the source in a mix; None if there is no mix.
 
         Raises:
-            ValueError: if the order covers more records.
+            ValueError: if the order covers more than `records` records.
         """
         covered = self.facts.records
         if covered is not None and covered > records:
@@ -218,7 +216,7 @@ class VectorSampler:
 
     @property
     def ended(self) -> tuple[tuple[str, int], ...]:
-        """For a mix, pairs (part name, position of its end) for parts that end before the mix."""
+        """For each part that ends before the mix: (part name, position of its end). No mix: ()."""
         return ()
 
     @property
@@ -227,22 +225,23 @@ class VectorSampler:
         return SavedOrder(self.fingerprint, self.changes, self.ended)
 
     def differs_from(self, saved: SavedOrder) -> str:
-        """Return a text if the program has other weights or parts of a mix than the run; else "".
+        """Return a text for messages if weights, or parts of a mix, differ from a saved order.
 
-        A run can resume with such differences. The records of an order are compared elsewhere.
+        Return "" if they do not differ, or this kind of order has none. A run can resume with such
+        differences.
         """
         return ""
 
     def resumed(self, saved: SavedOrder, position: int, changes: bool) -> VectorSampler:
-        """Return the order that resumes a run.
+        """Return the order that a resumed run reads.
 
-        It is the order of the run before a position, and this one from there on.
+        Before `position`, it is the order of the saved run. From `position` on, it is this order.
 
         Args:
-            saved: the order of that run.
+            saved: the order of the run that saved the checkpoint.
             position: first position that no shard has read.
-            changes: True if this order may have other weights or parts than the run's. If False, or
-                if it has the same ones, the order of the run continues.
+            changes: True if this order may have other weights or parts than the saved order. If
+                False, or if nothing differs, the saved order simply continues.
 
         Raises:
             CheckpointError: if `saved` is damaged.
@@ -250,13 +249,13 @@ class VectorSampler:
         return self
 
     def as_it_was(self, saved: SavedOrder, length: int) -> VectorSampler | None:
-        """Return the order of a saved run, without the changes of the current program.
+        """Return the order that a saved run had, even if the current program describes another.
 
-        Return None if the state does not contain what decided that order, but only a digest of it.
+        Return None if the checkpoint has only a digest of the values that decided the order.
 
         Args:
-            saved: the order of that run.
-            length: number of positions of that run.
+            saved: the order of the saved run.
+            length: number of positions of the saved run.
 
         Raises:
             CheckpointError: if `saved` is damaged.
@@ -274,7 +273,7 @@ class VectorSampler:
     def with_parts(self, parts: Mapping[str, VectorSampler]) -> VectorSampler:
         """Return this mix with the given orders in place of the orders of some parts.
 
-        For an order that is not a mix, return `parts[""]` if there is one, else the order itself.
+        An order that is not a mix returns `parts[""]`, or itself if there is no key "".
 
         Args:
             parts: the new orders, by part name, as in the property `parts`.
@@ -282,22 +281,22 @@ class VectorSampler:
         return parts.get("", self)
 
     def part_at(self, position: int) -> tuple[str, int]:
-        """Return the name of the part that a mix reads at a position, and the position in the part.
+        """Return which part a mix reads at a position, and the position in this part.
 
         For an order that is not a mix: `("", position)`.
         """
         return "", position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return the current epoch (from 0) of each part of a mix, by name.
+        """Return a dict with the epoch (from 0) of each part of a mix, by part name.
 
-        It is the epoch of the part's last record up to a position. For an order that is not a mix:
+        It is the epoch of the part's last record up to `position`. For an order that is not a mix:
         `{"": epoch}`.
         """
         return {"": self.epoch_at(position)}
 
     def part_records(self, position: int) -> dict[str, int]:
-        """Return how many records of each part of a mix, by name, come before a position.
+        """Return a dict with the number of records of each part before a position, by part name.
 
         For an order that is not a mix: `{"": position}`.
         """
@@ -312,8 +311,8 @@ class VectorSampler:
         """Return this order without some records.
 
         Args:
-            keys: for each part's name, the keys of the records to omit. An order without parts has
-                the name "".
+            keys: for each part of a mix, by name, the keys of the records to omit. An order that is
+                not a mix has the name "".
 
         Raises:
             ValueError: if records cannot be omitted from this order, or from the order of a part.
@@ -327,43 +326,46 @@ class VectorSampler:
     def by_epochs(self) -> VectorSampler | None:
         """Return an order with the same record at each position, to which records can be appended.
 
-        Return None if there is no such order.
+        Return None if records cannot be appended to this kind of order.
         """
         return None
 
     def over(self, epochs: int | None) -> VectorSampler | None:
-        """Return this order repeated `epochs` times; endless for None.
+        """Return this order repeated `epochs` times, endlessly if `epochs` is None.
 
-        Return None if it cannot be repeated.
+        Return None if this kind of order cannot be repeated.
         """
         return None
 
     @property
     def whole(self) -> VectorSampler:
-        """The order of all epochs, if this is the order of one epoch; else the order itself."""
+        """The order of all epochs, if this order is one epoch of it; else this order itself."""
         return self
 
     def with_whole(self, whole: VectorSampler) -> VectorSampler:
-        """Return the same epoch of another order of all epochs; that order, if this is no epoch."""
+        """Return the epoch of `whole` (an order of all epochs) that has this epoch's number.
+
+        If this order is not one epoch of another order, return `whole` itself.
+        """
         return whole
 
     def with_history(self, history: Any) -> VectorSampler | None:
-        """Return this order with the changes in `history`; None if its records cannot change.
+        """Return this order with the changes of its records (a `RecordsHistory`) in `history`.
 
-        `history` is a `RecordsHistory`: at which positions records were added or omitted.
+        Return None if the records of this kind of order cannot change.
         """
         return None
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
-        """Return the generation of the source at a position, and the position at which it began.
+        """Return the source's generation at a position, and the position at which it began.
 
-        A generation is a version of the source's files. It begins at 0 if there was no change
-        before the position. Return None if the order never changed and its generation is 0.
+        A generation is a version of the source's files. Without a change before `position`, it
+        began at 0. Return None if the order never changed and its generation is 0.
         """
         return None
 
     def with_weights(self, weights: Any, position: int) -> VectorSampler:
-        """Return this mix with other weights from a position on.
+        """Return this mix with other weights from `position` on.
 
         Raises:
             TypeError: if the order is not a mix.
@@ -374,7 +376,7 @@ class VectorSampler:
         """Return this order with other weights of the records.
 
         Raises:
-            TypeError: if the order has no weights.
+            TypeError: if the records of this order have no weights.
         """
         raise TypeError(
             f"{short_repr(self)} has no weights that can change. Use a MixSampler or a "
@@ -387,8 +389,8 @@ class VectorSampler:
         return ""
 
     def former_weights(self, position: int) -> str | None:
-        """Return the digest of the earlier weights that are used at a position.
+        """Return the digest of the earlier weights of records that are used at a position.
 
-        Return None if the current weights are used there.
+        Return None if the current weights are used at this position.
         """
         return None

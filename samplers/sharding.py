@@ -20,7 +20,7 @@ from ..common.validation import true_or_false, whole_number
 
 @dataclass(frozen=True)
 class ShardOptions:
-    """One shard of several.
+    """One shard of several: it has the positions `shard_index + n * shard_count` of an order.
 
     Attributes:
         shard_index: index of this process's shard, `0 <= shard_index < shard_count`.
@@ -78,9 +78,10 @@ class ShardOptions:
 
 
 def as_shard_options(options: Any) -> ShardOptions:
-    """Return `options`, or convert shard options of another library to `ShardOptions`.
+    """Return `options` as `ShardOptions`; convert shard options of another library.
 
-    Those must have the attributes `shard_index` and `shard_count`, and may have `drop_remainder`.
+    Options of another library must have the attributes `shard_index` and `shard_count`, and may
+    have `drop_remainder`.
 
     Raises:
         TypeError: if `options` is a class, or has no `shard_index` and `shard_count`.
@@ -123,8 +124,8 @@ class NoSharding(ShardOptions):
 class ShardByJaxProcess(ShardOptions):
     """One shard for each JAX process: `jax.process_index()` of `jax.process_count()`.
 
-    Call `jax.distributed.initialize()` before making one. On Pathways, where one process controls
-    all devices, it warns: use `RemoteLoader` there.
+    Call `jax.distributed.initialize()` first. On Pathways, where one process controls all devices,
+    a warning says to use `RemoteLoader`.
 
     Args:
         drop_remainder: True gives every shard the same number of records; False (default) may give

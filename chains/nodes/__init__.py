@@ -1,5 +1,4 @@
-"""Nodes of the tree behind a `MapDataset` chain.
+"""Nodes of the tree behind a `MapDataset` chain, one for each method call.
 
-There is a node for each method call. It makes the element at any index of the dataset that the
-method returns.
+A node makes the element at any index of the dataset that the method returns.
 """

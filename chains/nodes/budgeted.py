@@ -33,13 +33,13 @@ from .node import Node, OfSeveral, fingerprint_of_node
 
 
 class NodeRecords:
-    """The elements of a node, by epoch and place (index within the epoch).
+    """The elements of a node, found by epoch and place (index within the epoch).
 
     All epochs have the same elements at the same places. Only the random numbers of random maps
     differ.
 
     Args:
-        node: the node that makes the elements.
+        node: the node (a dataset in a chain of dataset methods) that makes the elements.
     """
 
     def __init__(self, node: Node) -> None:
@@ -56,12 +56,12 @@ class NodeRecords:
     def keys(self, places: Indices) -> Indices:
         """Return the indices `int64[n]` of the elements at places (indices within the epoch).
 
-        In this class, the indices are equal to the places.
+        In this class, an index is equal to its place, so the result is `places`.
         """
         return places
 
     def name_of(self, place: int) -> str:
-        """Return a text that names the element at a place (index in the epoch) and its records."""
+        """Return a text for messages: an element's index in the epoch, and its records."""
         names = [
             f"record {used.key}{''.join(f' of {name}' for name in used.datasets)}"
             for used in self.made_of(0, place)
@@ -69,9 +69,10 @@ class NodeRecords:
         return f"element {place} ({first_few(names)})"
 
     def place_of(self, key: int, count: int) -> int | None:
-        """Return the place (index within the epoch) of an element.
+        """Return `key` if it is the index of an element of an epoch, else None.
 
-        The place is equal to `key`. Return None if there is no such element in an epoch.
+        In this class, the place of an element (its index within the epoch) is its index in the
+        dataset.
 
         Args:
             key: index of the element in the dataset.
@@ -87,11 +88,10 @@ class NodeRecords:
 
 
 class BudgetLine(Line):
-    """A line (source, order, operations) whose records are batches, planned by a token budget.
+    """A `Line` (source, order, operations) whose records are batches, planned by a token budget.
 
-    The engine can run a `repeat` that follows the batching as a part of this line, if no operation
-    merges several batches. It cannot run any other change of the order, such as a shuffle or a
-    slice.
+    The engine can run a `repeat` after the batching as a part of this line, if no operation merges
+    several batches. It cannot run any other change of the order, such as a shuffle or a slice.
     """
 
     @property
@@ -103,11 +103,10 @@ class BudgetLine(Line):
         return any(each.takes is not None for each in self.operations)
 
     def reordered(self, index_map: IndexMap) -> Line | None:
-        """Return the line repeated, if `index_map` is a `Repeat` that reads later epochs.
+        """Return this line repeated, if `index_map` is a `Repeat` that reads later epochs.
 
-        Such a `Repeat` has `keeps_indices`; any other `Repeat` reads the first epoch again. Return
-        None for other maps, or if an operation merges several batches, because the engine cannot
-        run such a line.
+        Return None for all other index maps, and if an operation merges several batches, because
+        the engine cannot run such a line.
         """
         order = self.alone
         if not isinstance(index_map, Repeat) or not index_map.keeps_indices or self.stacks:
@@ -135,7 +134,7 @@ class BudgetBatched(OfSeveral):
 
     @classmethod
     def of(cls, node: Node, operation: BudgetBatch) -> BudgetBatched:
-        """Make the node that batches another node's elements.
+        """Make the node that batches the elements of another node.
 
         Args:
             node: the node of the elements.
@@ -172,7 +171,6 @@ class BudgetBatched(OfSeveral):
 
     @property
     def reshuffles(self) -> bool:
-        """True: each epoch has other batches."""
         return True
 
     @property
@@ -180,7 +178,7 @@ class BudgetBatched(OfSeveral):
         return self.order.fingerprint
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Return the batches at indices `int64[n]`; their elements are read in one call."""
+        """Return the batches at indices `int64[n]`. All elements are read in one call."""
         return self.source.__getitems__(self.order.record_keys(indices)) if len(indices) else []
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
@@ -189,8 +187,8 @@ class BudgetBatched(OfSeveral):
 
     @property
     def line(self) -> Line:
-        """The line (source, order and operations) with which the engine makes the batches.
+        """The `Line` (source, order and operations) with which the engine makes the batches.
 
-        Any number of shards can read it.
+        Any number of shards can read the batches.
         """
         return BudgetLine(self.source, ENDLESS, self.length, self.length, alone=self.order)

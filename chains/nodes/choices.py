@@ -1,6 +1,6 @@
-"""Choices: they say from which part the element at an index of a joined dataset comes.
+"""Choices, which say from which dataset the element at an index of a joined dataset comes.
 
-In: indices of the joined dataset. Out: for each of them, the index of a part (one of the datasets
+In: indices of the joined dataset. Out: for each index, the index of a part (one of the datasets
 that are joined), and an index in this part.
 """
 
@@ -35,7 +35,7 @@ class Choice(Protocol):
 
     @property
     def parameters(self) -> Any:
-        """Values that distinguish this choice from others, as JSON values."""
+        """The values that distinguish this choice from others, as JSON values."""
 
     @property
     def mixes(self) -> Sequence[Any]:
@@ -56,7 +56,7 @@ class Choice(Protocol):
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
         """Convert indices of the joined dataset to indices of parts, and indices in these parts.
 
-        All three are arrays `int64[n]`.
+        The parts are the datasets that are joined. The argument and both results are `int64[n]`.
         """
 
     def one(self, index: int) -> tuple[int, int]:
@@ -79,7 +79,7 @@ class Choice(Protocol):
 class OneAfterAnother(Choice):
     """A choice that concatenates: all of the first dataset, then all of the second, and so on.
 
-    The next epoch consists of the next epoch of each dataset.
+    An epoch of the joined dataset consists of one epoch of each dataset.
 
     Attributes:
         lengths: the length of each dataset.
@@ -109,7 +109,7 @@ class OneAfterAnother(Choice):
 
 @dataclass(frozen=True, eq=False)
 class ByMap(Choice):
-    """A choice by a user's map, which returns a pair: index of a dataset, index in this dataset.
+    """A choice by a user's map from an index to a pair: index of a dataset, index in this dataset.
 
     Attributes:
         mapping: the user's `selection_map`.
@@ -152,7 +152,8 @@ class ByMap(Choice):
 class ByWeights(Choice):
     """A choice that mixes datasets by weights.
 
-    In the next epoch of the mix, each dataset continues after its last element of the epoch before.
+    In the next epoch of the mix, each dataset continues after its last element of the previous
+    epoch.
 
     Attributes:
         lengths: the length of each dataset, by name.
@@ -202,12 +203,12 @@ class ByWeights(Choice):
 
     @cached_property
     def _numbers(self) -> Indices:
-        """For each dataset, in the order of `MixOrder`: its index in `lengths`."""
+        """The index in `lengths` of each dataset, in the order of `MixOrder.names`."""
         return np.array(list(map(list(self.lengths).index, self._mix.order.names)), dtype=np.int64)
 
     @cached_property
     def _drawn(self) -> Indices:
-        """Number of elements of each dataset that are drawn in an epoch of the mix.
+        """Number of elements that an epoch of the mix draws from each dataset, `int64[datasets]`.
 
         For an endless mix, all numbers are 0.
         """

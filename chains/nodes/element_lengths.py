@@ -21,7 +21,7 @@ def lengths_of_elements(node: Node, lengths: Any, method: str) -> Any:
     """Return the lengths of a node's elements; None if the elements must be read to know them.
 
     Args:
-        node: the node.
+        node: the node (a dataset in a chain of dataset methods).
         lengths: the user's argument. None: the lengths that the source knows. A text: the name of a
             field of the source's records; then the chain may change only the order of the records.
             A path: a file written by `measure_lengths`, for the source's records or for the

@@ -1,7 +1,7 @@
-"""Give all epochs of a node the order of its first epoch.
+"""Give all epochs of a node the order of the node's first epoch.
 
-Plans that are made from lengths, such as batches by budget, need this: they say which elements each
-batch has by the elements' indices in the first epoch.
+Plans that are made from lengths, such as batches by budget, need this: a plan names the elements of
+a batch by their indices in the first epoch.
 
 In: a node whose order differs from epoch to epoch. Out: a node whose later epochs differ from the
 first only in the random numbers that random maps draw.
@@ -26,10 +26,10 @@ from .source_node import Source
 
 
 def in_first_order(node: Node, span: int | None = None) -> Node:
-    """Return a node that reads the same records at `index` and at `index + span`.
+    """Return a node whose epochs all have the order of the first epoch of `node`.
 
-    So all epochs have the order of the first one. Random maps may draw different random numbers for
-    the two elements.
+    The new node reads the same records at `index` and at `index + span`. Random maps may draw
+    different random numbers for the two elements.
 
     Args:
         node: the node whose first `span` elements are repeated.
@@ -62,7 +62,7 @@ def in_first_order(node: Node, span: int | None = None) -> Node:
 
 
 def _spans_of(node: Chosen, span: int) -> list[int]:
-    """Return how many elements of each joined node the first `span` elements of a join need.
+    """For each joined node, count its elements that the first `span` elements of a join need.
 
     Each number is rounded up to whole epochs of the joined node, and is at least one epoch.
 
@@ -82,12 +82,12 @@ def _spans_of(node: Chosen, span: int) -> list[int]:
 class FirstOrder(IndexMap):
     """An index map that gives all epochs the order of the first epoch of another map.
 
-    An index map converts an index of a dataset to an index of the dataset below, from which the
-    first one is made.
+    An index map converts an index of a reordered dataset to an index of the dataset below, i.e.
+    before the reordering.
 
     Attributes:
         first: the map that gives the order of the first epoch.
-        span: number of indices in an epoch of the dataset.
+        span: number of indices in an epoch of the reordered dataset.
         below: number of indices in an epoch of the dataset below.
     """
 

@@ -33,10 +33,11 @@ def applied(node: Node, operation: Operation) -> Node:
     """Make the node that applies an operation to the elements of `node`.
 
     Raises:
-        TypeError: if the operation makes one result of several elements, and it cannot be known
-            which elements make the result at an index.
-        ValueError, LengthsError, PackError: if the result at an index cannot be known for another
-            reason, such as unknown lengths; or if batches of several shapes would be stacked.
+        TypeError: if the operation makes one result of several elements, and it is unknown in
+            advance which elements make the result at an index.
+        ValueError, LengthsError, PackError: if the result at an index is unknown in advance for
+            another reason, such as unknown lengths; or if batches of several shapes would be
+            stacked.
     """
     if operation.plans_batches:
         return BudgetBatched.of(node, cast(Any, operation))
@@ -70,9 +71,10 @@ def applied(node: Node, operation: Operation) -> Node:
 
 @dataclass(frozen=True, eq=False)
 class Applied(OnOne):
-    """A node that applies `operation` to each element of `input`; None where it drops the element.
+    """A node that applies `operation` to each element of the node `input`.
 
-    It is also the base of nodes for batches and flat maps.
+    If the operation drops an element, the node has None at the element's index. This class is also
+    the base of nodes for batches and flat maps.
     """
 
     operation: Operation
@@ -91,7 +93,7 @@ class Applied(OnOne):
     def left_out_by(self) -> str | None:
         """Name of a method or operation that may drop elements; None if no element is dropped.
 
-        It may be this node's operation, or one of the nodes below (nearer to the source).
+        It is this node's operation, or belongs to a node between the source and this node.
         """
         return (
             super().left_out_by if self.operation.one_to_one else self.operation.method or self.kind
@@ -112,9 +114,9 @@ class Applied(OnOne):
 
     @cached_property
     def _at(self) -> Callable[[Any, int], Any]:
-        """Function that applies the operation: it takes an element (not None) and its index.
+        """Function that applies the operation to an element that is not None: `(element, index)`.
 
-        It returns the operation's result; None if the operation drops the element.
+        It returns the result, or None if the operation drops the element.
         """
         run, place, plain = self.run, self.input.place, self.operation.plain_function
         if plain is not None and self.operation.only_filters:
@@ -139,26 +141,25 @@ class Applied(OnOne):
         return result
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row of an element, from which random maps derive random numbers.
+        """Return two numbers, position and row, from which random maps derive their random numbers.
 
-        They are the position and row of the element of `input` from which this element is made.
-        They are `(index, 0)` if the engine cannot run the operation itself, and uses this node as a
-        source. `Node.place` says what a row is.
+        Both numbers are those of the element of `input` from which the element is made; or `(index,
+        0)` if the engine cannot run the operation itself, and uses this node as a source.
         """
         return self.input.place(index) if self._engine_agrees else (index, 0)
 
     @cached_property
     def _engine_agrees(self) -> bool:
-        """True if the engine gives this node's results when it runs the operation itself."""
+        """True if the engine gets the results of this node when it runs the operation itself."""
         # For the engine, the index of an element is its position, which is not so after a batch.
         return not self.operation.reads_index or self.input.line.keeps_positions
 
     @property
     def line(self) -> Line:
-        """The line (source, order, operations) of the node `input`, with this operation added.
+        """The `Line` (source, order, operations) of the node `input`, with this node's operation.
 
-        If the engine would give other results than this node when it runs the operation, the line
-        has this node as its source, and no operations.
+        If the engine would get other results than this node, the `Line` has this node as its
+        source, and no operations.
         """
         if not self._engine_agrees:
             return self.evaluated
@@ -168,9 +169,10 @@ class Applied(OnOne):
     def base_and_order(self) -> tuple[Node, Line]:
         """Separate the operation from a shuffle, slice or repeat of the elements before it.
 
-        Return this node without this reordering, and a `Line` with only the reordering. If the
-        operation depends on positions, nothing can be separated: return this node itself, and a
-        `Line` that leaves its elements in their order.
+        Returns:
+            this node without the reordering; and a `Line` (source, order, operations) with only the
+            reordering. If the operation depends on positions, nothing is separated: this node
+            itself; and a `Line` with the order of its elements.
         """
         if self.operation.reads_position:
             return super().base_and_order
@@ -193,10 +195,10 @@ class Regrouped(Applied):
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """Return this node, and a `Line` with its elements in their order.
+        """Return this node, and a `Line` (source, order, operations) with its elements' order.
 
-        Unlike in other nodes, a shuffle, slice or repeat before the operation is not separated from
-        this node, because batches of elements in another order would be other elements.
+        A shuffle, slice or repeat before the operation is not separated from this node: batches of
+        elements in another order would be other batches.
         """
         return self, self.evaluated
 
@@ -205,7 +207,7 @@ class Regrouped(Applied):
 class FlatMapped(Regrouped):
     """A node of a flat map, which makes up to `max_fan_out` elements of each element of `input`.
 
-    Each element of `input` gets `max_fan_out` indices. Indices that are not used give None.
+    Each element of `input` gets `max_fan_out` indices. The element at an unused index is None.
     """
 
     @cached_property
@@ -217,7 +219,7 @@ class FlatMapped(Regrouped):
         return min(self.input.length * self._fan_out, ENDLESS)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Return the elements at indices `int64[n]`; each element of `input` is read once."""
+        """Return the elements at indices `int64[n]`. Each element of `input` is read once."""
         below, children = np.divmod(indices, self._fan_out)
         distinct, which = np.unique(below, return_inverse=True)
         families = list(map(self._children, self.input.records(distinct), distinct.tolist()))
@@ -242,11 +244,11 @@ class FlatMapped(Regrouped):
         return self.input.made_of(index // self._fan_out)
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row of the element at `index`.
+        """Return two numbers, position and row, from which random maps derive their random numbers.
 
-        Random maps derive random numbers from them. The position is that of the input element from
-        which the element was made. The row is computed from the input's row, and from the index of
-        the element among all elements made of that input.
+        The position is that of the element of `input` from which the element is made. The row is
+        computed from the row of this element of `input`, and the index among the elements that are
+        made of it.
         """
         below, child = divmod(index, self._fan_out)
         position, row = self.input.place(below)
@@ -259,7 +261,7 @@ def _item(items: Sequence[Any], number: int) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Batched(Regrouped):
-    """A node of batches of `size` consecutive elements; each epoch is batched separately."""
+    """A node of batches of `size` consecutive elements. No batch crosses the end of an epoch."""
 
     size: int
 
@@ -276,11 +278,10 @@ class Batched(Regrouped):
 
     @property
     def may_be_none(self) -> bool:
-        """Always False: a batch is never None."""
         return False
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Return the batches at indices `int64[n]`; their elements are read in one call."""
+        """Return the batches at indices `int64[n]`. All elements are read in one call."""
         parts = [self._below(index) for index in indices.tolist()]
         wanted = np.concatenate([np.arange(*part, dtype=np.int64) for part in parts] or [indices])
         elements = iter(self.input.records(wanted))
@@ -293,12 +294,12 @@ class Batched(Regrouped):
         )[0]
 
     def _below(self, index: int) -> tuple[int, int]:
-        """Return the index of the first element of a batch, and the index after its last element.
+        """Return the index of a batch's first element, and the index after its last element.
 
         These are indices of the node whose elements are batched.
 
         Raises:
-            IndexError: if one of them exceeds 64 bits.
+            IndexError: if one of the two indices exceeds 64 bits.
         """
         below, size = self.input.length, self.size
         epoch, number = divmod(index, self.length)
@@ -318,9 +319,9 @@ class Batched(Regrouped):
         return [used._replace(row=row) for row, below in rows for used in self.input.made_of(below)]
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row of a batch, from which random maps derive random numbers.
+        """Return two numbers, position and row, from which random maps derive their random numbers.
 
-        They are the position and row of the batch's first element. If the last batch of an epoch is
+        Both numbers are those of the batch's first element. If the last batch of an epoch is
         dropped because it is not full, its elements are not counted in positions.
         """
         return self.input.place(

@@ -62,7 +62,7 @@ class Chosen(OnSeveral):
         return self.choice.length
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Return the elements at indices `int64[n]`; each node is read in one call."""
+        """Return the elements at indices `int64[n]`. Each joined node is read in one call."""
         which, inner = self.choice.many(indices)
         found: list[Any] = [None] * len(indices)
         for number in distinct(which):
@@ -138,9 +138,10 @@ class Chosen(OnSeveral):
 
     @property
     def line(self) -> Line:
-        """The `Line` that the engine runs.
+        """The `Line` (source, order, operations) that the engine runs.
 
-        It has one `MixedSource` of all nodes, an order made of their orders, and no operations.
+        The source is one `MixedSource` of all nodes. The order is made of the orders of the nodes.
+        There are no operations.
         """
         parts = [node.base_and_order for node in self.nodes]
         limit = ENDLESS // len(parts)
@@ -175,8 +176,8 @@ def _concatenated(lengths: Sequence[Any]) -> Any:
 class ChosenKeys(IndexMap):
     """Index map of a node that joins several parts: converts an index to a key of a `MixedSource`.
 
-    The `MixedSource` contains the sources of all parts. With n parts, record i of part p has the
-    key `i * n + p`.
+    The `MixedSource` contains the sources of all parts. With n parts, record i of the part with
+    index p has the key `i * n + p`.
 
     Attributes:
         choice: converts an index to the index of a part, and an index in this part.
@@ -221,7 +222,7 @@ class Zipped(OnSeveral):
 
     Attributes:
         nodes: the nodes, of equal length.
-        names: the keys of the dicts; empty for tuples.
+        names: the keys of the dict; () for tuples.
     """
 
     names: tuple[str, ...] = ()
@@ -232,7 +233,6 @@ class Zipped(OnSeveral):
 
     @property
     def may_be_none(self) -> bool:
-        """Always False: an element is a tuple or a dict of the joined elements, and never None."""
         return False
 
     def records(self, indices: Indices) -> Sequence[Any]:
@@ -281,10 +281,9 @@ class Own(OnSeveral):
 
     @property
     def left_out_by(self) -> str | None:
-        """Name of a method that may drop elements: always None, so that batches may follow.
+        """Always None, so that batches may follow, although the user's dataset may return None.
 
-        If the user's dataset returns None as an element, a batch gets the None, and may raise an
-        error.
+        If an element is None, a batch gets the None, and may raise an error.
         """
         return None
 
@@ -297,7 +296,7 @@ class Own(OnSeveral):
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         """Return the element of the user's dataset as the only record.
 
-        It is unknown from which records of other sources this element is made.
+        It is unknown from which records of other sources the user's dataset made the element.
         """
         return [UsedRecord(self.dataset, index)]
 
@@ -305,16 +304,13 @@ class Own(OnSeveral):
     def facts(self) -> SourceFacts:
         """Facts that the loader must know about the elements.
 
-        One of them is that the dataset returns one element per call.
+        The loader must know, for example, that the dataset returns one element per call.
         """
         return super().facts._replace(reads_singly=True)
 
     @property
     def operations(self) -> int:
-        """Number of operations in the nodes of the dataset's `parents`, plus 1.
-
-        The user's dataset itself counts as an operation.
-        """
+        """Number of operations up to this node. The user's dataset counts as one operation."""
         return int(super().operations) + 1
 
     @property

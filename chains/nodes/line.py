@@ -68,15 +68,15 @@ class Line:
     alone: VectorSampler | None = None
 
     def reordered(self, index_map: IndexMap) -> Line | None:
-        """Return this line (source, order, operations) with its results in another order.
+        """Return this `Line` (source, order, operations) with its results in another order.
 
         Return None if this is impossible: if an operation depends on positions, and the map changes
         positions. A `Repeat` that continues with the next epochs (`keeps_indices`) does not change
-        them; it is impossible only if a batch would cross the end of an epoch.
+        positions; it is impossible only if a batch would cross the end of an epoch.
 
         Args:
-            index_map: converts an index among the reordered results to an index among this line's
-                results.
+            index_map: converts an index among the reordered results to an index among the results
+                of this `Line`.
         """
         if index_map.keeps_indices:
             assert isinstance(index_map, Repeat), "no other map does so"
@@ -84,7 +84,7 @@ class Line:
         return self.under(index_map) if self.moves_freely else None
 
     def _repeated(self, epochs: int | None) -> Line | None:
-        """Return this line (source, order, operations) repeated for several epochs.
+        """Return this `Line` (source, order, operations) repeated for several epochs.
 
         If the last batch of an epoch is not full, there are two cases. If batches drop their
         remainder, and no operation uses positions, the records of the remainder are removed from
@@ -103,10 +103,10 @@ class Line:
         return whole.under(Repeat(whole.length, epochs))
 
     def under(self, index_map: IndexMap) -> Line:
-        """Return a line with the same source and operations, whose records come in another order.
+        """Return a `Line` with the same source and operations, whose records come in another order.
 
         Args:
-            index_map: converts positions of the new line to positions of this line.
+            index_map: converts positions of the new `Line` to positions of this `Line`.
         """
         return dataclasses.replace(
             self,
@@ -117,12 +117,12 @@ class Line:
         )
 
     def then(self, operation: Operation, moves_freely: bool, keeps_positions: bool = True) -> Line:
-        """Return this line (source, order, operations) with one more operation.
+        """Return this `Line` (source, order, operations) with one more operation.
 
         Args:
             operation: the operation, which runs last.
             moves_freely: True if the operation does not depend on positions.
-            keeps_positions: True if its results have the positions of its inputs.
+            keeps_positions: True if the operation's results have the positions of its inputs.
         """
         return dataclasses.replace(
             self,
@@ -135,11 +135,11 @@ class Line:
     def tree(
         self, shard: ShardOptions, first: tuple[Operation, ...], balance: Balance | None = None
     ) -> Apply:
-        """Return the nodes that the engine runs: the source read in its order, and operations.
+        """Return the tree that the engine runs: read the source in its order, apply operations.
 
         Args:
             shard: the shard of this process.
-            first: operations that run before the operations of this line.
+            first: operations that run before the operations of this `Line`.
             balance: divides the records of each global batch among shards by cost; None: shards
                 take records in turn.
         """

@@ -1,4 +1,4 @@
-"""Nodes: the tree behind a `MapDataset` chain, with its sources at the bottom.
+"""Nodes: the tree behind a `MapDataset` chain, with the chain's sources at the bottom.
 
 In: indices, `int64[n]` or one int. An index past the end is in a later epoch. Out: elements; None
 for an element that a filter dropped.
@@ -35,21 +35,21 @@ The distance is the number of nodes in between.
 
 
 def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
-    """Return the seeds that apply to a node, from its inputs' seeds; the nearest seed comes first.
+    """Collect the seeds that apply to a node. A seed that was set nearer to the node comes first.
 
     Args:
-        of_inputs: for each input, pairs of a seed that was set below it, and the number of nodes
-            between them (the distance).
+        of_inputs: for each input of the node, pairs of a seed that was set before, and the number
+            of nodes since then (its distance).
 
     Returns:
-        pairs of a seed and its distance from the node: one more than the distance from the input.
+        pairs of a seed and its distance from the node, which is its distance from the input plus 1.
     """
     found = [(seed, depth + 1) for seeds in of_inputs for seed, depth in seeds]
     return tuple(sorted(found, key=lambda each: each[1]))
 
 
 def default_seed(seeds: Seeds) -> int | None:
-    """Return a seed in `[0, 2^32)` derived from the seeds set earlier in a chain; None without any.
+    """Derive a seed in `[0, 2^32)` from the seeds set earlier in a chain; None if none was set.
 
     Args:
         seeds: pairs of a seed and the number of nodes since it was set. The result depends on both.
@@ -64,7 +64,7 @@ Get = Callable[[int], Any]
 
 
 def _of_inputs(name: str, together: Callable[[list[Any]], Any]) -> Any:
-    """Make a property of a node that combines the values of this property of the nodes below it.
+    """Make a property of a node that combines the values of this property in the node's inputs.
 
     Args:
         name: name of the property.
@@ -83,9 +83,9 @@ def _first(names: list[str | None]) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """Base of the nodes of a `MapDataset` chain, which make its elements.
+    """Base of the nodes of a `MapDataset` chain. A node makes the elements of one dataset.
 
-    Nodes are immutable; any number of threads may use one.
+    Nodes are immutable. Several threads may use a node at the same time.
     """
 
     @property
@@ -114,7 +114,7 @@ class Node:
 
     @property
     def identity(self) -> list[Any]:
-        """Plain values that identify the node and all nodes below it."""
+        """Plain values that identify this node and all nodes before it, down to the sources."""
         return [self.kind, self.parameters, *(node.identity for node in self.inputs)]
 
     # combined from the nodes directly below, unless a class of nodes defines the property
@@ -154,7 +154,7 @@ class Node:
         """Return the costs of elements that are made of several segments, `float64[length]`.
 
         Only packed rows, in the order in which `pack` made them, have such costs. Return None for
-        all other nodes, also for packed rows that were reordered.
+        all other elements, also for packed rows that were reordered.
 
         Args:
             cost: function of an array of lengths; None: the cost is the length.
@@ -162,19 +162,19 @@ class Node:
         return None
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row of the element at an index.
+        """Return two numbers, position and row, from which random maps derive their random numbers.
 
-        Random maps derive random numbers from them. The position is that of a record or element
-        from which the element is made. The row distinguishes the elements that a flat map makes of
-        one element; it is 0 if there is no flat map.
+        The position is that of a record or element from which the element is made. The row
+        distinguishes the elements that a flat map makes of one element; it is 0 if there is no flat
+        map.
         """
         return index, 0
 
     def dataset_at(self, index: int) -> str | None:
         """Return the name of the mixed or concatenated dataset from which an element comes.
 
-        It is None if this node and the nodes below join no datasets, if the element comes from
-        several datasets, or if its dataset is unknown.
+        Return None if no datasets are joined in the chain, if the element comes from several
+        datasets, or if its dataset is unknown.
 
         Args:
             index: index of the element.
@@ -184,8 +184,7 @@ class Node:
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         """Return the records from which the element at an index is made.
 
-        If a class of nodes does not define this method, the element itself is the only record,
-        without a source.
+        This default implementation returns the element itself as the only record, without a source.
         """
         return [UsedRecord(None, index)]
 
@@ -198,7 +197,7 @@ class Node:
     def facts(self) -> SourceFacts:
         """Facts about the node's elements, for a loader that uses the node as a source.
 
-        They follow from the facts of the sources below.
+        The facts are combined from the facts of the chain's sources.
         """
         below = [node.facts for node in self.inputs]
         wanted = [each.reads_ahead for each in below]
@@ -211,35 +210,36 @@ class Node:
 
     @property
     def evaluated(self) -> Line:
-        """A `Line` with this node as its source and no operations.
+        """A `Line` (source, order, operations) with this node as its source, and no operations.
 
-        It is for nodes whose operations the engine cannot run.
+        It is used if the engine cannot run the operations itself.
         """
         return Line(Evaluated(self), None, self.length, self.length, may_be_none=self.may_be_none)
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """Separate the order of this node's elements from the elements.
+        """Separate this node's elements from their order.
 
-        Return a node without the order, and a `Line` (source, order, operations) with only the
-        order. A node that does not define this property separates nothing: it returns itself, and a
-        `Line` with its elements in their present order.
+        Returns:
+            a node without the order; and a `Line` (source, order, operations) with only the order.
+            This default implementation separates nothing: this node itself, and a `Line` with its
+            elements in their present order.
         """
         return self, self.evaluated
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return only the dataclass fields for pickling.
+        """Return only the dataclass fields for pickling, without cached values.
 
-        Values derived from them may not be valid in other processes.
+        Cached values may not be valid in another process.
         """
         return fields_of(self) or {}
 
 
 class Evaluated:
-    """A node as a source whose records are the node's elements, at any index.
+    """A source whose records are the elements of a node, at any index.
 
     Args:
-        node: the node that returns the records.
+        node: the node (a dataset in a chain of dataset methods) that returns the records.
         length: a number greater than all indices that will be read; default: no limit.
 
     >>> from headrace.chains.nodes.source_node import Source
@@ -334,9 +334,9 @@ class OnOne(Node):
 
 
 class OfSeveral(OnOne):
-    """Base of nodes (packs, batches by budget) whose elements are made of several elements below.
+    """Base of nodes (packs, batches by budget) each of whose elements is made of several elements.
 
-    A plan, which is known before anything is read, says of which elements.
+    A plan says which elements these are. The plan is known before any element is read.
     """
 
     @property
@@ -356,7 +356,7 @@ def naming_datasets(node: Node, indices: Indices) -> Iterator[None]:
     """Return a context that adds the names of mixed datasets to an error of a batch or pack.
 
     If a `BatchError` or `PackError` is raised in the context, and the elements come from several
-    datasets, the error gets a note with the names. Then it is raised again.
+    datasets, the error gets a note with the names. Then the error is raised again.
 
     Args:
         node: the node of the elements that are batched or packed.

@@ -24,8 +24,8 @@ from .node import Node, OfSeveral, naming_datasets
 class Packed(OfSeveral):
     """A node whose elements are the rows into which the documents of an epoch are packed.
 
-    The attribute `plan` says which documents are in each row. It is made from the lengths of the
-    documents, before any of them is read.
+    The attribute `plan` says which documents are in each row. The plan is made from the lengths of
+    the documents, before any document is read.
     """
 
     operation: Pack  # how they are packed
@@ -33,7 +33,7 @@ class Packed(OfSeveral):
 
     @classmethod
     def of(cls, node: Node, operation: Pack, lengths: Any) -> Packed:
-        """Make the node that packs another node's elements.
+        """Make the node that packs the elements of another node.
 
         Args:
             node: the node of the documents.
@@ -88,7 +88,7 @@ class Packed(OfSeveral):
         return self.plan.costs(cost)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Return the rows at indices `int64[n]`; their documents are read in one call."""
+        """Return the rows at indices `int64[n]`. All documents are read in one call."""
         if not len(indices):
             return []
         pieces = end_to_end([self.plan.row(index) for index in (indices % self.length).tolist()])

@@ -22,7 +22,7 @@ from .node import Get, Node, OnOne, Seeds
 
 @dataclass(frozen=True, eq=False)
 class Seeded(OnOne):
-    """A node with the elements of another node, which sets a seed for random operations above it.
+    """A node with the elements of another node, which sets a seed for later random operations.
 
     Attributes:
         input: the node of the elements.
@@ -47,10 +47,10 @@ class Seeded(OnOne):
 
     @property
     def parameters(self) -> Any:
-        """None: the seed does not identify this node in fingerprints.
+        """None: the seed itself does not identify this node in fingerprints.
 
-        Operations above that derive their seeds from this node's seed have the derived seeds among
-        their own parameters.
+        Later operations that derive their seeds from this seed have the derived seeds in their
+        fingerprints.
         """
         return None
 
@@ -69,7 +69,7 @@ class Seeded(OnOne):
 
 @dataclass(frozen=True, eq=False)
 class Reordered(OnOne):
-    """A node with the elements of another node at other indices: shuffled, repeated or sliced.
+    """A node with the elements of another node in another order: shuffled, repeated or sliced.
 
     Attributes:
         input: the other node.
@@ -97,10 +97,10 @@ class Reordered(OnOne):
         return self.index_map.parameters
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row of an element, from which random maps derive random numbers.
+        """Return two numbers, position and row, from which random maps derive their random numbers.
 
-        If this node only repeats, and the engine runs this repeat itself, they are the position and
-        row of the element below. Otherwise, they are `(index, 0)`.
+        If this node only repeats `input`, and the engine runs this repeat itself, both numbers are
+        those of the element of `input`. Otherwise, they are `(index, 0)`.
         """
         return self.input.place(index) if self._only_repeats else (index, 0)
 
@@ -159,17 +159,17 @@ class LivingElements(Reordered):
     def asks_records(self) -> bool:
         """True if a user's function decided which records to omit.
 
-        It decided once, when the node was made. It is not called for records that are appended
-        later.
+        The function was called when the node was made. It is not called for records that are
+        appended later.
         """
         return self.by_function
 
     @classmethod
     def of(cls, node: Node, omit: Any) -> Node:
-        """Make a node without omitted records; it has all other elements of the node below.
+        """Make a node that omits some records of `node`, and has all other elements of `node`.
 
-        Omitted records are those that the user names in `omit`, and those that were deleted from
-        the source. If there are none, return `node` itself.
+        Records are omitted if `omit` names them, or if they were deleted from the source. If no
+        records are omitted, return `node` itself.
 
         Args:
             node: the node of all records.
@@ -178,7 +178,7 @@ class LivingElements(Reordered):
 
         Raises:
             TypeError: if `omit` is none of these.
-            RecordKeyError: if it names a record that the source does not have.
+            RecordKeyError: if `omit` names a record that the source does not have.
             SourceError: if the file of keys cannot be read, or a function is given and the source
                 does not know the files of its records.
             ValueError: if an element of `node` is not made of one record of a single source, or

@@ -57,8 +57,8 @@ class Source(Node):
     def facts(self) -> SourceFacts:
         """Facts about the records, from the source's own facts.
 
-        There is one difference: a source that reads asynchronously does not count as a source that
-        reads one record per call (`reads_singly`), because it makes many concurrent reads.
+        There is one difference: a source that reads asynchronously makes many concurrent reads, so
+        `reads_singly` (it reads one record per call) is False for it.
         """
         below = facts_of(self.source)
         return SourceFacts(

@@ -1,7 +1,7 @@
 """Detect that an endless stream has no more elements, because its operations drop every record.
 
 In: the places in the stream before and after tasks that made no rows. Out: a failure if the stream
-has no more elements, or None.
+has no more elements, else None.
 """
 
 from __future__ import annotations
@@ -58,13 +58,14 @@ class EmptyStreamGuard:
     """Detects that an endless stream has no more elements, because operations drop every record.
 
     The stream has no more elements if each source has shown all of its records since the last row
-    of the stream, or if a stream with an endless `repeat` was repeated many times since then.
+    of the stream, or if a stream with an endless `repeat` was repeated many times since the last
+    row.
 
     Args:
         leaves: the leaves (sources with their samplers) from which the records come.
         since: the cursor (place in the stream) after the last row.
         repeats: for each endless `repeat` of a stream, the index of its note in a cursor, and the
-            indices of its leaves. (A note is the saved progress of the `repeat`.)
+            indices of the leaves that it repeats. (A note is the saved progress of the `repeat`.)
     """
 
     def __init__(self, leaves: Sequence[Leaf], since: Cursor, repeats: Mapping[int, range]) -> None:
@@ -85,10 +86,11 @@ class EmptyStreamGuard:
     def go_on(self, request: Request) -> Failure | None:
         """Count a task that made no rows.
 
-        Return a failure if the stream has no more elements, else None.
-
         Args:
             request: the task with its places in the stream.
+
+        Returns:
+            a failure if the stream has no more elements, else None.
         """
         in_groups = isinstance(request.task, GroupTask)
         self._groups += in_groups
@@ -127,9 +129,10 @@ class EmptyStreamGuard:
         )
 
     def _times_repeated(self, cursor: Cursor) -> int | None:
-        """Return how many times the least repeated source was repeated since the last row.
+        """Return how often the least repeated source was repeated since the last row of the stream.
 
-        Only endless repeats count. Return None if there are none.
+        Only sources in a stream with an endless `repeat` count. Return None if there are no such
+        sources.
         """
         times = dict[int, int]()
         for note, leaves in self._repeats.items():
@@ -144,12 +147,12 @@ class EmptyStreamGuard:
     def _have_shown_all(self, now: Sequence[int], records: int) -> bool:
         """Return True if every source has shown all of its records, or has ended.
 
-        A source is ignored if the join above it takes no more records of it, and if the other
+        A source is ignored if a join (such as a mix) takes no more records of it, and if the other
         sources have shown their records many times meanwhile.
 
         Args:
             now: for each source, the position reached, counted on this shard.
-            records: number of records since the last row.
+            records: number of records since the last row of the stream.
         """
         half = next(
             (at for number, at in reversed(self._looks) if 2 * number <= records), self._since
@@ -172,8 +175,8 @@ class EmptyStreamGuard:
 def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
     """Return True if a source has almost surely shown all its records between two positions.
 
-    The common case: an epoch that began after the first position and ended before the second has
-    shown every record. There are these exceptions:
+    The common case: an epoch that began after the first position and ended before the second
+    position has shown every record. There are these exceptions:
 
     * If records are drawn with replacement, several epochs are needed (`epochs_for_all`).
     * A shard sees only its part of the records, another part in each epoch. So more epochs are
@@ -210,7 +213,7 @@ def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
 
 
 def _end_of(leaf: Leaf, since: int, epochs: int) -> int:
-    """Return the position, counted on this shard, at the end of a number of whole epochs.
+    """Return the position, counted on this shard, at the end of several whole epochs.
 
     The first of these epochs is the first that begins after the position `since`.
 

@@ -49,9 +49,9 @@ class RowStreams:
         skipped: counts skipped records.
         observer: gets the times of the work.
         unread: ranges of positions, counted on this shard, that are not read.
-        planned: True: groups of rows, and tasks of sources without random access, have the length
-            from the plan, however long tasks take. So all shards divide their rows at the same
-            places without communication. False: the length depends on how long tasks take.
+        planned: False: groups of rows, and tasks of sources without random access, have a length
+            that depends on how long tasks take. True: they have the length from the plan, so that
+            all shards divide their rows at the same places without communication.
         horizons: for each leaf (source with its sampler) whose order may change, by its index: an
             object that knows up to which position the order is final.
     """
@@ -71,7 +71,7 @@ class RowStreams:
         self._kept: dict[int, Sequence[Rows]] = {}  # by the index of the join that keeps them
 
     def open(self, start: Cursor) -> Pull[Rows]:
-        """Return a supply of rows of the whole pipeline, from a cursor (place in the stream) on."""
+        """Return a supply of all rows of the pipeline from a cursor (place in the stream) on."""
         return self._rows(self.pipeline.top, start)
 
     def _rows(
@@ -82,9 +82,10 @@ class RowStreams:
         former: int = 0,
         most: int | None = None,
     ) -> Pull[Rows]:
-        """Return a supply of the rows of a pipeline part, from its cursor (place in the stream) on.
+        """Return a supply of the rows of a part of the pipeline.
 
-        Rows that shards of an earlier run had begun and not delivered come first.
+        The supply begins at the part's cursor (place in the stream). Rows that shards of an earlier
+        run had begun and not delivered come first.
 
         Args:
             part: the part.
@@ -92,7 +93,7 @@ class RowStreams:
             size: largest number of rows that a join takes at a time.
             former: number, from 1, of the shard of an earlier run to which the rows belong; 0 for
                 this shard.
-            most: number of this part's rows that are needed at most; None for all.
+            most: largest number of this part's rows that are needed; None for all.
         """
         rests = [rest for rest in start.unfinished if rest.stage == part.stage]
         if not rests:
@@ -194,7 +195,7 @@ class RowStreams:
 
 
 class Flow:
-    """One run of a pipeline, which yields its elements.
+    """One run of a pipeline, which yields the pipeline's elements.
 
     Args:
         pipeline: pipeline to run.
@@ -233,9 +234,9 @@ class Flow:
     def __iter__(self) -> Generator[tuple[Any, Rows, int], None, bool]:
         """Yield each element, the consecutive `Rows` that contain it, and its index in these rows.
 
-        The `Rows` know the cursor (place in the stream) after each element. If a task failed, its
-        exception is raised at the place of its elements in the stream. Return True at the end of
-        the stream.
+        The `Rows` know the cursor (place in the stream) after each element. If a task failed, the
+        exception of the task is raised at the place of the task's elements in the stream. Return
+        True at the end of the stream.
         """
         waits = self._waits
         while True:
@@ -274,7 +275,7 @@ class Flow:
     def _made(
         self, run: Rows, units: Units
     ) -> Generator[tuple[Any, Rows, int], None, Failure | None]:
-        """Make and yield elements one by one, each with `run` and its index in `run`.
+        """Make elements one by one, and yield each with `run` and its index in `run`.
 
         Return the failure if an element cannot be made, else None.
 

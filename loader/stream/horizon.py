@@ -1,7 +1,7 @@
 """Requests for positions of a growing source, up to the position at which its order is final.
 
-In: a horizon, an object that knows up to which position the order will not change any more. It can
-move this position on. Out: requests for the positions before it.
+In: a horizon, i.e. an object that knows up to which position the order will not change any more,
+and can move this position forward. Out: requests for the positions before it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ class Horizon(Protocol):
 
     @property
     def stop(self) -> int | None:
-        """Position up to which the order is final; None if the order is final until its end."""
+        """Position before which the order is final; None if the whole order is final."""
 
     def advance(self, wait: bool) -> bool:
-        """Move `stop` to a later position, by deciding whether records were appended up to there.
+        """Move `stop` to a later position, after deciding if appended records come before that.
 
-        Return True if `stop` was moved (to None, if the order will not change any more). Return
-        False if the decision has to wait, for example for the writer of the source, and `wait` is
-        False.
+        Args:
+            wait: True: wait until the decision is possible, for example for the writer of the
+                source.
+
+        Returns:
+            True if `stop` was moved (to None, if the order will not change any more). False if the
+            decision has to wait, and `wait` is False.
 
         Raises:
             Exception: if the order changes. The exception has the position and the new records.
@@ -37,7 +41,7 @@ class Horizon(Protocol):
 
 
 class DecidedSpans(Pull[Request]):
-    """Supply of requests for the positions whose order is final: all positions before the horizon.
+    """Supply of requests for the positions of a growing source, as soon as their order is final.
 
     Each request has the inputs of whole outputs. Only the last output of the order may be
     incomplete. All positions are counted on this shard.
@@ -48,7 +52,7 @@ class DecidedSpans(Pull[Request]):
             these positions have been made, the horizon is asked to decide the order of more
             positions.
         first: first position.
-        total: end of the order, if it does not change.
+        total: end of the order, if the order does not change.
         unit: number of positions that make one output, counted from `first`.
     """
 
@@ -75,11 +79,16 @@ class DecidedSpans(Pull[Request]):
                 return None
 
     def _goes_further(self, wait: bool) -> bool:
-        """Plan the positions that have become final.
+        """Plan the positions whose order has become final.
 
-        Return True if there are new positions, or if the end is reached. Return False if this has
-        to wait, and `wait` is False. An exception of the horizon becomes a failure at the end of
-        the requests.
+        An exception of the horizon becomes a failure at the end of the requests.
+
+        Args:
+            wait: True: wait until there are such positions.
+
+        Returns:
+            True if there are new positions, or the end is reached. False if that has to wait, and
+            `wait` is False.
         """
         try:
             while (stop := self._decided()) <= self._planned and self._horizon.stop is not None:

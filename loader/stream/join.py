@@ -1,7 +1,7 @@
 """Merge the rows of several streams in the order that a rule decides, many rows at a time.
 
 In: consecutive rows of each input. Out: consecutive rows of the join (the merged stream). The rule
-needs only the numbers of rows, not their contents.
+needs only the numbers of rows, not the contents of rows.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Input:
 
     Attributes:
         open: function that opens the stream from a cursor on.
-        cursor: place after the rows that the join has taken.
+        cursor: cursor after the rows that the join has taken.
         at_hand: number of rows that have arrived and are not taken yet.
         rows: number of rows taken since the stream was opened.
-        ended: the end of the stream, perhaps with a failure, if no rows come after those at hand;
-            None if more rows may come.
+        ended: the end of the stream, perhaps with a failure, if no more rows will arrive; None if
+            more rows may arrive.
     """
 
     open: Open
@@ -53,7 +53,9 @@ class Input:
     def has(self, count: int, wait: bool) -> bool:
         """Return True if `count` rows have arrived, or all remaining rows if the stream has fewer.
 
-        If `wait` is True, wait until they have arrived.
+        Args:
+            count: number of rows.
+            wait: True: wait until the rows have arrived.
         """
         if self._pull is None:
             self._pull = self.open(self.cursor)
@@ -89,7 +91,7 @@ class JoinedRuns:
     """Supply of the rows of a join, which merges streams (its inputs) in the order of a rule.
 
     At first, one row is taken at a time, so that it does not wait for other rows. Then more and
-    more rows are taken at a time, up to `most()`, as long as they come within about 30 ms.
+    more rows are taken at a time, up to `most()`, as long as they arrive within about 30 ms.
 
     Attributes:
         opens: for each input, the function that opens it from a cursor (place in the stream) on.
@@ -175,12 +177,18 @@ class JoinedRuns:
         return joined_rows(choices, parts, state[0], cursor_after)
 
     def _go_on(self, number: int | None, wait: bool) -> bool:
-        """Ask the join's rule how to continue after the end of input `number`, and do that.
+        """Ask the join's rule how to continue after the end of an input, and do so.
 
-        If `number` is None, the rule takes no more rows, and the join ends.
+        A failure of the rule becomes the end of the join.
 
-        Return True when this is done. Return False if the join must wait for other inputs to do it,
-        and `wait` is False. A failure of the rule becomes the end of the join.
+        Args:
+            number: index of the input that has ended; None if the rule takes no more rows, so that
+                the join ends.
+            wait: True: wait for other inputs if the rule needs them.
+
+        Returns:
+            True when the join can continue or has ended. False if it must wait for other inputs,
+            and `wait` is False.
         """
         ended = None if number is None else self._inputs[number].ended
         if number is None or ended is None or ended.failure is not None:
@@ -222,11 +230,11 @@ class JoinedRuns:
 
 
 class CacheWriter(Pull[Rows]):
-    """Supply that passes on rows, and keeps them in memory, so that they can be delivered again.
+    """Supply that passes rows on, and keeps them in memory, so that they can be delivered again.
 
     Args:
         runs: supply of the rows.
-        done: function that is called with all rows after the last one, unless there was a failure.
+        done: function that is called with all rows after the last row, unless there was a failure.
     """
 
     def __init__(self, runs: Pull[Rows], done: Callable[[Sequence[Rows]], None]) -> None:

@@ -1,8 +1,8 @@
 """Submit tasks before their results are needed, and return the results in order.
 
-In: requests (each a task, and facts about its rows), taken one by one; or a source without
-random access. Out: pairs (request, block) in the order of requests, whatever order the tasks finish
-in. A block has the rows that one task returned.
+In: requests (each a task, and facts about its rows), taken one by one; or a source without random
+access. Out: pairs (request, block) in the order of the requests, even if tasks finish in another
+order. A block has the rows that one task returned.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Results: TypeAlias = Pull[tuple[Request, Block]]
 class Ordered:
     """Supply of the results of tasks in the order of their requests: pairs (request, block).
 
-    A block has the rows that one task returned. At most `executor.window(stage)` tasks are
-    submitted at a time, or one if `ahead` is False. There may be more tasks only after a task was
-    divided, while its parts run.
+    A block has the rows that one task returned. At any moment, at most `executor.window(stage)`
+    tasks are submitted and not yet returned, or one task if `ahead` is False. There may be more if
+    a task was divided into parts.
 
     Args:
         requests: supply of the requests.
         executor: runs the tasks.
-        stage: index of the stage.
+        stage: index of the stage (operations that run in one task).
         ahead: True: tasks are submitted before their blocks are needed. False: a task is submitted
             when its block is needed.
     """
@@ -55,7 +55,8 @@ class Ordered:
     def _fill(self, wait: bool) -> None:
         """Submit requests until no more tasks may be submitted, or no request is left.
 
-        If `wait` is True and no task is submitted, wait for a request.
+        Args:
+            wait: True: if no task is submitted, wait for a request.
         """
         room = (self._executor.window(self._stage) if self._ahead else 1) - len(self._submitted)
         while room > 0 and self._ended is None:
@@ -99,7 +100,7 @@ class InOrder:
     """Supply of the results of tasks that read a source without random access, in order.
 
     A result is a pair (request, block). A block has the rows that one task returned. Each task
-    begins where the last one ended.
+    begins where the previous task ended.
 
     Args:
         stage: stage (group of operations that run in one task) that reads the source.
@@ -161,10 +162,10 @@ class InOrder:
         return self._ended
 
     def _note_end(self, task: SpanTask, block: Block) -> None:
-        """Store the source's position and state after a task, which the task's block contains.
+        """Store the position and state of the source after a task, and submit the next task.
 
-        Then submit the next task, except in two cases: the source has ended, or tasks are submitted
-        only when their results are needed.
+        The block of the task contains the source's state. No task is submitted if the source has
+        ended, or if tasks are submitted only when their results are needed.
         """
         self._position = task.stop
         if block.stand is not None and block.failure is None:

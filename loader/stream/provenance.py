@@ -1,10 +1,8 @@
 """The origin of rows of a block (the rows of one task): records they were made from, and cursors.
 
-The cursor of a row is the place from which the stream continues after the row.
-
-In: a task, and the columns of its block. Out: records and cursors, which are computed only when a
-caller asks for them. A provenance has no reference to rows, so it does not keep a delivered batch
-in memory.
+The cursor of a row is the place from which the stream continues after the row. In: a task, and the
+`RowOrigins` of its block. Out: records and cursors, which are computed only when a caller asks for
+them. An origin has no reference to rows, so it does not keep a delivered batch in memory.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
     """Merge tables of records into one table, sorted by row.
 
     Args:
-        parts: tables, each with an array that has the new index of each row of the table.
+        parts: pairs of an array and a table. The array has the new index of each row of the table.
     """
     tables = [replaced(table, of=places[table.of]) for places, table in parts]
     if len(tables) == 1:
@@ -115,7 +113,11 @@ class Provenance:
         return (self,)
 
     def cursor_after(self, row: int) -> Cursor:
-        """Return the cursor from which the stream continues after row `row` of the block."""
+        """Return the cursor (place in the stream) from which the stream continues after a row.
+
+        Args:
+            row: index of the row in the block (the rows of one task).
+        """
         if self._is_by_input:
             return self._after_row_of_input(row)
         unit = self._unit(row)
@@ -125,13 +127,13 @@ class Provenance:
 
     @property
     def _is_by_input(self) -> bool:
-        """True if each row was made of one earlier row, and a task may take any number of rows."""
+        """True if each row was made of one earlier row, and groups of rows have any size."""
         return self.leaf is None and self.columns is not None and not self.stage.groups
 
     def _after_row_of_input(self, row: int) -> Cursor:
-        """Return the cursor after a row that was made of one earlier row.
+        """Return the cursor (place in the stream) after a row that was made of one earlier row.
 
-        The cursor is the same, however many earlier rows a task takes.
+        The cursor does not depend on the number of earlier rows that a task takes.
         """
         assert self.columns is not None, "it was asked before"
         inputs = self.columns.inputs
@@ -146,7 +148,7 @@ class Provenance:
         return origin.cursor_after(row)
 
     def _first_row(self, unit: int) -> int:
-        """Return the index of the first row that was made of a unit (the inputs of one output)."""
+        """Return the index of the first row made of a unit (the inputs of one output)."""
         if self.leaf is None:
             return 0
         return (
@@ -175,9 +177,9 @@ class Provenance:
     def table(self, rows: Ints) -> Table:
         """Return a table of the records from which some rows of the block were made.
 
-        A block is the rows of one task. For a row of a `Pack`, these are the row's own records if
-        `Pipeline.traced` is True. Otherwise they are all records of the row's window (the documents
-        that were packed together).
+        A block is the rows of one task. For a row of a `Pack`, the table has the row's own records
+        if `Pipeline.traced` is True, otherwise all records of the row's window (the documents that
+        were packed together).
 
         Args:
             rows: `int64[n]`, indices of the rows in the block.
@@ -216,10 +218,10 @@ class Provenance:
         )
 
     def _rows_of(self, places: Ints, size: int) -> Ints:
-        """Return, for each input of a task, its row in a batch that the task makes.
+        """Return, for each input of a task, the row that it has in a batch of the task.
 
-        Return -1 for each input if the task makes no batch. If the task makes batches of batches,
-        the result is the row in the last batch.
+        The result is -1 for each input if the task makes no batch. If the task makes batches of
+        batches, it is the row in the last batch.
 
         Args:
             places: index of each input among the inputs of its element.
@@ -234,9 +236,10 @@ class Provenance:
         return np.full(len(places), -1)
 
     def _of_segments(self, rows: Ints, firsts: Ints, packed: Sequence[Any]) -> Table:
-        """Return a table of inputs in some rows of a `Pack`, or some batches of a `BudgetBatch`.
+        """Return a table of the inputs of some rows of a `Pack`, or batches of a `BudgetBatch`.
 
-        For a `Pack`, the table has segments.
+        A window is the elements that are packed or batched together. For a `Pack`, the table has
+        segments.
 
         Args:
             rows: indices of the rows or batches.
@@ -288,8 +291,8 @@ def _rows_of_batch(asked: int, first: int, places: Sequence[int], each: int) -> 
 
     Args:
         asked: number of the batch, which becomes the column `of` of the table.
-        first: index of the first input of the window (elements batched together) that the batch is
-            made of.
+        first: index of the first input of the window (elements that are batched together) of the
+            batch.
         places: indices of the batch's elements in the window.
         each: number of inputs of one element.
     """
@@ -317,10 +320,10 @@ def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origi
         number: index among the rows of all parts.
 
     Returns:
-        the origin of the row's part, and the index of the row there.
+        the origin of the part that contains the row, and the index of the row in this origin.
 
     Raises:
-        IndexError: if the parts have fewer rows.
+        IndexError: if the parts have too few rows.
     """
     for there, start, stop in parts:
         if number < stop - start:
@@ -333,8 +336,8 @@ def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origi
 class Selection:
     """Tells from which records selected rows of blocks were made, and where the stream continues.
 
-    A block has the rows that one task returned. The rows may also be those of one block, if the
-    cursors (places in the stream) after the rows are not the block's own.
+    A block has the rows that one task returned. A selection may also have all rows of one block,
+    with other cursors (places in the stream) after the rows.
 
     Attributes:
         sources: origins of the blocks.

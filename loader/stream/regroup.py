@@ -1,11 +1,10 @@
 """Divide ordered rows into groups: the inputs of one or several outputs of the next stage.
 
-A stage is a group of operations that run in one task.
-
-In: consecutive rows. Out: a request for each group of rows; the last group may be smaller. Rows are
-only counted, with one exception: the first row of a large batch is used to check that there is
-memory for the batch. The stream fails in two cases: there is not enough memory; or a whole stream
-has too few rows for one group, and groups that are not full are dropped.
+A stage is a group of operations that run in one task. In: consecutive rows. Out: a request for each
+group of rows; the last group may be smaller. Rows are only counted, with one exception: the first
+row of a large batch is used to check that there is memory for the batch. The stream fails in two
+cases: if there is not enough memory; or if a whole stream has too few rows for one group, and
+groups that are not full are dropped.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ MIN_ROWS = 1024
 class Regroup(Pull[Request]):
     """Divides rows into groups for the tasks of a stage, and supplies a request for each group.
 
-    A stage is the operations that run in one task. If a stage makes its outputs of single rows, the
-    number of rows may vary from group to group, because a state counts the results since the
-    beginning of a group, whatever the sizes of later groups.
+    A stage is the operations that run in one task. If a stage makes each output of a single row,
+    groups may have different numbers of rows: a state then counts the outputs since the beginning
+    of a group.
 
     Attributes:
         runs: supply of the rows.
@@ -124,10 +123,10 @@ class Regroup(Pull[Request]):
         return run
 
     def _last(self, ended: StreamEnd) -> Request | StreamEnd:
-        """Return the request for the last, incomplete group.
+        """Return the request for the last group, which is not full.
 
-        If the group is dropped, return `ended`, the end of the rows. If rows of a whole stream are
-        too few for a single batch, so that all are dropped, return an end with a failure.
+        If the group is dropped, return `ended`, the end of the rows. If a whole stream has too few
+        rows for one batch, return an end of the rows with a failure.
         """
         if ended.failure is not None:
             return ended if self.stage.groups else self._group()
@@ -184,7 +183,7 @@ def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
     A block is the rows of one task.
 
     Returns:
-        The ranges; and, as the bytes of an `int32[rows]`, the index of each row among all rows of
+        the ranges; and, as the bytes of an `int32[rows]`, the index of each row among all rows of
         the ranges. The second result is None if the rows are in the order of the ranges.
     """
     found: list[BlockRows] = []
@@ -216,10 +215,10 @@ def _take_memory(row: object, size: int) -> None:
 
 
 def _rows_to_come(pipeline: Pipeline, stage: Stage, start: Cursor) -> int:
-    """Return how many rows a stage gets at least after the cursor `start`; 0 if unknown.
+    """Return a lower bound of the number of rows that a stage gets after a cursor; 0 if unknown.
 
-    It is assumed that no record is skipped. A stage is the operations that run together in one
-    task. A cursor is a place in the stream.
+    A stage is the operations that run together in one task. A cursor is a place in the stream. It
+    is assumed that no record is skipped.
     """
     below = stage.input
     assert below is not None, "rows are the input"

@@ -1,9 +1,8 @@
 """Consecutive rows, the tasks that make them, and the interface by which stages pass both on.
 
-A stage is a group of operations that run together in one task.
-
-In: spans (ranges of consecutive positions), or rows of earlier blocks (results of tasks). Out:
-tasks for an executor; and rows with their origin, which tells from which records they were made.
+A stage is a group of operations that run together in one task. In: spans (ranges of consecutive
+positions), or rows of earlier blocks (results of tasks). Out: tasks for an executor; and rows with
+their origin, which tells from which records they were made.
 """
 
 from __future__ import annotations
@@ -27,7 +26,11 @@ T = TypeVar("T", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """The end of a stream. `failure` is what stopped the stream; None if the stream is complete."""
+    """The end of a stream.
+
+    Attributes:
+        failure: the failure that ended the stream; None if the stream is complete.
+    """
 
     failure: Failure | None = None
 
@@ -35,7 +38,7 @@ class StreamEnd:
 class Pull(Protocol[T]):
     """Interface of a supply of items in order, such as rows; `next` returns one after another.
 
-    Only one thread at a time uses it.
+    Only one thread at a time may use it.
     """
 
     def fill(self) -> None:
@@ -45,7 +48,8 @@ class Pull(Protocol[T]):
     def next(self, wait: bool) -> T | StreamEnd | None:
         """Return the next item. After the last item, every call returns a `StreamEnd`.
 
-        If there is no item yet, wait for it if `wait` is True, or return None if `wait` is False.
+        Args:
+            wait: if there is no item yet, True waits for it, and False returns None.
         """
 
 
@@ -79,9 +83,8 @@ class Rows:
             each row.
         start: index of the first row, in the block or among the rows of `origin`.
         stop: end of the rows, exclusive.
-        number: index of the first row among all rows of the join from which they come; 0 if they
-            come from no join.
-        blocks: the blocks that have the rows, one for each source of `origin`.
+        number: index of the first row among all rows of the join; 0 for rows of a block.
+        blocks: the blocks that contain the rows, one for each source of `origin`.
     """
 
     origin: Origin
@@ -93,8 +96,8 @@ class Rows:
     def take_all(self) -> list[Any] | Units | None:
         """Return all rows as a list in reverse order, and drop this object's references to them.
 
-        If rows are made only when they are asked for, return the `Units` that make them. Return
-        None if each row must be taken with `take`.
+        If rows are made only when they are requested, return the `Units`, an object that makes
+        them. Return None if each row must be taken with `take`.
         """
         _, block = self.blocks[0]
         if block.units is not None:
@@ -110,8 +113,8 @@ class Rows:
     def take(self, row: int) -> Any:
         """Return the row with index `row`, and drop this object's reference to it.
 
-        So the row can be freed after use. If the block (the rows of one task) is kept to be
-        returned again, return a copy of the row instead.
+        The row can then be freed after use. If `keep` was called, because the row will be returned
+        again, return a copy of the row instead.
         """
         origin = self.origin
         if origin.which is None:
@@ -128,7 +131,7 @@ class Rows:
         """Convert rows `[start, stop)` to ranges of rows within blocks (the rows of one task each).
 
         Returns:
-            The ranges; and, for each row, its index among all rows of the ranges. The second result
+            the ranges; and, for each row, its index among all rows of the ranges. The second result
             is None if these indices are 0, 1, 2, ….
         """
         if self.origin.which is None or self.origin.at is None:
@@ -147,15 +150,16 @@ class Rows:
         return found, numbers
 
     def keep(self) -> None:
-        """Let `take` return copies from now on, because the rows will be returned again.
+        """Make `take` return copies from now on, because the rows will be returned again.
 
-        Otherwise, changes that the user makes to a row would be seen when it is returned again.
+        Without copies, a change that the user makes to a row would be in the row when it is
+        returned again.
         """
         for numbered in self.blocks:
             numbered.block.kept = True
 
     def with_cursors(self, cursor_after: Callable[[int], Cursor], start: int, stop: int) -> Rows:
-        """Return the rows `[start, stop)`, with another function for the cursors after them.
+        """Return the rows `[start, stop)` with another function for the cursors after them.
 
         Args:
             cursor_after: function that takes the index of a row, and returns the cursor (place in
@@ -184,7 +188,7 @@ def joined_rows(
         parts: for each input, its rows in their order.
         number: index of the first row among all rows of the join.
         cursor_after: function that takes the index of a row, and returns the cursor (a place in the
-            stream) after it.
+            stream) after the row.
     """
     blocks, sources = list[NumberedBlock](), list[Provenance]()
     which, at = np.empty(len(choices), dtype=np.int64), np.empty(len(choices), dtype=np.int64)
@@ -210,13 +214,14 @@ def joined_rows(
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A task for an executor, with values about it that stay in the user's process.
+    """A task for an executor, with values about the task that stay in the user's process.
 
     Attributes:
         task: the task.
         origin: tells from which records the task makes its rows, and where the stream continues
             after each row.
-        blocks: by their numbers, the blocks whose rows the task gets as inputs.
+        blocks: the blocks (rows of one earlier task each) whose rows the task gets as inputs, by
+            their numbers.
         pieces_left: number of later tasks that make more rows of the same inputs; more than 0 only
             after a task was divided.
     """
@@ -231,7 +236,7 @@ class Request:
 
         Args:
             numbered: the block, with its number.
-            skip: number of rows that were delivered before.
+            skip: number of rows that were already delivered.
             before: number of rows that earlier tasks made of the same inputs; more than 0 only
                 after a task was divided.
         """
@@ -269,9 +274,9 @@ def span_request(
     Args:
         task: the task.
         stage: stage (operations that run in one task) that reads the positions.
-        before: for a source without random access, its state before the positions, in the form of
-            `Cursor.notes`; () for other sources.
-        after: its state after the positions, in the same form; () if it is not known.
+        before: for a source without random access, the state of the source before the positions, in
+            the form of `Cursor.notes`; () for other sources.
+        after: the state of the source after the positions, in the same form; () if it is not known.
         left: number of later tasks that make more rows of the same inputs, after a task was
             divided.
     """

@@ -1,7 +1,7 @@
 """The current run of an iterator: an executor, and the elements that come from it.
 
 One thread at a time opens and ends the run. The executor is kept for the next run, if the next run
-has the same pipeline and starts at another place.
+has the same pipeline.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Python ends it without that if an interrupt comes inside.
 
 
 class RunHandle:
-    """The current run of an iterator, if there is one: its executor and the elements to come."""
+    """The current run of an iterator, if there is one: its executor and its next elements."""
 
     def __init__(self) -> None:
         self.elements: Elements | None = None  # what comes next; None: nothing was opened
@@ -43,7 +43,7 @@ class RunHandle:
     def begin(
         self, make_executor: Callable[[], Executor], make_flow: Callable[[Executor], Flow]
     ) -> Elements:
-        """Open a run in place of the last one, and return its elements.
+        """End the last run, open a new run, and return the elements of the new run.
 
         Args:
             make_executor: function that makes an executor. It is not called if the last executor
@@ -82,11 +82,12 @@ class RunHandle:
         self._alone(lambda: self._end(next_observer))
 
     def finish(self, is_last: bool) -> bool:
-        """End the run: because the elements have ended, or because an interrupt broke it off.
+        """End the run, because there are no more elements, or because an interrupt broke it off.
 
         Args:
-            is_last: True if the elements have ended; later calls of `next` report the end again.
-                False if an interrupt broke the generator of the elements; a new run is needed then.
+            is_last: True if there are no more elements; later calls of `next` then report the end
+                again. False if an interrupt broke the generator of the elements; a new run is
+                needed then.
 
         Returns:
             `is_last`.
@@ -113,7 +114,7 @@ class RunHandle:
         """End the run; with `next_observer`, keep its executor for the next run, if possible.
 
         The reference to each part of the run is dropped only after the part is closed, because an
-        interrupt may come while it is closed.
+        interrupt may come while the part is being closed.
 
         Raises:
             InUseError: if another thread uses the iterator.
@@ -136,10 +137,10 @@ class RunHandle:
                     self._executor = None
 
     def after_fork(self) -> None:
-        """Forget the run in a forked child process, where its threads do not exist.
+        """Forget the run in a forked child process, where the threads of the run do not exist.
 
-        If the run's tasks were done outside of the forked process (by worker processes, by Ray, or
-        perhaps so with `worker_count="auto"`), a later `next` in the child raises RuntimeError.
+        A later `next` in the child process raises RuntimeError if tasks of the run were done by
+        worker processes or Ray, or (with `worker_count="auto"`) could have been.
         """
         if self._executor is not None and not self._kept:
             self.elements = _of_the_parent() if self._executor.elsewhere else None
@@ -160,7 +161,7 @@ def _of_the_parent() -> Elements:
 
 
 def in_use(what: str) -> InUseError:
-    """Return the error for an object ("iterator" or "feeder") that two threads use at a time."""
+    """Return the error for an object ("iterator" or "feeder") that two threads use at once."""
     return InUseError(
         f"this {what} is in use, by another thread or by the code that a signal handler "
         "interrupted. Use it from one thread at a time, and let a signal handler only set a flag."

@@ -1,9 +1,7 @@
 """The rows that a stage (operations that run in one task) makes, in order, each with its origin.
 
 The origin of a row tells from which records the row was made, and where the stream continues after
-it.
-
-In: blocks (the rows of one task each) in order. Out: the same rows, except those that were
+the row. In: blocks (the rows of one task each) in order. Out: the same rows, except those that were
 delivered before a restore.
 """
 
@@ -32,7 +30,7 @@ _LOGGER = logging.getLogger("headrace")
 
 @dataclass
 class SkippedRecords:
-    """Counts the skipped records of one iterator, since its start or its last `set_state`.
+    """Counts the skipped records of one iterator, since its start or the last `set_state`.
 
     Attributes:
         limit: largest number of records that may be skipped; None for any number.
@@ -56,14 +54,14 @@ class SkippedRecords:
 
 
 class StageOutput:
-    """Supply of rows that a stage's tasks return, in order, from a cursor (place in the stream) on.
+    """Supply of the rows of a stage, in order, from a cursor (place in the stream) on.
 
     A stage is the operations that run in one task. A block has the rows that one task returned.
 
     Args:
         results: supply of the stage's blocks with their requests, in order.
-        make_guard: function that takes a cursor, and returns an object that detects if no more rows
-            come after the cursor.
+        make_guard: function that takes a cursor, and returns an object that detects whether no more
+            rows come after the cursor.
         start: the cursor.
         skipped: counts skipped records.
         numbers: yields a new number for each block of the iterator.
@@ -112,7 +110,7 @@ class StageOutput:
         return self._found.popleft()
 
     def _take(self, request: Request, block: Block) -> None:
-        """Pass on the rows of a block; count its rows, times, warnings and skipped records.
+        """Supply the rows of a block; count its rows, times, warnings and skipped records.
 
         A block is the rows of one task. Rows that were delivered before a restore are left out.
         """
@@ -169,7 +167,7 @@ class StageOutput:
             self._notices.warn(block.notices)
 
     def _give(self, rows: Rows | StreamEnd) -> None:
-        """Supply rows, or the end of the rows, after the rows that `_hold` holds back."""
+        """Supply rows, or the end of the rows; first supply the rows that `_hold` holds back."""
         if self._held is not None:
             self._hold(None)
         self._found.append(rows)
@@ -177,7 +175,10 @@ class StageOutput:
     def _hold(self, rows: Rows | None) -> None:
         """Hold back rows, because a later task may make more rows of the same inputs.
 
-        Rows that were held back earlier are supplied now. If `rows` is None, that is all.
+        Rows that were held back by an earlier call are released to the next stage first.
+
+        Args:
+            rows: the rows; None: only release the rows of the earlier call.
         """
         if self._held is not None:
             self._found.append(self._held)

@@ -1,8 +1,8 @@
 """Leftover rows of shards of earlier runs, delivered before this shard's own rows.
 
-In: leftovers, i.e. the rest of windows and batches that shards of earlier runs had begun to
-deliver; and this shard's own rows. Out: all of these rows in this order, with this shard's cursors
-(places in the stream).
+In: leftovers, i.e. rows of windows and batches that shards of earlier runs had begun to deliver and
+not finished; and this shard's own rows. Out: all of these rows in this order, with this shard's
+cursors (places in the stream).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .rows import Pull, Rows, StreamEnd
 class UnfinishedRuns:
     """Supply of the rows of a pipeline part: leftovers of earlier shards, then this shard's rows.
 
-    A leftover is the rest of a window or batch that a shard of an earlier run had begun to deliver.
+    A leftover is the undelivered rows of a window or batch that a shard of an earlier run had begun
+    to deliver.
 
     Attributes:
         pipeline: the pipeline.
@@ -59,11 +60,12 @@ class UnfinishedRuns:
     def _up_to_end(self, rest: Leftover, run: Rows) -> Rows:
         """Return the rows in `run` that belong to a leftover.
 
-        A leftover is the rest of a window or batch of an earlier shard.
+        A leftover is the undelivered rows of a window or batch that an earlier shard had begun to
+        deliver.
 
         Args:
             rest: the leftover.
-            run: rows of the earlier shard, the first of which belong to the leftover.
+            run: rows of the earlier shard. The leftover's rows come first.
         """
         stop = next(
             (

@@ -20,8 +20,8 @@ NAMES = ("Python's `random`", "`np.random`", "`torch`")
 class DrawWatch:
     """Finds operations that draw from global random generators.
 
-    It compares the generators' states before and after some calls of the operations (`LOOKS`
-    comparisons, in a worker's first task of a stage).
+    The states of the generators are compared before and after some calls of operations: `LOOKS`
+    comparisons, in a worker's first task of a stage (operations that run in one task).
     """
 
     def __init__(self) -> None:
@@ -30,10 +30,10 @@ class DrawWatch:
         self._drew: dict[int, str] = {}
 
     def around(self, step: Step, place: int) -> Step:
-        """Return a function that calls `step` and compares generators' states before and after it.
+        """Wrap an operation, to compare the generators' states before and after each call.
 
-        A change before the call is attributed to the operation before this one, a change during the
-        call to this operation.
+        A change before the call is attributed to the previous operation, a change during the call
+        to this operation.
 
         Args:
             step: function that processes an element with the operation.
@@ -64,14 +64,14 @@ class DrawWatch:
         self._before = now
 
     def take(self, operations: int) -> list[tuple[int, str]]:
-        """Return which operations drew random numbers, and forget them.
+        """Return which operations drew from global generators, and forget these findings.
 
         Args:
-            operations: number of operations of the stage, of which the indices are below this
-                number.
+            operations: number of operations of the stage (operations that run in one task). Only
+                findings with an index below this number are returned.
 
         Returns:
-            Pairs of an operation's index and the name of the generator from which it drew.
+            pairs of an operation's index and the name of the generator from which it drew.
         """
         drew, self._drew, self._left = self._drew, {}, 0
         return [(place, name) for place, name in sorted(drew.items()) if 0 <= place < operations]

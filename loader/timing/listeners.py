@@ -1,7 +1,7 @@
 """Notify tools of the loops that a program begins.
 
-In: an iterator or a feeder that begins a run. Out: calls of the registered functions (listeners). A
-function is registered only if a tool runs the program in its own process.
+In: an iterator or a feeder that begins to run. Out: calls of the registered functions (listeners).
+A function is registered only if a tool runs the user's program in its own process.
 """
 
 from __future__ import annotations
@@ -14,23 +14,16 @@ _LISTENERS: list[Callable[[Any], None]] = []
 
 
 def begins(run: Any) -> None:
-    """Call all registered functions with an iterator or a feeder that begins to run.
-
-    Args:
-        run: the iterator or feeder.
-    """
+    """Call all registered functions with `run`, an iterator or a feeder that begins to run."""
     for tell in _LISTENERS:
         tell(run)
 
 
 @contextmanager
 def listening(tell: Callable[[Any], None]) -> Iterator[None]:
-    """Return a context in which a function is called with each iterator or feeder that begins.
+    """Return a context in which `tell` is called with each iterator or feeder that begins to run.
 
     The call is made on the thread that starts the iterator or feeder.
-
-    Args:
-        tell: the function.
     """
     _LISTENERS.append(tell)
     try:

@@ -2,8 +2,8 @@
 
 In: blocks (the rows of one task each) when they are received, and events of workers. Out: sums, and
 the times of the last tasks one by one. The times of each task become a row in a ledger (a table of
-fixed length). The rows of the ledger are added up when there are many, or when a caller asks for
-the sums.
+fixed length). The rows of the ledger are added up when the ledger is full, or when a caller asks
+for the sums.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ KEPT_EVENTS = 200
 
 
 class Waits:
-    """The user's waits in `next`: their seconds, and the two longest times between two waits.
+    """The user's waits in `next`: their seconds, and the two longest pauses between two waits.
 
     Attributes:
         began: time at which the current wait began; None if the user does not wait.
         last: seconds of the waits for the last elements, oldest first. If several elements came at
-            once, the wait is that of the first of them, and the waits for the others are 0.
+            once, the wait is counted for the first of them, and the others have 0.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Waits:
         """End the current wait.
 
         Args:
-            now: time at which it ends.
+            now: current time.
             elements: number of elements that came; 0 if the stream ended.
         """
         began = now if self.began is None else self.began
@@ -89,7 +89,7 @@ class Waits:
                 self.last.extend(_NO_WAITS[: elements - 1])
 
     def until(self, now: float) -> float:
-        """Return the seconds of all waits up to time `now`, including a wait that has not ended."""
+        """Return the seconds of all waits up to time `now`, including an unfinished wait."""
         began = self.began
         return self._seconds + (0.0 if began is None else now - began)
 
@@ -105,7 +105,7 @@ class Waits:
 
     @property
     def paused(self) -> float:
-        """Seconds of the two longest pauses between two of the user's waits in `next`, summed.
+        """Sum of the two longest pauses between two of the user's waits in `next`, in seconds.
 
         Pauses before the last call of `forget_pauses` do not count.
         """
@@ -120,7 +120,7 @@ class Waits:
         return second, longest
 
     def forget_pauses(self) -> None:
-        """Forget the times between waits so far, so that `paused` starts from 0."""
+        """Forget all pauses between waits so far, so that `paused` starts from 0."""
         self._pauses, self._until = (0.0, 0.0), self._until if self.began is None else self.began
 
 
@@ -128,10 +128,12 @@ _NO_WAITS = (0.0,) * WINDOW
 
 
 class Ledger:
-    """Ring buffer with a row for each of the last tasks that were timed. One thread writes.
+    """Table with a row of times for each of the last timed tasks; new rows replace the oldest rows.
+
+    Only one thread may write.
 
     Attributes:
-        count: number of rows written so far, including those that were overwritten.
+        count: number of rows written so far, including rows that were replaced.
     """
 
     def __init__(self) -> None:
@@ -142,12 +144,12 @@ class Ledger:
     def write(
         self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments
     ) -> None:
-        """Write the times of a task as a new row, in place of the oldest row if the ledger is full.
+        """Write the times of a task as a new row, in place of the oldest row if the table is full.
 
         Args:
-            block: number of its block (the rows of the task).
-            stage: index of its stage (the operations that it ran).
-            start: first position; 0 for a task whose inputs are rows.
+            block: number of the task's block (its result).
+            stage: index of the task's stage (the operations that it ran).
+            start: first position; 0 for a task whose inputs are rows of earlier tasks.
             stop: end of the positions; for a task whose inputs are rows, the number of these rows.
             times: times that the worker measured.
             moments: times at which the task was submitted, and its result was requested and
@@ -159,10 +161,13 @@ class Ledger:
         self.count += 1
 
     def last_tasks(self) -> Iterator[tuple[tuple[int, ...], Moments, TaskTimes]]:
-        """Yield the numbers, the moments, and the measured times of each of the last tasks.
+        """Yield what is known about each of the last timed tasks, oldest first.
 
-        The numbers are: block (the task's result), stage (the operations that it ran), start, stop;
-        see `write`. The field `look` of the times is always None here.
+        Yields:
+            four numbers: block (the task's result), stage (the operations that it ran), start and
+            stop, see `write`; the times at which the task was submitted, and its result was
+            requested and received; and the times that the worker measured, in which `look` is
+            always None.
         """
         for row in self.since(0).tolist():
             task, moments, measured = row[:4], row[4 : len(_TASK)], row[len(_TASK) :]
@@ -170,7 +175,7 @@ class Ledger:
             yield task, moments, TaskTimes(*times)
 
     def since(self, number: int) -> Rows:
-        """Return a copy of the rows from row `number` on, oldest first; at most the last 2,000."""
+        """Return a copy of the rows from row `number` on, oldest first; at most 2,000."""
         count = self.count
         return self._rows[np.arange(max(number, count - KEPT, 0), count) % KEPT]
 
@@ -182,7 +187,7 @@ class SharedBytes:
         self.now = self.most = 0
 
     def add(self, change: int) -> None:
-        """Add a change to the current value; it may be negative. Update the largest value."""
+        """Add `change`, which may be negative, to the current value; update the largest."""
         self.now += change
         self.most = max(self.most, self.now)
 
@@ -209,10 +214,7 @@ class Observer:
         self._adding = threading.RLock()  # one that a signal's handler may take again
 
     def stage(self, number: int) -> StageSums:
-        """Return the sums of a stage (operations that run in one task).
-
-        The object that receives the stage's results adds to these sums.
-        """
+        """Return the sums of a stage (operations that run in one task), to read or to add to."""
         return self._stages.setdefault(number, StageSums())
 
     def note(self, number: int, task: Any, block: Any) -> None:
@@ -242,16 +244,21 @@ class Observer:
     def worker_ended(self, worker: int, how: str) -> None:
         """Record that a worker has ended by itself or was killed.
 
-        `how` is a text such as "by signal SIGKILL".
+        Args:
+            worker: number of the worker.
+            how: how the worker ended, for example "by signal SIGKILL".
         """
         self.ended += 1
         self._workers.append(WorkerEvent(perf_counter(), worker, how))
 
     def after(self, former: Observer) -> Observer:
-        """Copy the number of workers and shared memory from an earlier run; return this object.
+        """Copy the number of workers and the counts of shared memory from `former`.
 
         Args:
-            former: observer of the earlier run, whose executor is used again.
+            former: observer of an earlier run, whose executor is used again.
+
+        Returns:
+            this object.
         """
         self.worker_count, self.slabs = former.worker_count, former.slabs
         return self
@@ -261,7 +268,7 @@ class Observer:
         return dict(self._stages)
 
     def last_tasks(self) -> tuple[TaskEvent, ...]:
-        """Return the last timed tasks whose results were received, in that order; at most 2,000."""
+        """Return the last timed tasks, at most 2,000, in the order in which results came."""
         made_of = dict(self._made_of)
         return tuple(
             TaskEvent(block, stage, start, stop, made_of.get(block, ()), *moments, times)
@@ -293,15 +300,17 @@ class Observer:
         )
 
     def quantiles(self, names: Sequence[StageNames]) -> dict[str, Quantiles]:
-        """Return quantiles of the last waits and of the last timed tasks, by name.
+        """Return quantiles of the last waits and of the last timed tasks.
 
-        "next" are the waits in `next`; "hand-over" are the times of handing over results; "stage 0:
-        …" and so on are the times of the tasks of each stage (operations that run in one task). A
-        hand-over ends when the result of a task is received. It begins when the task ends, or when
-        the result is requested, whichever is later.
+        A hand-over ends when the result of a task is received. It begins when the task ends, or
+        when the result is requested, whichever is later.
 
         Args:
-            names: names and facts of each stage.
+            names: names and facts of each stage (operations that run in one task).
+
+        Returns:
+            quantiles of seconds, by name: "next" (waits in `next`), "hand-over" (hand-overs of
+            results), and for each stage "stage 0: …" and so on (times of the stage's tasks).
         """
         rows = self._ledger.since(0)
         ready = np.maximum(rows["ended"], rows["asked"])
@@ -320,7 +329,7 @@ class Observer:
         }
 
     def worker_stats(self) -> WorkerStats:
-        """Return statistics about workers, over the last timed tasks (at most `KEPT`)."""
+        """Return statistics of workers over the last timed tasks, at most 2,000."""
         return worker_stats(
             self._ledger.since(0), self.started, self.ended, self.slabs.now, self.slabs.most
         )

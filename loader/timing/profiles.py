@@ -12,7 +12,7 @@ _NOWHERE = nullcontext()
 
 
 def profiled(name: str) -> AbstractContextManager[object]:
-    """Return a context that names this thread's work "headrace: `name`" for `jax.profiler`."""
+    """Return a context in which `jax.profiler` names this thread's work "headrace: `name`"."""
     # None: nobody has imported it, or not wholly
     kind = getattr(sys.modules.get("jax.profiler"), "TraceAnnotation", None)
     return _NOWHERE if kind is None else kind(f"headrace: {name}")

@@ -1,8 +1,7 @@
 """Quantiles of the last times: of the last waits, and of the last tasks of each stage.
 
-In: arrays of seconds. Out: `Quantiles`. The last 1,000 waits and the last 2,000 tasks are kept for
-other purposes anyway. So the quantiles are exact, and need no sketch (an approximation by few
-numbers). Unlike in a sketch, older times are forgotten.
+In: arrays of seconds. Out: `Quantiles`. The quantiles are exact, because the last 1,000 waits and
+the last 2,000 tasks are kept for other purposes anyway. Older times do not count.
 """
 
 from __future__ import annotations
@@ -53,5 +52,5 @@ def quantiles_of(seconds: ArrayLike) -> Quantiles:
 
 
 def as_plain(quantiles: Iterable[tuple[str, Quantiles]]) -> dict[str, dict[str, float]]:
-    """Return quantiles by name as plain values for JSON."""
+    """Convert pairs (name, quantiles) to a dict of dicts for JSON, by name and by field."""
     return {name: found._asdict() for name, found in quantiles}

@@ -15,7 +15,7 @@ from ...common.fields import field_values
 
 @dataclass(frozen=True)
 class OperationStats:
-    """Times of an operation, which is timed only for some of the tasks.
+    """Times of an operation, which is timed only in some of the tasks.
 
     A stage is a group of operations that run in one task.
 
@@ -24,7 +24,7 @@ class OperationStats:
         name: description of the operation.
         seconds: seconds of all workers in all tasks, estimated from the tasks in which the
             operation was timed.
-        per_input: seconds for each position or row that entered its stage.
+        per_input: seconds for each position or row that entered the operation's stage.
         timed: number of positions or rows of the stage for which the operation was timed. If it is
             0, the seconds are 0.
         slowest: seconds of the operation's slowest timed call. In each timed task, only the slowest
@@ -61,8 +61,8 @@ class StageStats:
         ends: True if the rows are elements of the stream, or if the pipeline ends with a join of
             streams.
         busy: seconds of all tasks.
-        reading: part of `busy` in which records were read or waited for. It includes making batches
-            straight from columns.
+        reading: part of `busy` in which records were read, or workers waited for records. It
+            includes making batches straight from columns.
         packing: part of `busy` in which rows were prepared for sending to your process.
         under_way: seconds of all reads together. Divided by the elapsed time, it is the mean number
             of concurrent reads.
@@ -97,7 +97,7 @@ class StageStats:
 class StepTimes(NamedTuple):
     """Seconds for which the user waited for a batch of a device feeder, divided by causes.
 
-    The causes add up to `waited`. Each counts only as far as the user waited meanwhile.
+    The causes add up to `waited`. Work that was done while the user did not wait does not count.
 
     Attributes:
         waited: seconds in `next`.
@@ -132,8 +132,8 @@ class Snapshot:
     Attributes:
         steps: number of elements that you received.
         elapsed: seconds in which you received them, including your own work.
-        waited: the part of `elapsed` that you spent in `next`, in seconds. Without workers, your
-            thread runs the operations there.
+        waited: the part of `elapsed` that you spent in `next`, in seconds. Without workers, `next`
+            runs the operations in your thread.
         worker_count: current number of workers of the loader.
         skipped: number of records or batches that were skipped because they failed.
         stages: times of each stage's tasks; empty with `ExecutionOptions(observe=False)`.
@@ -158,9 +158,8 @@ class Snapshot:
     def since(self, before: Snapshot) -> Snapshot:
         """Return the counts and times since an earlier snapshot.
 
-        Return this snapshot itself if `set_state` was called in between, because it resets them.
-
-        Numbers that are neither counts nor times of the loop are those of this snapshot:
+        If `set_state` was called in between, which resets all counts, return this snapshot itself.
+        Values that are neither counts nor times of the loop are those of this snapshot:
         `worker_count`, `shared_bytes`, each stage's `cpu_share`, the slowest call of each
         operation, and fields that only the result of `stats()` has.
 
@@ -194,9 +193,9 @@ _STAGE_COUNTED = (
 def _stage_since(
     stage: StageStats, before: StageStats | None, now: Snapshot, then: Snapshot
 ) -> StageStats:
-    """Return the counts, times and means of a stage between two snapshots.
+    """Return the counts, times and means of a stage (operations that run in one task) in a period.
 
-    A stage is the operations that run in one task.
+    The period is the time between two snapshots.
 
     Args:
         stage: the stage in the later snapshot.
@@ -234,9 +233,10 @@ def _operation_since(
     """Return the times of an operation between two snapshots.
 
     Args:
-        operation: its times in the later snapshot.
-        before: its times in the earlier snapshot.
-        inputs: number of positions or rows that entered its stage between the snapshots.
+        operation: the operation's times in the later snapshot.
+        before: the operation's times in the earlier snapshot.
+        inputs: number of positions or rows that entered the operation's stage (operations that run
+            in one task) between the snapshots.
     """
     seconds = max(operation.seconds - before.seconds, 0.0)
     per_input = seconds / inputs if inputs else 0.0
@@ -249,11 +249,11 @@ class StageNames(NamedTuple):
     """Names and facts about a stage (operations that run in one task).
 
     Attributes:
-        first: index of its first operation in the pipeline.
-        operations: names of its operations.
-        reads: True if its inputs are positions, whose records it reads.
-        ends: True if its rows are elements of the stream, or if the pipeline ends with a join of
-            streams.
+        first: index in the pipeline of the stage's first operation.
+        operations: names of the stage's operations.
+        reads: True if the stage's inputs are positions, whose records the stage reads.
+        ends: True if the stage's rows are elements of the stream, or if the pipeline ends with a
+            join of streams.
     """
 
     first: int

@@ -23,7 +23,7 @@ class StageSums:
     """Sums over all tasks of a stage (operations that run together in one task).
 
     Only some tasks are timed. The times of a timed task are also used for the untimed tasks between
-    it and the timed task before it.
+    the previous timed task and this task.
 
     Attributes:
         batches: True if each row is made of several inputs (the last row perhaps of fewer).
@@ -37,7 +37,7 @@ class StageSums:
         timed_nbytes: bytes of the rows of the timed tasks.
         timed_read_bytes: bytes of the records that the timed tasks read.
         busy: seconds of workers in tasks.
-        reading: part of `busy` in which records were read or waited for.
+        reading: part of `busy` in which records were read, or workers waited for records.
         packing: part of `busy` in which rows were prepared for sending.
         under_way: seconds of all reads of records together.
         queued: seconds from the submission of tasks to their beginning.
@@ -116,12 +116,12 @@ class StageSums:
         )
 
     def add_look(self, look: OperationTimes, tasks: int) -> None:
-        """Add the times of a task whose operations were timed one by one.
+        """Add the times of a task whose operations were timed one by one to the stage's sums.
 
         Args:
-            look: the times.
-            tasks: number of tasks for which the times are used: this task, and untimed tasks before
-                it.
+            look: times of the operations in this task.
+            tasks: number of tasks for which these times are used: this task, and the untimed tasks
+                immediately before it.
         """
         self.busy -= look.extra * tasks
         self.looked_inputs += look.inputs
@@ -139,7 +139,7 @@ class StageSums:
 
         Args:
             number: index of the stage.
-            names: names of its operations, and facts about it.
+            names: names of the stage's operations, and facts about the stage.
             elapsed: seconds of the loop so far.
         """
         # nothing stands for the last tasks yet
@@ -186,7 +186,7 @@ def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
 
     Args:
         tasks: the timed tasks. The field `tasks` of a timed task is the number of tasks for which
-            its times are used: itself, and untimed tasks before it.
+            its times are used: the task itself, and the untimed tasks before it.
         each: the seconds of each timed task. Negative values count as 0.
     """
     return float(np.maximum(each, 0.0) @ tasks["tasks"])

@@ -31,7 +31,7 @@ class SlowestCall(NamedTuple):
 class OperationTimes(NamedTuple):
     """Times of each operation in one task.
 
-    Measured for some tasks only, because measuring takes time itself.
+    They are measured only in some tasks, because measuring takes time, too.
 
     Attributes:
         inputs: number of inputs that the operations processed in this time.
@@ -60,15 +60,15 @@ class TaskTimes(NamedTuple):
         worker: number of the worker.
         began: time at which the task began.
         ended: time at which the task ended.
-        reading: seconds in which records were read or waited for.
+        reading: seconds in which records were read, or the worker waited for records.
         packing: seconds in which rows were prepared for sending to another process.
         inputs: number of positions or rows that the task got.
         rows: number of rows that the task made.
         nbytes: bytes of these rows. If rows are not batches, all are assumed to be as large as the
             first.
         under_way: seconds of all reads of the task's records together.
-        tasks: number of tasks for which these times are used: this task, and tasks before it that
-            were not timed.
+        tasks: number of tasks for which these times are used: this task, and the untimed tasks
+            before it.
         look: times of the operations; None if they were not timed one by one.
         read_bytes: bytes of the records that were read, estimated from some of them.
         memory: largest memory of the worker's process so far, in bytes.
@@ -89,7 +89,7 @@ class TaskTimes(NamedTuple):
     memory: int = 0
 
     def moved(self, seconds: float) -> TaskTimes:
-        """Return the times on another clock, which is ahead by `seconds`.
+        """Convert the times to another clock, which is ahead by `seconds`.
 
         This converts, for example, times of a worker's machine to times of this machine.
         """
@@ -100,14 +100,15 @@ class TaskEvent(NamedTuple):
     """A task that was done and timed, and whose result was received.
 
     Attributes:
-        block: number of its block (its result), among the blocks of the iterator.
-        stage: index of its stage (operations that run in one task).
-        start: first position of the task. 0 if its inputs are rows.
-        stop: end of its positions, exclusive. If its inputs are rows, the number of these rows.
-        made_of: if its inputs are rows, the numbers of the blocks from which the rows are.
+        block: number of the task's block (its result), among the blocks of the iterator.
+        stage: index of the task's stage (operations that run in one task).
+        start: first position of the task. 0 if its inputs are rows of earlier tasks.
+        stop: end of the task's positions, exclusive. If its inputs are rows, the number of these
+            rows.
+        made_of: if the task's inputs are rows, the numbers of the blocks that contain these rows.
         submitted: time at which the task was submitted to the workers.
-        asked: time at which its result was requested.
-        taken: time at which its result was received.
+        asked: time at which the task's result was requested.
+        taken: time at which the task's result was received.
         times: times that the worker measured.
     """
 

@@ -19,11 +19,12 @@ class WorkerStats:
     Attributes:
         count: number of workers that did any of these tasks.
         busy: share of the workers' time in which they did tasks.
-        starved: share of their time in which they had no task, because your process already had as
-            many results in advance as it wanted.
-        hand_over: share of their time in which a task was on its way to them.
+        starved: share of the workers' time in which they had no task, because your process already
+            had as many results in advance as it wanted.
+        hand_over: share of the workers' time in which a task was on its way to them.
         started: worker processes started since the loop's start or the last `set_state`.
-        ended: number of worker processes that ended by themselves or were killed since then.
+        ended: worker processes that ended by themselves or were killed since the loop's start or
+            the last `set_state`.
         slab_bytes: bytes of memory that workers share with your process now.
         most_slab_bytes: largest value of `slab_bytes` so far.
         memory: the largest memory of any worker, in bytes, up to its last task that was timed. This
@@ -48,12 +49,12 @@ def worker_stats(
 ) -> WorkerStats:
     """Return statistics of the workers that did the given tasks.
 
-    Shares of time refer to the time from the first task of each worker to its last one.
+    Shares of time refer to the time from the first task of each worker to the worker's last task.
 
     Args:
         tasks: the tasks, as a structured array with named columns.
         started: number of worker processes that were started.
-        ended_early: number of these processes that ended by themselves or were killed.
+        ended_early: number of worker processes that ended by themselves or were killed.
         slab_bytes: bytes of memory that workers share with the user's process.
         most_slab_bytes: largest value of `slab_bytes` so far.
     """

@@ -32,10 +32,10 @@ Change = Literal["shuffles", "cuts", "freezes"]
 
 
 class IndexMap:
-    """Base of index maps.
+    """Base of index maps, which are dataclasses.
 
-    Each converts an index of a reordered dataset to an index of the dataset below it. Maps are
-    dataclasses.
+    An index map converts an index of a reordered dataset to an index of the dataset below, i.e. the
+    dataset before the reordering.
     """
 
     fingerprint_name: ClassVar[str] = ""
@@ -45,49 +45,57 @@ class IndexMap:
 
         @property
         def length(self) -> int:
-            """Number of elements in an epoch of the dataset above; `ENDLESS` if it never ends."""
+            """Number of elements in an epoch of the reordered dataset; `ENDLESS` for no end."""
 
     @property
     def epoch_length(self) -> int | None:
-        """Number of elements of one pass over the dataset above.
+        """Number of elements of one pass over the reordered dataset.
 
-        It is None if there are as many as in a pass over the dataset below.
+        None if it is the same number as for the dataset below, i.e. before the reordering.
         """
         return self.length
 
     @property
     def keeps_indices(self) -> bool:
-        """True if each index of the dataset above maps to the same index of the dataset below."""
+        """True if each index of the reordered dataset maps to itself in the dataset below."""
         return False
 
     @property
     def change(self) -> Change | None:
-        """The map's effect on later epochs: "shuffles", "cuts" or "freezes", see `Change`.
+        """The map's effect on later epochs: "shuffles", "cuts" or "freezes"; None: no effect.
 
-        It is None if there is no effect.
+        "shuffles": each epoch has another order. "cuts": a part of each epoch is kept, at fixed
+        places. "freezes": the first epoch is repeated.
         """
         return None
 
     @property
     def parameters(self) -> list[Any]:
-        """The values that distinguish this map from others, as JSON values."""
+        """The values that distinguish this map from other maps, as JSON values."""
         fields = dataclasses.astuple(self)  # type: ignore[call-overload]
         return [self.fingerprint_name or type(self).__name__, *fields]
 
     @property
     def selections(self) -> Sequence[Any]:
-        """Plain attributes of a user's selection map; else ().
+        """Plain attributes of a selection map that a user wrote; () for all other maps.
 
         States keep them to notice that the map has changed.
         """
         return ()
 
     def many(self, indices: Indices) -> Indices:
-        """Convert indices of the dataset above to indices below: `int64[n] -> int64[n]`."""
+        """Convert indices of the reordered dataset to indices of the dataset below.
+
+        Args:
+            indices: `int64[n]`.
+
+        Returns:
+            `int64[n]`.
+        """
         raise NotImplementedError
 
     def one(self, index: int) -> int:
-        """Convert one index of the dataset above to the index of the dataset below."""
+        """Convert one index of the reordered dataset to the index of the dataset below."""
         return int(self.many(np.array([index], dtype=np.int64))[0])
 
 
@@ -138,9 +146,9 @@ class Shuffle(IndexMap):
 
 @dataclass(frozen=True)
 class ShuffledWindows(IndexMap):
-    """Index map that shuffles within windows of consecutive elements, in another order each epoch.
+    """Index map that shuffles the elements within each window of consecutive elements.
 
-    The last window of an epoch may be smaller.
+    Each epoch has another order. The last window of an epoch may be smaller.
 
     Attributes:
         length: number of elements of an epoch.
@@ -225,7 +233,14 @@ class BlockPermutation(IndexMap):
         )
 
     def _small_blocks(self, epochs: Indices) -> Indices:
-        """Return the index within each epoch, `int64[n]`, at which its one smaller block begins."""
+        """Return the index within each epoch at which the block that is smaller begins.
+
+        Args:
+            epochs: `int64[n]`, numbers of epochs.
+
+        Returns:
+            `int64[n]`.
+        """
         distinct, which = np.unique(epochs, return_inverse=True)
         last = np.full_like(distinct, self._blocks - 1)
         begins = unpermute(last, distinct, self._blocks, self.seed) * self.block
@@ -237,10 +252,10 @@ class Repeat(IndexMap):
     """Index map that treats several epochs of a dataset as one.
 
     Attributes:
-        below: number of elements of one epoch.
+        below: number of elements of one epoch of the dataset.
         epochs: number of epochs; None for no end.
-        reseeds: True (default): each epoch of the dataset below is read in turn. False: its first
-            epoch is repeated.
+        reseeds: True (default): the epochs of the dataset are read one after another. False: the
+            first epoch is read again and again.
     """
 
     below: int
@@ -274,12 +289,13 @@ class Repeat(IndexMap):
 
 @dataclass(frozen=True)
 class Slice(IndexMap):
-    """Index map that selects every `step`-th element of each epoch of the dataset below.
+    """Index map that selects every `step`-th element of each epoch of a dataset.
 
     Attributes:
-        below: number of elements of an epoch below.
-        start: index, in the epoch below, of the first selected element.
-        step: difference between consecutive indices below, not 0; below 0 for a reversed order.
+        below: number of elements of an epoch of the dataset.
+        start: index, in the epoch, of the first selected element.
+        step: difference between the indices of consecutive selected elements; below 0 for a
+            reversed order, never 0.
         length: number of selected elements of an epoch.
     """
 
@@ -314,9 +330,9 @@ class Slice(IndexMap):
 
     @property
     def change(self) -> Change | None:
-        """Return "cuts" if the map cuts a dataset that ends; else None.
+        """Return "cuts" if the map keeps only some consecutive elements of a finite dataset.
 
-        That is, it keeps some consecutive elements, but not all.
+        Return None otherwise.
         """
         # Every n-th element is a shard's part, which may well change when a run resumes.
         return "cuts" if abs(self.step) == 1 and self.length < self.below < ENDLESS else None
@@ -333,18 +349,18 @@ class Slice(IndexMap):
 
     @property
     def _epoch_below(self) -> int:
-        """Number of indices of an epoch of the dataset below; 0 if this dataset never ends."""
+        """Number of elements in an epoch of the sliced dataset; 0 if it never ends."""
         # An endless dataset has no next epoch: the same elements come again.
         return self.below if self.below < ENDLESS else 0
 
 
 @dataclass(frozen=True, eq=False)
 class Selected(IndexMap):
-    """Index map that selects elements by their indices within the epoch, the same in each epoch.
+    """Index map that selects elements by their indices within an epoch, the same in each epoch.
 
     Attributes:
-        below: number of elements of an epoch below.
-        keys: `int64[length]`, indices of the selected elements within an epoch below.
+        below: number of elements in an epoch of the dataset from which elements are selected.
+        keys: `int64[length]`, the indices of the selected elements within an epoch of this dataset.
     """
 
     below: int
@@ -358,7 +374,7 @@ class Selected(IndexMap):
 
     @cached_property
     def parameters(self) -> list[Any]:
-        """The values that distinguish this map, with a digest in place of `keys`."""
+        """The values that distinguish this map from others, with a digest of `keys`."""
         return ["Selected", self.below, self.length, digest_of(self.keys)]
 
     def many(self, indices: Indices) -> Indices:

@@ -29,7 +29,9 @@ MAX_BLOCK, MAX_EPOCHS = 16384, 32
 class ChainOrder(VectorSampler):
     """A sampler whose order is given by index maps, applied one after another.
 
-    A position is an index of the last dataset of the chain. All shards together read all positions.
+    An index map converts an index of a dataset to an index of the dataset from which it was made,
+    e.g. by a shuffle. A position is an index of the last dataset of the chain. All shards together
+    read all positions.
 
     Attributes:
         maps: the index maps, from the last dataset of the chain to the source.
@@ -54,7 +56,6 @@ class ChainOrder(VectorSampler):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         return OrderFacts(
             # Some maps do work for each epoch, so a block has few epochs.
             block_size=min(MAX_BLOCK, MAX_EPOCHS * max(self.epoch_length, 1)),
@@ -71,8 +72,8 @@ class ChainOrder(VectorSampler):
     def fingerprint(self) -> dict[str, Any]:
         """The values that determine the order, as JSON values.
 
-        If an `IndexSampler` has the same order, they are the fingerprint of this sampler. So a run
-        of the chain can resume after records were appended, which an `IndexSampler` allows.
+        If an `IndexSampler` has the same order, this is the fingerprint of the `IndexSampler`. Then
+        a run of the chain can resume after records were appended.
         """
         if (by_epochs := self.by_epochs()) is not None:
             return by_epochs.fingerprint
@@ -99,8 +100,8 @@ class ChainOrder(VectorSampler):
         """Return the same order as an `IndexSampler`, or None if no `IndexSampler` has this order.
 
         Unlike this sampler, an `IndexSampler` can be given another number of records. It has the
-        same order only if the maps are at most one `repeat()` over at most one `shuffle()` of all
-        records, and both give each epoch another order. The result is also None if the order has a
+        same order only if the chain is at most one `repeat()` after at most one `shuffle()` of all
+        records, and both give each epoch another order. The result is also None if this order has a
         balance, or if the number of records is unknown, 0 or too large.
         """
         epochs: int | None = 1
@@ -125,12 +126,11 @@ class ChainOrder(VectorSampler):
         """Return this order, after checking that records can be omitted from it.
 
         Args:
-            records: number of records of the source. It must be the number for which this order was
-                made.
+            records: number of records of the source.
 
         Raises:
             ValueError: if the order is not made by `shuffle()` and `repeat()` alone, or `records`
-                is another number than its own.
+                is not the number of records for which the order was made.
         """
         whole = all(
             (isinstance(each, Repeat) and each.below == records)
@@ -146,13 +146,16 @@ class ChainOrder(VectorSampler):
         return self
 
     def places_of(self, record_keys: Int64s, epoch: int) -> Int64s:
-        """Return each record's index within an epoch, from 0: `int64[n] -> int64[n]`.
+        """Return the index within an epoch, from 0, at which each record is read.
 
         The order must be made by `shuffle()` and `repeat()` alone; this is not checked.
 
         Args:
-            record_keys: the records.
+            record_keys: `int64[n]`, the records.
             epoch: number of the epoch, from 0.
+
+        Returns:
+            `int64[n]`.
         """
         epochs = []  # by map, from the top to the bottom
         for each in self.maps:
@@ -165,7 +168,7 @@ class ChainOrder(VectorSampler):
         return record_keys
 
     def over(self, epochs: int | None) -> ChainOrder:
-        """Return this order repeated, with `epochs` times its positions; endless for None."""
+        """Return this order repeated `epochs` times; endless if `epochs` is None."""
         return dataclasses.replace(
             self, length=ENDLESS if epochs is None else self.length_over(epochs)
         )

@@ -1,7 +1,6 @@
 """Positions at which a run checks whether its source has more records.
 
-In: an order, and the user's `GrowthOptions`. Out: positions. The check itself is made
-elsewhere.
+In: an order, and the user's `GrowthOptions`. Out: positions. The check itself is in `loader/state`.
 """
 
 from __future__ import annotations
@@ -54,11 +53,11 @@ class GrowthOptions:
             )
 
     def next_look(self, sampler: ChangingSampler, position: int) -> int:
-        """Return the first position from `position` on at which a run checks for more records.
+        """Return the first position at which a run checks for appended records.
 
         Args:
             sampler: the order of the records.
-            position: a global position.
+            position: global position from which on to search.
         """
         if sampler.begins_epoch(position):
             return position
@@ -67,9 +66,10 @@ class GrowthOptions:
 
 
 class SourceLooks:
-    """Positions at which a run with a single source checks for more records, one after another.
+    """Positions at which a run with a single source checks for appended records.
 
-    The attribute `position` is the next of them; `advance` moves on.
+    The attribute `position` is the next position to check. The method `advance` sets it to the one
+    after it.
 
     Args:
         growth: the user's options.
@@ -88,25 +88,23 @@ class SourceLooks:
     def index(self, name: str, position: int) -> int:
         """Return the number of records of the source that are read before a position.
 
-        A single source has a record at each position, so the result is the position itself.
+        A single source has a record at each position, so the result is `position`.
 
         Args:
-            name: not used; `MixLooks.index` takes the name of a part here.
+            name: not used; only a mix has names of parts.
             position: a global position.
         """
         return position
 
     @property
     def due(self) -> dict[str, bool]:
-        """The source to check at `position`, as a dict.
+        """The source to check for appended records at `position`: a dict with the only key "".
 
-        It is `{"": True}` if an epoch begins there, else `{"": False}`.
-
-        The key "" stands for the only source; a mix has the names of its parts here. Position 0
-        counts as False.
+        The value is True if an epoch begins at `position`, else False; it is False at position 0.
+        (For a mix, the keys of this dict are names of parts.)
         """
         return {ONLY: self.position > 0 and self._order.begins_epoch(self.position)}
 
     def advance(self) -> None:
-        """Set `position` to the next one at which the run checks its source for more records."""
+        """Set `position` to the next position at which the run checks for appended records."""
         self.position = self._growth.next_look(self._order, self.position + 1)

@@ -1,7 +1,7 @@
 """The history of the records of an order: at which positions records were added or omitted.
 
-In: what a checkpoint says about the order. Out: the changes of its records, sorted by position; and
-back.
+In: the description of an order in a checkpoint. Out: the changes of the order's records, sorted by
+position; or the reverse.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class RecordsChange(NamedTuple):
     """A change of an order: from `position` on, records were added to it or omitted.
 
     Attributes:
-        position: first position of the changed order.
-        place: what `position` would be if no record had been omitted.
+        position: first position of the changed order. Positions do not count omitted records.
+        place: the same position if omitted records are counted, too.
         records: number of records of the source.
-        joins: True if new records are read in the epoch that is being read at `position`; False:
+        joins: True if new records are already read in the epoch that contains `position`; False:
             from the first epoch on that begins at `position` or later.
         omitted: text with the number and a digest of the omitted keys; "" if none is omitted.
         generation: number of the source's generation (version of its files), which grows when
@@ -70,14 +70,14 @@ class RecordsHistory(NamedTuple):
 
     @property
     def last(self) -> RecordsChange:
-        """The last change; if there is none, one at position 0 with the values of the start."""
+        """The last change; without changes, one at position 0 with the values of the start."""
         return self.changes[-1] if self.changes else self._begin
 
     @property
     def grown_at(self) -> int | None:
-        """First position of the source's last generation (version of its files).
+        """First position with the last generation (version of the source's files).
 
-        It is None if no records were appended.
+        None if no records were appended.
         """
         before = [self.generation, *(change.generation for change in self.changes)]
         grown = [
@@ -97,7 +97,10 @@ class RecordsHistory(NamedTuple):
 
     @property
     def begin_values(self) -> dict[str, Any]:
-        """The values with which the order begins, for a fingerprint; without empty ones or 0."""
+        """The values with which the order begins, as a dict for a fingerprint.
+
+        Empty values and 0 are left out.
+        """
         later = {OMITTED: self.omitted, GENERATION: self.generation}
         return {RECORDS: self.records, **{name: value for name, value in later.items() if value}}
 
@@ -105,8 +108,8 @@ class RecordsHistory(NamedTuple):
     def order_changes(self) -> Changes:
         """The changes as a checkpoint stores them: each has only the values that it changes.
 
-        A generation (version of the source's files) is left out, too, if it follows from the number
-        of records: another number means the next generation.
+        A new generation (version of the source's files) is left out, too, if it is the next
+        generation and the number of records changes.
         """
         return tuple(
             _order_change(before, after) for before, after in pairwise([self._begin, *self.changes])
@@ -114,10 +117,10 @@ class RecordsHistory(NamedTuple):
 
     @classmethod
     def of(cls, saved: SavedOrder) -> RecordsHistory:
-        """Read the history of an order (records added or omitted) from a checkpoint.
+        """Read the history of an order's records from a checkpoint.
 
         Raises:
-            CheckpointError: if it is damaged.
+            CheckpointError: if the values in `saved` are damaged.
         """
         described = saved.described
         try:
@@ -154,9 +157,13 @@ def _order_change(before: RecordsChange, after: RecordsChange) -> OrderChange:
 
 
 def _generation_after(before: RecordsChange, records: Any) -> int:
-    """Return the generation after a change that does not name it.
+    """Return the source's generation after a change for which the checkpoint stores no generation.
 
-    It is the next one if the number of records differs.
+    It is the next generation if the number of records changed, otherwise the same one.
+
+    Args:
+        before: the change before.
+        records: number of records after the change; None if it did not change.
     """
     return before.generation + (records is not None and records != before.records)
 
@@ -183,7 +190,7 @@ def _records_change(before: RecordsChange, change: OrderChange) -> RecordsChange
 
 
 def lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a fingerprint without values that may change when records are added or omitted."""
+    """Return a fingerprint without the values that change when records are added or omitted."""
     return {name: value for name, value in fingerprint.items() if name not in PASSING}
 
 

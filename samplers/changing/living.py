@@ -1,7 +1,6 @@
-"""Map positions (which count kept records) to places (which count omitted records too), and back.
+"""Convert positions (they count kept records) to places (they count omitted ones, too), and back.
 
-In: positions. Out: places, and positions of places. Memory: the omitted keys, and their places in
-at most two epochs.
+Memory: the omitted keys, and their places in at most two epochs.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class OmittedKeys:
 
     @cached_property
     def digest(self) -> str:
-        """A text that identifies the keys: their number and a digest; "" if there are no keys."""
+        """A text that identifies the keys: their number and a digest; "" if no keys are omitted."""
         return f"{len(self.keys)} {digest_of(self.keys)}" if len(self.keys) else ""
 
     def below(self, records: int) -> int:
@@ -59,14 +58,14 @@ class OmittedKeys:
 
 
 class _Piece(NamedTuple):
-    """A piece of an order with omitted records: whole epochs of equal size, or a part of one.
+    """A piece of an order with omitted records: whole epochs of equal size, or a part of one epoch.
 
     A place counts all records, omitted ones too; a position counts kept records.
 
     Attributes:
-        position: position of its first kept record.
+        position: position of the piece's first kept record.
         place: place at which the piece begins.
-        epoch: number of its first epoch.
+        epoch: number of the piece's first epoch.
         full: number of places in each epoch, including omitted records.
         left: number of kept records in each epoch.
         stretch: the `OrderStretch` (consecutive places with one rule) that contains the piece.
@@ -85,14 +84,14 @@ class _Piece(NamedTuple):
 class LivingPlaces:
     """A range of an order with omitted records: converts positions to places and back.
 
-    A position counts kept records only; a place counts omitted records too.
+    A position counts kept records only; a place counts omitted records, too.
 
     Args:
         order: the order of all records.
         omitted: keys of the omitted records.
-        position: position of the first kept record.
-        place: its place in the order of all records.
-        stop: end of the range, excluded: the place from which on other records are omitted.
+        position: position of the range's first kept record.
+        place: place at which the range begins.
+        stop: place at which the range ends, excluded.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class LivingPlaces:
         self._known: dict[tuple[int, int], NDArray[Any]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes for pickling, without what is computed again."""
+        """Return the attributes for pickling, without cached values."""
         made = ("_pieces", "_positions")
         kept = {name: value for name, value in vars(self).items() if name not in made}
         return {**kept, "_known": {}}
@@ -134,9 +133,9 @@ class LivingPlaces:
             place = end
 
     def places(self, positions: Int64s) -> Int64s:
-        """Return the places `int64[n]` of positions `int64[n]`.
+        """Convert positions to places, both `int64[n]`.
 
-        A position counts kept records only; a place counts omitted records too.
+        A position counts kept records only; a place counts omitted records, too.
         """
         if not len(self.omitted):
             return positions + (self.place - self.position)
@@ -177,14 +176,14 @@ class LivingPlaces:
         return places + epochs * piece.full + piece.place
 
     def _gaps(self, piece: _Piece, number: int) -> NDArray[Any]:
-        """Return the number of kept records before each record that is omitted in one epoch.
+        """Return the number of kept records before each record that is omitted in an epoch.
 
         Args:
             piece: a piece of the order: several whole epochs, or a part of one.
             number: number of the epoch within the piece, from 0.
 
         Returns:
-            one number for each omitted record, ascending.
+            an array with one number for each omitted record, ascending.
         """
         known = self._known.get((piece.place, number))
         if known is None:
@@ -215,7 +214,7 @@ class LivingPlaces:
     def position_of(self, place: int) -> int | None:
         """Return the position of the record at a place, or None if this record is omitted.
 
-        A position counts kept records only; a place counts omitted records too.
+        A position counts kept records only; a place counts omitted records, too.
         """
         if not len(self.omitted):
             return place - self.place + self.position
@@ -277,9 +276,11 @@ def _added(gaps: NDArray[Any], indices: Int64s) -> Int64s:
 def _count_before(gaps: NDArray[Any], place: int) -> int:
     """Return the number of omitted places before `place`.
 
+    A place is an index that counts omitted records, too.
+
     Args:
         gaps: for each omitted place, the number of kept records before it, ascending; counted from
-            the start of the epoch, or from the start of the piece of an epoch.
-        place: a place (which counts omitted records too), counted from the same start.
+            the start of an epoch, or of a part of an epoch.
+        place: a place, counted from the same start.
     """
     return bisect_left(range(len(gaps)), place, key=lambda number: int(gaps[number]) + number)

@@ -21,9 +21,11 @@ from .stretches import WholeOrder
 class LivingOrder(VectorSampler):
     """Base of `ChangingSampler`: positions, places and epochs of an order whose records change.
 
+    A position counts kept records only; a place counts omitted records, too.
+
     Attributes:
         sampler: order of all records.
-        omitted: keys that are not read now.
+        omitted: keys that are omitted after the last change.
         history: the changes of the records.
     """
 
@@ -35,7 +37,8 @@ class LivingOrder(VectorSampler):
     def order(self) -> WholeOrder:
         """The order of all records, including omitted records.
 
-        Raise ValueError if the underlying sampler cannot change.
+        Raises:
+            ValueError: if the underlying sampler cannot change.
         """
         order = WholeOrder.of(self.sampler.resized(self.history.records))
         changes = self.history.changes
@@ -50,10 +53,11 @@ class LivingOrder(VectorSampler):
 
     @cached_property
     def _layers(self) -> list[LivingPlaces | None]:
-        """Kept records from the start, and from each change on: one entry for each.
+        """Converters from positions to places: one for the start of the order, one for each change.
 
-        An entry is None if it is unknown which keys are omitted there. They are known only where
-        they are the same as now, because the fingerprint has only a digest of the keys.
+        A position counts kept records only; a place counts omitted records, too. An entry is None
+        if the keys omitted at that time are unknown: a checkpoint has only a digest of them. They
+        are known if no key was omitted, or the same keys as after the last change.
         """
         begins = [
             (0, 0, self.history.omitted),
@@ -88,12 +92,12 @@ class LivingOrder(VectorSampler):
         return self._layer(bisect_right(self._begins, position) - 1)
 
     def places(self, positions: Int64s) -> Int64s:
-        """Return the places of positions, both `int64[n]`.
+        """Convert positions to places, both `int64[n]`.
 
-        Places also count the omitted records; positions do not.
+        A position counts kept records only; a place counts omitted records, too.
 
-        Raises CheckpointError if a position was read while keys were omitted that the state does
-        not have.
+        Raises:
+            CheckpointError: if the keys that were omitted at one of the positions are unknown.
         """
         if len(self._begins) == 1:
             return self._layer(0).places(positions)
@@ -108,10 +112,10 @@ class LivingOrder(VectorSampler):
         return places
 
     def place(self, position: int) -> int:
-        """Return the place of a position: its index in the order that also counts omitted records.
+        """Convert a position to a place. A place is an index that counts omitted records, too.
 
-        At the start of an epoch, it is the place of the epoch's first record, even if this record
-        is omitted.
+        At the start of an epoch, the result is the place of the epoch's first record, even if this
+        record is omitted.
         """
         place = int(self.places(np.array([position], dtype=np.int64))[0])
         layer = self._layer_at(position)
@@ -125,7 +129,8 @@ class LivingOrder(VectorSampler):
     def epoch_start(self, epoch: int) -> int:
         """Return the position at which an epoch begins.
 
-        Raises CheckpointError if it is unknown, because other keys were omitted at that time.
+        Raises:
+            CheckpointError: if the keys that were omitted at that time are unknown.
         """
         for layer in self._layers:
             found = None if layer is None else layer.epoch_start(epoch)

@@ -1,7 +1,7 @@
 """Make orders to which records can be appended, and from which records can be omitted.
 
-In: any order, and perhaps the saved order of an earlier run. Out: a `ChangingSampler`, or a mix of
-such orders.
+In: any order, and perhaps the saved order of an earlier run. Out: a `ChangingSampler`, or a mix
+whose parts are such orders.
 """
 
 from __future__ import annotations
@@ -21,32 +21,36 @@ ChangingOrders: TypeAlias = Mapping[str, ChangingSampler]
 
 
 def living(order: VectorSampler, generation: int = 0) -> Any:
-    """Return an order to which records can be appended, and from which they can be omitted.
+    """Return an order to which records can be appended, and from which records can be omitted.
 
-    This is `order` itself if it is a mix or keeps a history of its records; otherwise a
-    `ChangingSampler` of it, whose source has the generation (version of its files) number
-    `generation`.
+    If `order` is a mix or keeps a history of its records, return `order` itself. Otherwise, return
+    a `ChangingSampler` of `order`.
+
+    Args:
+        order: the order.
+        generation: number of the generation (version of the files) of the source of a new
+            `ChangingSampler`.
 
     Raises:
-        ValueError: if the order cannot change.
+        ValueError: if records cannot be appended to `order` or omitted from it.
     """
     facts = order.facts
     return order if facts.keeps_history or facts.parts else ChangingSampler(order, None, generation)
 
 
 def changing(order: VectorSampler, saved: SavedOrder, counts: bool) -> Any:
-    """Return the program's order in the form that keeps a history of its records, or None.
+    """Return the current program's order in a form that keeps a history of its records, or None.
 
-    Such a form is needed if records of the order may be appended or omitted, or were during the
-    run. An order that already has this form is returned without its changes. Another order is
-    wrapped in a `ChangingSampler` if records of the run's order have changed and the program's
-    order can change. Otherwise, return None.
+    This form is needed to append or omit records when a run resumes. If the order already has this
+    form, it is returned without its changes. Otherwise, it is wrapped in a `ChangingSampler` if
+    records of the saved order had changed and the order can change. In all other cases, return
+    None.
 
     Args:
-        order: the program's order.
-        saved: the run's order. If it is of another kind, or empty, the result is None.
-        counts: True if the source has generations (versions of its files), which count appended
-            records. If False, the result has the generation at the end of the run.
+        order: the order of the current program.
+        saved: the order in the checkpoint. If it is of another kind, or empty, the result is None.
+        counts: True if the source has generations (versions of its files). If False, the result has
+            the generation that the saved run had at its end.
     """
     if not saved.described or saved.described.get("kind") != order.fingerprint.get("kind"):
         return None  # another kind of order, whose changes may be of weights
@@ -66,14 +70,17 @@ def changing(order: VectorSampler, saved: SavedOrder, counts: bool) -> Any:
 def changing_parts(
     order: VectorSampler, saved: SavedOrder, growing: Container[str]
 ) -> ChangingOrders:
-    """Return the parts whose order is that of the run, except for appended or omitted records.
-
-    They are returned as orders that can change, by name. A single source has the name "" (`ONLY`).
+    """Return the parts of a mix that differ from the saved run only by appended or omitted records.
 
     Args:
-        order: the program's order.
-        saved: the run's order. If only one of both orders is a mix, the result is empty.
+        order: the order of the current program.
+        saved: the order in the checkpoint. If only one of both orders is a mix, the result is
+            empty.
         growing: names of the parts whose sources have generations (versions of their files).
+
+    Returns:
+        a dict from the name of a part to its order, in a form that can change. A single source has
+        the name "".
     """
     found = {}
     is_mix = bool(order.facts.parts)
@@ -91,7 +98,9 @@ def changing_parts(
 
 @dataclass(frozen=True)
 class LivingIndices(IndexMap):
-    """Index map of a dataset without some elements: from an index among kept ones to one among all.
+    """Index map of a dataset from which elements are omitted.
+
+    It converts an index among the kept elements to an index among all elements.
 
     Attributes:
         sampler: the sampler that omits the other elements.
@@ -109,7 +118,6 @@ class LivingIndices(IndexMap):
 
     @property
     def parameters(self) -> list[Any]:
-        """The values that distinguish this map from other maps."""
         return ["LivingIndices", self.sampler.omitted.digest]
 
     def many(self, indices: Indices) -> Indices:

@@ -30,11 +30,10 @@ MAX_BLOCK, MAX_EPOCHS = 16384, 32
 class ChangingSampler(LivingOrder):
     """The order of another sampler, in which records may be added and omitted at certain positions.
 
-    Before the position of a change, the earlier order is used. From the change on, the remaining
-    records of the epoch keep their order, without newly omitted keys. New records that are added to
-    this epoch are shuffled together with its rest; without a shuffle, and with `BlockShuffle`, they
-    come after the rest. Later epochs contain each record once, except omitted ones, in the order of
-    all records.
+    Before the position of a change, the earlier order is used. After the position, the rest of the
+    epoch keeps its order, without newly omitted keys. New records that are read in this epoch are
+    shuffled together with the rest; without a shuffle, and with `BlockShuffle`, they come after the
+    rest. Later epochs contain each record once, except omitted ones, in the order of all records.
 
     Memory: at most 16 bytes per omitted key. The fingerprint has a few integers per change.
 
@@ -78,7 +77,6 @@ class ChangingSampler(LivingOrder):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         facts = self.sampler.facts
         # Each epoch has other omitted places.
         few = MAX_EPOCHS * self.epoch_length if len(self.omitted) else ENDLESS
@@ -112,7 +110,7 @@ class ChangingSampler(LivingOrder):
 
     @property
     def generation(self) -> int:
-        """Generation (version of the source's files) since the last change."""
+        """Number of the source's generation (version of its files) after the last change."""
         return self.history.last.generation
 
     @property
@@ -121,11 +119,6 @@ class ChangingSampler(LivingOrder):
         return self.history.order_changes
 
     def generation_at(self, position: int) -> tuple[int, int] | None:
-        """Return the generation of the source at a position, and the position at which it began.
-
-        A generation is a version of the source's files. It begins at 0 if there was no change
-        before the position. Return None if the order never changed and its generation is 0.
-        """
         if not self.history.changes and not self.generation:
             return None
         number = bisect_right(self._begins, position) - 1
@@ -142,9 +135,12 @@ class ChangingSampler(LivingOrder):
         return self.order.keys(self.places(positions))
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the position of a record in an epoch; None if omitted, or appended later.
+        """Return the position of a record in an epoch, or None.
 
-        Raises CheckpointError if the keys that were omitted at this position are unknown.
+        The result is None if the record is omitted in this epoch, or was appended after it.
+
+        Raises:
+            CheckpointError: if the keys that were omitted at this position are unknown.
         """
         stretch = self.order.of_epoch(epoch)
         if record_key >= stretch.records:
@@ -161,7 +157,9 @@ class ChangingSampler(LivingOrder):
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize` if endless.
 
-        Raise CheckpointError if it is unknown.
+        Raises:
+            CheckpointError: if the number is unknown, because a checkpoint has only a digest of the
+                keys that were omitted.
         """
         epochs = self.num_epochs
         return self.of_equal_shards(ENDLESS if epochs is None else self.epoch_start(epochs))
@@ -185,9 +183,11 @@ class ChangingSampler(LivingOrder):
         return self.epoch_start(epochs)
 
     def of_generation(self, generation: int, records: int | None = None) -> ChangingSampler:
-        """Return this order without its changes, for another generation (version of the files).
+        """Return this order without its changes, for another generation of its source.
 
-        The source then has `records` records; None: as many as now.
+        Args:
+            generation: number of the generation (version of the source's files).
+            records: number of records of the source; None: the same number as in this order.
         """
         whole = self.sampler if records is None else self.sampler.resized(records)
         return ChangingSampler(whole, self.omitted, generation).with_shard_options(
@@ -197,7 +197,7 @@ class ChangingSampler(LivingOrder):
     def over(self, epochs: int | None) -> ChangingSampler:
         """Return this order with `epochs` times as many epochs, and without its changes.
 
-        It is endless for None.
+        The result is endless if `epochs` is None.
         """
         order = self.sampler.over(epochs)
         return ChangingSampler(order, self.omitted, self.generation).with_shard_options(
@@ -212,7 +212,7 @@ class ChangingSampler(LivingOrder):
     def without(self, keys: Mapping[str, Int64s]) -> ChangingSampler:
         """Return this order without its changes, and without the records `keys[""]`.
 
-        Records omitted already stay omitted.
+        Records that are already omitted stay omitted.
         """
         omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys[""]))
         return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(
@@ -220,12 +220,12 @@ class ChangingSampler(LivingOrder):
         )
 
     def omits(self, record_keys: Int64s) -> NDArray[np.bool_]:
-        """Return `bool[n]`: True for each key `int64[n]` whose record is omitted."""
+        """Return `bool[n]`: for each of the keys `int64[n]`, True if the record is omitted."""
         found: NDArray[np.bool_] = np.isin(record_keys, self.omitted.keys)
         return found
 
     def with_history(self, history: RecordsHistory) -> ChangingSampler:
-        """Return this order with the changes in `history`: where records were added or omitted."""
+        """Return this order with the changes of its records (added or omitted) in `history`."""
         other = copy.copy(self)
         for name in ("order", "_layers", "_begins"):
             vars(other).pop(name, None)
@@ -242,7 +242,7 @@ class ChangingSampler(LivingOrder):
         generation: int | None = None,
         place: int | None = None,
     ) -> ChangingSampler:
-        """Return this order with a change, from which on it has more records or omits other ones.
+        """Return this order with one more change: more records, or other omitted records.
 
         Args:
             position: first position of the changed order.
@@ -251,11 +251,11 @@ class ChangingSampler(LivingOrder):
             joins: True if new records are added to the current epoch.
             generation: number of the source's generation (version of its files); None: the same as
                 before.
-            place: index of the position in the order that also counts omitted records; None: it is
-                computed.
+            place: `position` if omitted records are counted, too; None: it is computed.
 
         Raises:
-            CheckpointError: if there are fewer records than before, or the place is unknown.
+            CheckpointError: if there are fewer records than before, or the place cannot be
+                computed.
             EmptyStreamError, ValueError: if all records are omitted, or the order of `sampler`
                 cannot change.
         """
@@ -282,17 +282,17 @@ class ChangingSampler(LivingOrder):
     def with_records_from(
         self, saved: SavedOrder, position: int, place: int | None = None, joins: bool = False
     ) -> ChangingSampler:
-        """Return this order for a run whose records differ, because some were appended or omitted.
+        """Return the order that resumes a run whose source has other records, appended or omitted.
 
-        The result has the order of the run before `position`, and the records of this sampler from
-        there on.
+        Before `position`, the result is the order of the saved run. From `position` on, it has the
+        records of this sampler.
 
         Args:
-            saved: the order of that run, which may be one without changes.
+            saved: the order in the checkpoint, which may be one without changes.
             position: first position that no shard has read.
-            place: index of this position in the order that also counts omitted records, from
-                `place(position)` of that run's sampler; None: it is computed. It must be given if
-                that run omitted other keys.
+            place: `position` if omitted records are counted, too, from `place(position)` of the
+                saved run's sampler; None: it is computed. It must be given if the saved run omitted
+                other keys.
             joins: True if new records are added to the current epoch.
 
         Raises:
@@ -314,7 +314,7 @@ class ChangingSampler(LivingOrder):
         )
 
     def has_other_records(self, history: RecordsHistory) -> bool:
-        """Return True if the program's order has other records than a run had at its end."""
+        """Return True if this order has other records than a saved run had at its end."""
         last = history.last
         described = self.num_records, self.omitted.digest, self.history.generation
         return described != (last.records, last.omitted, last.generation)
@@ -323,7 +323,7 @@ class ChangingSampler(LivingOrder):
 def refuse_balance(order: VectorSampler) -> None:
     """Raise ValueError if an order has a `balance`.
 
-    It does not work with records that are appended or omitted.
+    A balance does not work with records that are appended or omitted.
     """
     if order.facts.balance is not None:
         raise ValueError(

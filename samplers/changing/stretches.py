@@ -3,16 +3,18 @@
 In: places (indices in this order). Out: record keys and epochs; or, from keys, their places. Pure
 arithmetic; memory is used for the changes only.
 
-The order is a sequence of stretches (consecutive places with one rule). In most of them,
-whole epochs follow one another in a sampler's order. If records are added to an epoch after it has
-begun, the rest of the epoch and the new records make a separate stretch:
+The order is a sequence of stretches (consecutive places with one rule). In most stretches, whole
+epochs follow one another in a sampler's order. If records are added to an epoch after it has begun,
+the rest of the epoch and the new records make a separate stretch:
 
     places of the epoch   0 … x │ x … n
     stretch of the rest         │ 0 … n - x + new
 
-Without a shuffle, that stretch has the rest in its order, then the new records. With one, it has
-all of these in an order drawn anew. With `BlockShuffle`, it has the rest in its order, then the new
-records, shuffled in blocks.
+In this stretch, the order of the records depends on the sampler:
+
+* without a shuffle: the rest in its order, then the new records
+* with a shuffle: the rest and the new records, in a new random order
+* with `BlockShuffle`: the rest in its order, then the new records, shuffled in blocks
 """
 
 from __future__ import annotations
@@ -40,15 +42,16 @@ class EpochRule(Protocol):
 
     @property
     def seed(self) -> int | None:
-        """Seed of the order's shuffles; None: it has no seed."""
+        """Seed of the order's shuffles; None: the order has no seed."""
         ...
 
     @property
     def joining(self) -> bool | BlockShuffle:
         """Order of records that are appended during an epoch and are still read in this epoch.
 
-        True: shuffled together with the records of the epoch that are not yet read; False: after
-        these records; a `BlockShuffle`: after them, shuffled in blocks.
+        True: shuffled together with the records of the epoch that are not yet read. False: after
+        these records, in the order of the source. A `BlockShuffle`: after these records, shuffled
+        in blocks.
         """
 
     def record_keys(self, positions: Int64s) -> Int64s:
@@ -56,11 +59,14 @@ class EpochRule(Protocol):
         ...
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
-        """Return each record's index within an epoch, from 0: `int64[n] -> int64[n]`.
+        """Return the index within an epoch, from 0, at which each record is read.
 
         Args:
-            keys: the records.
+            keys: `int64[n]`, the records.
             epoch: number of the epoch.
+
+        Returns:
+            `int64[n]`.
         """
 
 
@@ -82,23 +88,23 @@ class WholeEpochs:
 
     @cached_property
     def records(self) -> int:
-        """Number of records in a whole epoch of this stretch, also those read before it begins."""
+        """Number of records in an epoch of this stretch (consecutive places with one rule).
+
+        The records of the first epoch that were read before this stretch are counted, too.
+        """
         return self.rule.epoch_length
 
     def epoch_of(self, place: int) -> int:
-        """Return the number of the epoch to which a place belongs."""
         return self.epoch + (place - self.start) // self.records
 
     def end_of(self, epoch: int) -> int:
-        """Return the place at which the epoch of this number ends."""
         return self.epoch_begin(epoch + 1)
 
     def begins_epoch(self, place: int) -> bool:
-        """Return True if an epoch begins at `place`."""
         return (place - self.start) % self.records == 0
 
     def epoch_begin(self, epoch: int) -> int:
-        """Return the place at which an epoch begins; `start` if it began before this stretch."""
+        """Return the place (index in the order of all records) at which an epoch begins."""
         return self.start + (epoch - self.epoch) * self.records
 
     def keys(self, places: Int64s) -> Int64s:
@@ -107,13 +113,17 @@ class WholeEpochs:
         return self.rule.record_keys(places + shift if shift else places)
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
-        """Return the places `int64[n]` in the whole order at which an epoch reads some records.
+        """Return the places at which an epoch reads some records.
 
-        For records read before this stretch begins, the places are less than `start`.
+        A place is an index in the order of all epochs. For records that were read before this
+        stretch, the places are less than `start`.
 
         Args:
             keys: `int64[n]`, the records.
             epoch: number of the epoch.
+
+        Returns:
+            `int64[n]`.
         """
         return self.rule.places_of(keys, epoch) + self.epoch_begin(epoch)
 
@@ -127,8 +137,7 @@ class JoinedRest:
     Attributes:
         start: first place.
         epoch: number of the epoch.
-        below: the stretch in which the epoch began. This stretch reads the records of the epoch
-            that were not yet read.
+        below: the earlier stretch of the epoch. The records that it had not yet read are read here.
         rule: the order of all records, including the new records.
     """
 
@@ -166,17 +175,17 @@ class JoinedRest:
 
     @property
     def _below(self) -> list[OrderStretch]:
-        """The earlier stretches of the same epoch, the first one first."""
+        """The earlier stretches (ranges of places with one rule) of the epoch, in order."""
         below: list[OrderStretch] = [self.below]
         while isinstance(below[-1], JoinedRest):  # a loop: there may be thousands
             below.append(below[-1].below)
         return below[::-1]
 
     def joined(self, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Find places of this stretch with new records, and with records of the stretch `below`.
+        """Separate places with new records from places with records of the earlier stretch `below`.
 
         Args:
-            places: `int64[n]`, places in this stretch.
+            places: `int64[n]`, places in this stretch (range of places with one rule).
 
         Returns:
             `int64[n]`, the key at each place with a new record (without meaning at other places);
@@ -218,7 +227,6 @@ class JoinedRest:
 
     @property
     def _key(self) -> int:
-        """Key of the stretch's shuffle, made from the seed and the first place of the stretch."""
         seed = mix(np.array([self.rule.seed or 0], dtype=np.uint64))
         return int(mix(seed ^ np.uint64(self.start) ^ np.uint64(1 << 63))[0])
 
@@ -230,7 +238,7 @@ OrderStretch: TypeAlias = WholeEpochs | JoinedRest
 class WholeOrder:
     """Order of all records of a growing source, as a sequence of stretches (places with one rule).
 
-    If several begin at the same place, the last of them gives the record there.
+    If several stretches begin at the same place, the last of them gives the record at this place.
 
     Args:
         stretches: the stretches, sorted by their first places; the last one has no end.
@@ -251,9 +259,9 @@ class WholeOrder:
         Args:
             place: first place of the changed order.
             rule: the order of all records.
-            joins: True if new records are added to the epoch of this place; at the end of an epoch,
-                they make it longer. False: they are read from the next epoch on that begins at or
-                after this place.
+            joins: True if new records are added to the epoch of this place, which then becomes
+                longer; at the end of an epoch, to the epoch that ends. False: they are read from
+                the first epoch on that begins at this place or later.
         """
         kept = self.stretches[: bisect_right(self._starts, place)]
         last = kept[-1]
@@ -273,8 +281,8 @@ class WholeOrder:
     def at(self, place: int) -> tuple[OrderStretch, int]:
         """Return the stretch that contains a place, and the place at which the next stretch begins.
 
-        A stretch is a number of consecutive places with one rule. The second result is
-        `sys.maxsize` for the last stretch.
+        A stretch is consecutive places with one rule. If no stretch follows, the second result is
+        `sys.maxsize`.
         """
         number = bisect_right(self._starts, place)
         return self.stretches[number - 1], self._starts[number] if number < len(
@@ -284,7 +292,7 @@ class WholeOrder:
     def of_epoch(self, epoch: int) -> OrderStretch:
         """Return the last stretch (consecutive places with one rule) of an epoch.
 
-        It can compute the places of all records of the epoch.
+        This stretch can compute the places of all records of the epoch.
         """
         return self.stretches[
             bisect_right([stretch.epoch for stretch in self.stretches], epoch) - 1

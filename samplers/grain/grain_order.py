@@ -55,7 +55,7 @@ class GrainOrder:
     seed: int | None
 
     def part(self) -> tuple[int, int]:
-        """Return the first record of this shard, and its number of records.
+        """Return the first record of this shard, and the shard's number of records.
 
         A shard reads consecutive records.
         """
@@ -72,7 +72,9 @@ class GrainOrder:
             )
 
     def position_of(self, key: int, epoch: int) -> int | None:
-        """Return a record's global position in an epoch, or None if this shard does not read it.
+        """Return the global position of a record in an epoch.
+
+        Return None if this shard does not read the record.
 
         Args:
             key: the record.
@@ -87,9 +89,16 @@ class GrainOrder:
         return (epoch * length + place) * self.shard.shard_count + self.shard.shard_index
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
-        """Return the index within an epoch at which each record is read: `int64[n] -> int64[n]`.
+        """Return the index within an epoch, from 0, at which each record is read.
 
-        For a single shard only.
+        This is right only if there is a single shard.
+
+        Args:
+            keys: `int64[n]`, the records.
+            epoch: number of the epoch, from 0.
+
+        Returns:
+            `int64[n]`.
         """
         return (
             keys
@@ -128,9 +137,17 @@ def shuffled(places: Int64s, max_index: int, seed: int) -> Int64s:
 
 
 def places_of(keys: Int64s, max_index: int, seed: int) -> Int64s:
-    """Return the places `int64[n]` that `shuffled` maps to the keys `int64[n]`.
+    """Return the places that `shuffled` maps to `keys`.
 
-    `shuffled` has the same `max_index` and `seed`.
+    This is the inverse of `shuffled`. Pass the same `max_index` and `seed`.
+
+    Args:
+        keys: `int64[n]`, each in `[0, max_index]`.
+        max_index: the largest place.
+        seed: in `[0, 2^32)`.
+
+    Returns:
+        `int64[n]`.
     """
     return _permuted(keys, max_index, seed, back=True)
 
@@ -189,20 +206,25 @@ def _bits(max_index: int) -> int:
 
 
 def _last_stays(max_index: int) -> bool:
-    """Return True if Grain's cipher for `[0, max_index]` permutes only numbers below `max_index`.
+    """Return True if Grain's permutation of `[0, max_index]` does not move `max_index`.
 
-    `max_index` then stays in place.
+    Grain's cipher then has no number for `max_index`.
     """
     return max_index == 1 << _bits(max_index)
 
 
 @lru_cache(maxsize=16)
 def small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
-    """Return Grain's permutation of `[0, max_index]` as a table; it uses a cipher of 16 bits.
+    """Return Grain's permutation of `[0, max_index]` as a table with one entry for each number.
+
+    The permutation uses a cipher of 16 bits.
 
     Args:
         max_index: the largest number, less than 2^16.
         keys: keys of the cipher's rounds.
+
+    Returns:
+        `uint16[max_index + 1]`.
     """
     # All numbers walk at once, twice as far each time: `walk` is one step of the cipher, then two,
     # then four, until all are inside.
@@ -215,10 +237,13 @@ def small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
 
 
 def _cipher_table(keys: tuple[int, ...]) -> NDArray[np.uint16]:
-    """Return the cipher of 16 bits as a table, with one entry for each number below 2^16.
+    """Return a cipher of 16 bits as a table, with one entry for each number below 2^16.
 
     Args:
         keys: keys of the cipher's rounds.
+
+    Returns:
+        `uint16[65536]`.
     """
     byte = np.arange(256, dtype=np.uint8)
     left, right = _rounds(byte[:, None], byte, keys, TABLE_BITS // 2, np.uint8(0xFF))
@@ -234,13 +259,18 @@ def _walk(numbers: Words, max_index: int, keys: tuple[int, ...], width: int, bac
 
 
 def _encipher(numbers: Words, keys: tuple[int, ...], width: int, back: bool) -> Words:
-    """Apply four rounds of the cipher to numbers made of two words; with `back`, undo them.
+    """Apply four rounds of Grain's cipher to numbers, or undo the rounds.
+
+    The rounds treat a number as two words of `width` bits.
 
     Args:
-        numbers: `uint64[n]`; the high word is the left one.
+        numbers: `uint64[n]`; the upper bits are the left word.
         keys: keys of the rounds.
         width: number of bits of a word.
         back: False to apply the rounds, True to undo them.
+
+    Returns:
+        `uint64[n]`.
     """
     mask = np.uint64((1 << width) - 1)
     left, right = (numbers >> np.uint64(width)) & mask, numbers & mask
@@ -253,7 +283,7 @@ def _encipher(numbers: Words, keys: tuple[int, ...], width: int, back: bool) -> 
 
 
 def _rounds(left: Any, right: Any, keys: tuple[int, ...], width: int, mask: Any) -> tuple[Any, Any]:
-    """Apply the cipher's rounds to pairs of words; return the new left and right words.
+    """Apply the rounds of Grain's cipher to pairs of words; return the new left and right words.
 
     Args:
         left: the left words, an array or a number of the same type as `mask`.
@@ -280,7 +310,13 @@ def _mixed(word: Any, width: int, mask: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def round_keys(seed: int, width: int, rounds: int = ROUNDS) -> tuple[int, ...]:
-    """Return the cipher's round keys, one int of `width` bits each, for a seed in `[0, 2^32)`."""
+    """Return the keys of Grain's cipher for a seed: one int of `width` bits for each round.
+
+    Args:
+        seed: in `[0, 2^32)`.
+        width: number of bits of a key.
+        rounds: number of rounds.
+    """
     return tuple(word & ((1 << width) - 1) for word in seed_sequence(seed, rounds))
 
 

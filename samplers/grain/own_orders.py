@@ -1,8 +1,8 @@
-"""Let a run continue on other shards, if each shard has its own order (`algorithm="grain"`).
+"""Let a run resume on other shards, if each shard has an order of its own (`algorithm="grain"`).
 
-A run that began on N shards can continue on another number of shards: `OwnOrders` makes one sampler
-of the N orders. In: global positions of the first run, where shard s has the positions s, s + N,
-s + 2N, …. Out: the record keys that the first run's shards have at these positions.
+A run that began on N shards can resume on another number of shards: `OwnOrders` makes one sampler
+of the N orders. In: global positions of the first run, where shard s has the positions s, s + N, s
++ 2N, …. Out: the record keys that the first run's shards have at these positions.
 
 A loader reads equally many records of each shard, as Grain's loader does. If `drop_remainder` is
 True in the sampler's own shard options, the sampler divides the records among the shards into equal
@@ -23,9 +23,9 @@ from ..sharding import ShardOptions
 
 
 def has_own_orders(sampler: VectorSampler) -> bool:
-    """Return True if each shard of this sampler has its own order.
+    """Return True if each shard of this sampler has an order of its own.
 
-    Otherwise, shards read parts of one common order.
+    In other samplers, all shards read parts of one common order.
     """
     return sampler.facts.shards == "own"
 
@@ -43,8 +43,8 @@ def read_equally(sampler: VectorSampler, shard: ShardOptions) -> ShardOptions:
 def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
     """Return the order that a run uses, if its first run had `order_shards` shards.
 
-    If all shards read parts of one common order, this is `sampler`, unchanged. Otherwise it depends
-    on `order_shards`:
+    If all shards read parts of one common order, return `sampler`. Otherwise, the result depends on
+    `order_shards`:
 
     * 0: the order of the shard `shard`.
     * 1: the order of the sampler without shards.
@@ -79,11 +79,11 @@ def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> 
 class OwnOrders(VectorSampler):
     """The separate orders of all shards of an earlier run, as one sampler.
 
-    If that run had N shards, position p is position p of the shard p % N.
+    If the earlier run had N shards, position p of this sampler is position p of the shard p % N.
 
     Args:
         sampler: a sampler that gives each shard an order of its own.
-        shard_options: any shard of the first run.
+        shard_options: any shard of the earlier run.
 
     Raises:
         ValueError: if a shard would have no records.

@@ -18,7 +18,7 @@ from .weights import MAX_POSITION, changed_stages, ramped, stages_of
 
 
 def saved_length(saved: SavedOrder) -> int:
-    """Return the length (in positions) of an earlier run's mix, computed from its checkpoint.
+    """Return the number of positions of an earlier run's mix, computed from its checkpoint.
 
     If a part has a user's own sampler whose fingerprint does not contain its length, the part
     counts as endless, so the result may be too high.
@@ -44,7 +44,7 @@ def saved_length(saved: SavedOrder) -> int:
 def saved_order(saved: SavedOrder) -> MixOrder:
     """Return the order in which an earlier run drew the parts of its mix.
 
-    A part is not drawn after its end.
+    In this order, a part is not drawn after its end.
 
     Raises:
         CheckpointError: if the weights or the ends of parts in the checkpoint are damaged.
@@ -79,14 +79,14 @@ def ends_of(
 ) -> tuple[MixOrder, int, tuple[tuple[str, int], ...]]:
     """Apply the ends of parts to the order of a mix.
 
-    After its end a part is no longer drawn, or the mix ends.
+    After its end, a part is no longer drawn, or the mix ends.
 
     Args:
-        order: the order of parts that never end.
+        order: the order of the parts, as if they never ended.
         lengths: by part name, the number of records of the part until it ends.
-        when_exhausted: what happens when a part ends: "all": the mix continues with the other
-            parts; "repeat": a part does not end; otherwise the mix ends.
-        leaving: names of parts after whose end the mix continues, whatever `when_exhausted` is.
+        when_exhausted: "all": if a part ends, the mix continues with the other parts; "repeat": a
+            part does not end; any other value: the mix ends.
+        leaving: names of parts after whose end the mix continues, with any `when_exhausted`.
         since: first position at which a part in `leaving` can end. If such a part has no more
             records before `since`, its end is at `since`.
 
@@ -119,12 +119,15 @@ def ends_of(
 def _without_ended(
     order: MixOrder, ended: Iterable[tuple[str, int]], before: int = MAX_POSITION
 ) -> MixOrder:
-    """Return an order in which parts are no longer drawn after their ends.
+    """Return `order`, in which parts are no longer drawn after their ends.
 
     Args:
-        order: the order.
+        order: the order in which the parts of a mix are drawn.
         ended: pairs [part name, position of its end].
-        before: ends from this position on are left out.
+        before: ends at this position or later are not applied.
+
+    Raises:
+        LookupError: if no part is left.
     """
     for name, end in ended:
         if end < before:
@@ -138,21 +141,21 @@ def _without_ended(
 def schedule_of(values: Values) -> Any:
     """Return the weights in a mix's fingerprint as a schedule.
 
-    Each entry is a pair of a first position and a dict of weights.
+    A schedule is a list of pairs [first position, dict of weights by part name].
     """
     weights = values.get("weights")
     return weights if isinstance(weights, list) else [[0, weights]]
 
 
 def parts_changed_from(changes: Changes) -> int:
-    """Return the position from which a run had its mix's last parts; 0 if they never changed."""
+    """Return the position of the last change of a mix's parts; 0 if the parts never changed."""
     return max((change.position for change in changes if is_whole(change)), default=0)
 
 
 def is_whole(change: OrderChange) -> bool:
-    """Return True if a change replaces a whole mix, with its parts.
+    """Return True if a change replaces the parts of a mix, with all weights.
 
-    Return False if it changes some weights, or a part's order.
+    Return False if the change has only new weights of some parts, or belongs to a part's own order.
     """
     return change.part is None and "ramp" in change.values
 
@@ -161,7 +164,7 @@ def last_weights(saved: SavedOrder) -> dict[str, float]:
     """Return the last weights of a run's mix, by part name: after its schedule and all changes.
 
     Raises:
-        CheckpointError: if they are damaged.
+        CheckpointError: if the weights in the checkpoint are damaged.
     """
     weights: dict[str, float] = {}
     try:
@@ -177,14 +180,16 @@ def last_weights(saved: SavedOrder) -> dict[str, float]:
 
 
 def order_of(saved: SavedOrder) -> MixOrder:
-    """Return the order in which the parts of a run's mix are drawn, as if no current part ended.
+    """Return the order in which the parts of a saved mix are drawn, as if no part of it ended.
+
+    The fingerprint of the mix, and each change of its parts, has two values: `weights` (weights by
+    part name, or a list of pairs [first position, weights]), and `ramp` (True if the weights change
+    gradually from pair to pair). A change of parts also has `ended`: the former parts that had
+    ended, with the positions of their ends. A change of weights alone has only the weights that
+    differ.
 
     Args:
-        saved: the mix in the run's checkpoint. Its fingerprint and each change of its parts have
-            `weights`: weights by part name, or a list of pairs [first position, weights] and
-            `ramp`, which is true if the weights change gradually from pair to pair. A change of the
-            parts also has `ended`: the former parts that had ended before, with the positions of
-            their ends. In a change of weights alone, `weights` has only the weights that differ.
+        saved: the mix in a checkpoint.
 
     Raises:
         CheckpointError: if a value is missing or damaged.
@@ -205,15 +210,15 @@ def order_of(saved: SavedOrder) -> MixOrder:
 
 
 def _own_order(values: Values) -> tuple[MixOrder, dict[str, float]]:
-    """Return the order of a mix from its weights, and its weights at the end of their schedule.
+    """Build the order of a mix from the weights in a fingerprint.
 
     Args:
-        values: fingerprint of the mix, or a change of its parts: `weights` are weights by part
-            name, or a list of pairs [first position, weights]; `ramp` is true if the weights change
-            gradually between the pairs.
+        values: fingerprint of the mix, or values of a change that replaces its parts. The entry
+            `weights` has weights by part name, or a list of pairs [first position, weights]. The
+            entry `ramp` is True if the weights change gradually from pair to pair.
 
     Returns:
-        The order; and a dict of the last weights by part name, sorted by name.
+        the order; and a dict of the last weights by part name, sorted by name.
     """
     schedule = schedule_of(values)
     names = tuple(sorted(schedule[0][1]))
@@ -226,9 +231,12 @@ def _own_order(values: Values) -> tuple[MixOrder, dict[str, float]]:
 def _with_weights(
     order: MixOrder, weights: dict[str, float], changes: list[tuple[int, Values]]
 ) -> MixOrder:
-    """Return an order whose `weights` change at some positions.
+    """Return `order` with other weights from some positions on.
 
-    Each change has the weights that differ from there on.
+    Args:
+        order: the order of a mix.
+        weights: weights before the first change, by part name.
+        changes: pairs (position, weights that differ from this position on, by part name).
     """
     if not changes:
         return order

@@ -1,7 +1,7 @@
 """Positions of a mix at which a run checks whether the parts of the mix have more records.
 
 In: a mix, the user's `GrowthOptions`, the names of growing parts. Out: positions, and the parts to
-check at each. The check itself is made elsewhere.
+check at each position. The check itself is in `loader/state`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MixLooks:
         self._ends = {name: self._next_end(name, self._begin) for name in self._parts}
 
     def _decided(self, name: str) -> int:
-        """Return the first position after the part `name` last changed; 0 if it never did."""
+        """Return the first position after the part `name` last changed; 0 without changes."""
         last = self._parts[name].history.last.position
         before = self._mix.drawn_at(name, last - 1) if last else None
         return 0 if before is None else before + 1
@@ -75,7 +75,7 @@ class MixLooks:
 
     @property
     def position(self) -> int | None:
-        """Position of the next check; None if no growing part will begin another epoch or end."""
+        """Position of the next check; None if no growing part will begin an epoch or end."""
         ends = [end for end in self._ends.values() if end is not None]
         if self._every is not None and ends:
             ends.append(-(-self._begin // self._every) * self._every)
@@ -83,12 +83,11 @@ class MixLooks:
 
     @property
     def due(self) -> dict[str, bool]:
-        """The parts of the mix to check for more records at `position`, by name.
+        """The parts of the mix to check for appended records at `position`: a dict by part name.
 
-        The value is True if the part begins an epoch there.
-
-        The value is False for a part that is only checked regularly, or of which nothing was read
-        yet.
+        The value is True if the part begins an epoch at `position`, or ends at `position`. It is
+        False if the part is only checked because all parts are, or if no record of the part was
+        read yet.
         """
         position = self.position
         ends = {name: end == position for name, end in self._ends.items() if end is not None}
@@ -97,9 +96,9 @@ class MixLooks:
         return {name: here and self.index(name, position or 0) > 0 for name, here in ends.items()}
 
     def advance(self) -> None:
-        """Set `position` to the next position at which the run checks parts for more records.
+        """Set `position` to the next position at which the run checks parts for appended records.
 
-        It must not be None.
+        Call this only if `position` is not None.
         """
         position = self.position
         assert position is not None, "there is none after the last one"

@@ -1,7 +1,7 @@
-"""Compute which part of a mix is drawn at a position, and which of its records.
+"""Compute which part of a mix is drawn at a position, and which of the part's records.
 
-In: positions. Out: parts, and for each the index of the element within the part. No state is
-kept between calls.
+In: positions. Out: for each position, the index of the part, and the index of the element within
+the part. No state is kept between calls.
 """
 
 from __future__ import annotations
@@ -126,10 +126,13 @@ class MixOrder:
         return self._stages[bisect_right(self._starts, position) - 1]
 
     def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """Return, for each position, the index of its part, and of its element in the part.
+        """Return the index of the part at each position, and the index of its element in the part.
 
         Args:
             positions: `int64[n]` in `[0, 2^62)`; not checked.
+
+        Returns:
+            `int64[n]`, indices of parts; and `int64[n]`, indices of elements within their parts.
         """
         if len(positions) <= FEW:
             found = np.array(
@@ -143,14 +146,14 @@ class MixOrder:
         return np.concatenate(parts), np.concatenate(indices)
 
     def by_part(self, positions: Int64s) -> Iterator[tuple[int, Int64s, Int64s]]:
-        """Group positions by the part that is drawn there. A part may be yielded several times.
+        """Group positions by the part that is drawn at them. A part may be yielded several times.
 
         Args:
             positions: `int64[n]`, at least one, ascending.
 
         Yields:
             the index of the part; the indices of its elements in the part; and the indices into
-            `positions` where they are drawn.
+            `positions` at which they are drawn.
         """
         first, last = int(positions[0]), int(positions[-1])
         numbers = range(bisect_right(self._starts, first) - 1, bisect_right(self._starts, last))
@@ -170,13 +173,13 @@ class MixOrder:
                     yield part, np.arange(index, index + len(places)), places + (start - first)
 
     def place(self, position: int) -> tuple[int, int]:
-        """Return, for one position, the index of its part, and of its element in the part."""
+        """Return, for one position, the index of the part, and of the element in the part."""
         stage = self._stage(position)
         part, visits = stage.place(position - stage.start)
         return part, visits + stage.counts[part]
 
     def counts(self, position: int) -> Int64s:
-        """Return how many elements of each part are drawn before a position; `int64[parts]`."""
+        """Return how many elements of each part are drawn before a position, `int64[parts]`."""
         return np.array(self._stage(position).counts_at(position), dtype=np.int64)
 
     def taken(self, rows: int) -> list[int]:
@@ -216,14 +219,12 @@ class MixOrder:
     def without(self, part: int, position: int) -> MixOrder | None:
         """Return this order, in which a part is no longer drawn from a position on.
 
-        Return None if no part is left.
-
         A later range of weights that draws no other part is removed, and the weights before it
-        continue.
+        continue. Return None if no part is left.
 
         Args:
             part: index of the part.
-            position: first position without it.
+            position: first position without the part.
         """
         before, after = _cut(self.stages, position)
         rest = [
@@ -243,7 +244,7 @@ class MixOrder:
         )
 
     def changed(self, position: int, other: MixOrder) -> MixOrder:
-        """Return an order that equals this one before a position, and `other` from the position on.
+        """Return an order that is this order before `position`, and `other` from `position` on.
 
         Parts are matched by name. A part of both orders continues with its next element. Parts keep
         their indices; new parts come after them.
@@ -263,9 +264,10 @@ class MixOrder:
         return MixOrder(names, (*former, *later))
 
     def begun_as(self, other: MixOrder) -> MixOrder:
-        """Return this order with the stages that `other` computed, up to the first that differs.
+        """Return this order, with the stages that are already computed in `other`.
 
-        A stage is a range of positions with constant weights.
+        A stage is a range of positions with constant weights. Only the stages before the first
+        difference of both orders are taken from `other`. They need not be computed again.
         """
         if self.names != other.names or "_stages" not in vars(other):
             return self
@@ -286,7 +288,7 @@ class MixOrder:
         """Read the values that `to_values` returned.
 
         Raises:
-            CheckpointError: if they are damaged.
+            CheckpointError: if the values are damaged.
         """
         try:
             names = tuple(values["names"])
@@ -306,11 +308,11 @@ def _grouped(parts: Int64s, indices: Int64s) -> Iterator[tuple[int, Int64s, Int6
 
     Args:
         parts: `int64[n]`, the index of the part at each position; at least one.
-        indices: `int64[n]`, the index of its element in the part.
+        indices: `int64[n]`, for each position, the index of the element within its part.
 
     Yields:
-        the index of the part; the indices of its elements; and the indices into `parts` where it
-        is drawn.
+        the index of the part; the indices of its elements; and the indices into `parts` at which
+        the part is drawn.
     """
     by_part = np.argsort(parts.astype(np.int16) if parts.max() < 1 << 15 else parts, kind="stable")
     in_order = parts[by_part]
@@ -321,8 +323,8 @@ def _grouped(parts: Int64s, indices: Int64s) -> Iterator[tuple[int, Int64s, Int6
 def _names_in(weights: Any) -> tuple[str, ...]:
     """Return the part names in weights as a user writes them.
 
-    For a dict, its keys; for a list, "0", "1", …; for a schedule, the names of its first weights;
-    for another value, nothing.
+    For a dict: its keys. For a list: "0", "1", …. For a schedule: the names of its first weights.
+    For any other value: ().
     """
     first = weights[0][1] if is_schedule(weights) else weights
     if isinstance(first, Mapping):
@@ -352,10 +354,10 @@ def _for_names(
 
 
 def _bisected(stage: WeightStage, part: int, index: int, stop: int) -> int:
-    """Find by bisection the position at which an element is drawn.
+    """Find by bisection the position at which an element of a part is drawn.
 
     Args:
-        stage: the stage in which it is drawn.
+        stage: the range of positions with constant weights in which the element is drawn.
         part: index of the part.
         index: index of the element in the part.
         stop: position at which the stage ends.

@@ -51,14 +51,14 @@ def parts_by_name(parts: Any) -> dict[str, Any]:
 def as_order(
     name: str, part: Any, shuffle: bool, seed: int | None, epochs: int | None
 ) -> VectorSampler:
-    """Return the sampler that gives the order in which a part is read.
+    """Return the sampler that gives the order in which a part of a mix is read.
 
     Args:
         name: name of the part.
         part: a `VectorSampler`, which is returned; or a source, or its number of records. Any other
             sampler counts as a source.
         shuffle: True shuffles each epoch; not used for a sampler.
-        seed: seed of the mix, from which the part gets its own.
+        seed: seed of the mix, from which the seed of the part is made.
         epochs: number of epochs; None for no end. Not used for a sampler.
 
     Raises:
@@ -87,7 +87,7 @@ def as_order(
 def _records_of(part: Any) -> Any:
     """Return the number of records of a source, or the length of the first column of a dict.
 
-    Any other value is returned as it is.
+    Any other value, such as an int, is returned as it is.
     """
     while isinstance(part, Mapping) and part:
         part = next(iter(part.values()))
@@ -116,6 +116,6 @@ def _checked(name: str, part: VectorSampler) -> VectorSampler:
 def _seed_of_part(seed: int, name: str) -> int:
     """Return the seed of a part, made from the seed of the mix and the part's name.
 
-    So parts of equal length are shuffled differently.
+    Parts of equal length are shuffled differently, because their seeds differ.
     """
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4], "little")

@@ -1,7 +1,7 @@
 """Change the weights and parts of a mix: during a run, and between two runs.
 
-In: a mix; other weights, or what a checkpoint says about a run's mix. Out: the mix that resumes the
-run.
+In: a mix; and other weights, or the description of the mix in a checkpoint. Out: the mix that
+resumes the run.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class MixPast(VectorSampler):
 
     @cached_property
     def weights_values(self) -> dict[str, Any]:
-        """The entries of the fingerprint that decide which part is drawn, until a part ends.
+        """The entries `weights` and `ramp` of the fingerprint, which decide which part is drawn.
 
-        `weights` is a dict by part name, or a list of pairs [position, dict]; `ramp` is a bool.
+        `weights` is a dict by part name, or a list of pairs [position, dict]. `ramp` is True if the
+        weights change gradually from pair to pair.
         """
         stages = [
             [start, dict(sorted(zip(self._parts, weights)))] for start, weights in self._given
@@ -45,9 +46,10 @@ class MixPast(VectorSampler):
 
     @property
     def changes(self) -> Changes:
-        """The changes of this mix (its weights and parts) since the first run.
+        """The changes of this mix since the first run.
 
-        Then come the changes of each part's own order.
+        Changes of the mix itself (its weights and parts) come first, then the changes of each
+        part's own order.
         """
         of_parts = (
             change._replace(part=name)
@@ -58,7 +60,6 @@ class MixPast(VectorSampler):
 
     @property
     def ended(self) -> tuple[tuple[str, int], ...]:
-        """A pair (part name, position of its end) for each part that ends before the mix does."""
         return self._ended[2]
 
     @cached_property
@@ -90,15 +91,15 @@ class MixPast(VectorSampler):
         return self._own_changes[-1].position if self._own_changes else 0
 
     def as_in_run(self, saved: SavedOrder) -> Self:
-        """Return a copy of this mix with the changes that a run made, in place of its own."""
+        """Return a copy of this mix with the changes of a saved mix instead of its own."""
         other = self._copied()
         other._own_changes = saved.own_changes
         return other
 
     def differs_from(self, saved: SavedOrder) -> str:
-        """Return "" if the run has the parts and weights of this mix; else a text for messages.
+        """Return "" if the saved mix has the same parts and weights; else a text for messages.
 
-        The run has them if its program described them, or if the run changed to them later.
+        The saved weights may be those with which the run began, or those to which it changed last.
         """
         same = self.fingerprint == saved.described or self._is_last(saved)
         return "" if same else "weights or parts of the mix changed"
@@ -108,9 +109,9 @@ class MixPast(VectorSampler):
         return len(self._given) == 1 and own == {**saved.described, **self.weights_values}
 
     def _is_last(self, saved: SavedOrder) -> bool:
-        """Return True if this mix has the weights to which the run changed last.
+        """Return True if the saved run's last change of weights was to the weights of this mix.
 
-        Return False if the run never changed its weights.
+        Return False if the saved run never changed its weights.
         """
         return (
             bool(saved.own_changes)
@@ -119,15 +120,15 @@ class MixPast(VectorSampler):
         )
 
     def resumed(self, saved: SavedOrder, position: int, changes: bool) -> Self:
-        """Return the sampler that resumes a run of a mix, which may have other parts or weights.
+        """Return the mix that resumes a run whose mix may have had other parts or weights.
 
-        Parts of both mixes continue with their next records. This mix's parts and weights are used
-        from `position` on.
+        From `position` on, the parts and weights of this mix are used. Parts of both mixes continue
+        with their next records.
 
         Args:
-            saved: the mix of that run.
+            saved: the mix in the checkpoint.
             position: first position that no shard has read.
-            changes: True if this mix may differ from that run's.
+            changes: True if this mix may differ from the saved mix.
 
         Raises:
             CheckpointError: if `saved` is damaged.
@@ -156,14 +157,14 @@ class MixPast(VectorSampler):
     def _add_parts(
         self, position: int, values: dict[str, Any], ended: Iterable[tuple[str, int]]
     ) -> None:
-        """Record that this mix has other parts and weights from a position on.
+        """Record that this mix has other parts and weights from `position` on.
 
-        Earlier records of changes at this position or later are removed.
+        Changes that were recorded for this position or a later one are removed.
 
         Args:
-            position: the position.
+            position: first position with the new parts.
             values: weights of the new parts.
-            ended: parts that end in the current mix, with the positions of their ends.
+            ended: parts that end in the saved mix, with the positions of their ends.
         """
         kept = [change for change in self._own_changes if change.position < position]
         replaced = [change for change in self._own_changes if change.position >= position]
@@ -177,9 +178,9 @@ class MixPast(VectorSampler):
         self._own_changes = (*kept, OrderChange(position, values))
 
     def _add_weights(self, position: int, weights: Mapping[str, float]) -> None:
-        """Record other weights from a position on.
+        """Record other weights from `position` on.
 
-        They replace all changes of weights at this position or later.
+        They replace all changes of weights that were recorded for this position or a later one.
         """
         kept = [
             change for change in self._own_changes if change.position < position or is_whole(change)
@@ -189,13 +190,12 @@ class MixPast(VectorSampler):
         self._own_changes = (*kept, OrderChange(position, {"weights": others}))
 
     def with_weights(self, weights: Weights, position: int) -> Self:
-        """Return this mix with other weights from a position on.
+        """Return this mix with other weights from `position` on.
 
         The caller must ensure that no record at this position, or at a later one, was read yet.
-        This is not checked.
-
-        The fingerprint keeps the weights that the user's program describes, and `changes` has the
-        new ones. They replace all changes of weights at this position or later.
+        This is not checked. The fingerprint keeps the weights that the user's program describes,
+        and `changes` has the new weights, which replace all changes of weights at this position or
+        later.
 
         Args:
             weights: a dict by name, or a list of numbers, as for `MixSampler`.
@@ -217,8 +217,8 @@ class MixPast(VectorSampler):
         """Return this mix with the order in which an earlier run drew its parts.
 
         Args:
-            saved: the mix of that run.
-            length: number of positions of that run.
+            saved: the mix of the earlier run.
+            length: number of positions of the earlier run.
 
         Raises:
             CheckpointError: if `saved` is damaged.
@@ -229,5 +229,5 @@ class MixPast(VectorSampler):
 
 
 def _began(changes: Changes) -> bool:
-    """Return True if changes say with which weights the run began."""
+    """Return True if the first of the changes has the weights with which the run began."""
     return bool(changes) and changes[0].position == 0 and is_whole(changes[0])

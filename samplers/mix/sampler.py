@@ -1,4 +1,4 @@
-"""A mix of several sources: for each position, a part and a record of it, in proportion to weights.
+"""A mix of several sources: for each position, a part and one of its records, chosen by weights.
 
 In: positions in the global order. Out: record keys of a `MixedSource` of the parts.
 """
@@ -123,7 +123,6 @@ class MixSampler(MixPast):
 
     @cached_property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         # Blocks are large, since each part gets only some positions, and a small call takes as long
         # as a larger one.
         most = min([BLOCK, *(part.facts.most_at_once for part in self._parts.values())])
@@ -131,11 +130,11 @@ class MixSampler(MixPast):
 
     @property
     def parts(self) -> dict[str, VectorSampler]:
-        """A dict by part name of the sampler that gives the part's order."""
+        """The sampler of each part, which gives the part's order, in a dict by part name."""
         return dict(self._parts)
 
     def with_parts(self, parts: Mapping[str, VectorSampler]) -> MixSampler:
-        """Return the same mix; the parts named in `parts` are replaced by these samplers."""
+        """Return this mix with other samplers for the parts that `parts` names."""
         other = self._copied()
         other._parts = {name: parts.get(name, part) for name, part in self._parts.items()}
         return other
@@ -178,9 +177,11 @@ class MixSampler(MixPast):
 
     @cached_property
     def _ended(self) -> tuple[MixOrder, int, tuple[tuple[str, int], ...]]:  # type: ignore[override]
-        """The order without ended parts, its number of positions, and a pair for each end.
+        """The order of the mix with the ends of its parts.
 
-        Such a pair is (part name, position).
+        Returns:
+            the order, in which a part is not drawn after its end; its number of positions; and for
+            each part that ends before the mix, a pair (part name, position of its end).
         """
         lengths = {
             name: part.length_over(self._max_epochs[name])
@@ -202,7 +203,7 @@ class MixSampler(MixPast):
 
     @property
     def epoch_length(self) -> int:
-        """Number of positions of a mix that ends.
+        """Number of positions in an epoch: all positions of the mix, if the mix ends.
 
         For an endless mix, it is the sum of the epoch lengths of its parts.
         """
@@ -213,7 +214,7 @@ class MixSampler(MixPast):
     def fingerprint(self) -> dict[str, Any]:
         """The values with which the user's program describes the mix, as JSON values.
 
-        Changes during the run are not among them; the attribute `changes` has these.
+        Changes during the run are in the attribute `changes` instead.
         """
         return {
             "kind": "MixSampler",
@@ -230,6 +231,9 @@ class MixSampler(MixPast):
 
         Args:
             positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
+
+        Returns:
+            `int64[n]`.
         """
         keys = np.empty(len(positions), dtype=np.int64)
         few: list[tuple[int, Int64s, Int64s]] = []
@@ -262,24 +266,23 @@ class MixSampler(MixPast):
 
     @property
     def lacks_parts(self) -> bool:
-        """True if this mix resumes an earlier run that drew parts which are no longer in it."""
+        """True if this mix resumes a run that drew parts which this mix no longer has."""
         return not self._parts.keys() >= {*self.order.names}
 
     def check_present(self, positions: Int64s) -> None:
         """Check that all parts drawn at positions `int64[n]` are still in the mix.
 
         Raises:
-            CheckpointError: if one of them was removed.
+            CheckpointError: if one of these parts was removed.
         """
         for number in distinct(self.order.places(positions)[0]):
             self._place_of(self.order.names[number])
 
     @cached_property
     def _ends(self) -> dict[str, int]:
-        """Length of each part, by name, that starts again after its end, but has no later epochs.
+        """Lengths by name of parts that end, and whose samplers have no later epochs.
 
-        Its sampler cannot be asked for records of later epochs, so the mix repeats the records
-        before the end.
+        The mix reads such a part again from its beginning.
         """
         parts = self._parts.items()
         return {
@@ -299,38 +302,38 @@ class MixSampler(MixPast):
         return self._places[name]
 
     def part_at(self, position: int) -> tuple[str, int]:
-        """Return the name of the part at a position, and the position in the order of this part."""
+        """Return the name of the part at a position, and the position in the part."""
         number, place = self.order.place(position)
         return self.order.names[number], place
 
     def drawn_at(self, name: str, index: int) -> int | None:
         """Return the position at which record `index` of the part `name` is drawn.
 
-        If the part leaves the mix before this record, return the position at which it leaves. None
-        if the record is never drawn and the part does not leave.
+        If the part leaves the mix before this record, return the position at which the part leaves.
+        Return None if the record is never drawn and the part does not leave.
         """
         position = self.order.position_of(self.order.names.index(name), index)
         ends = dict(self._ended[2])
         return ends.get(name) if position is None else position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return the epoch (from 0) of each part, by name, at a position.
+        """Return a dict with the epoch (from 0) of each part at a position, by part name.
 
         It is the epoch of the part's last record that was drawn up to and including the position; 0
-        if nothing of the part was drawn.
+        if no record of the part was drawn.
         """
         drawn = self.part_records(position + 1)
         return {name: part.epoch_at(max(drawn[name] - 1, 0)) for name, part in self._parts.items()}
 
     def part_records(self, position: int) -> dict[str, int]:
-        """Return how many records of each part, by name, are drawn before a position."""
+        """Return how many records of each part are drawn before a position, by part name."""
         drawn = dict(zip(self.order.names, self.order.counts(position).tolist()))
         return {name: drawn[name] for name in self._parts}
 
     def position_of(self, record_key: int, epoch: int) -> int:
         """Raise TypeError, because a record of a mix has no single position.
 
-        Each part has its own epochs.
+        Each part of the mix has epochs of its own.
 
         Raises:
             TypeError: always.

@@ -1,10 +1,8 @@
 """Compute record keys of elements of many parts of a mix in one call.
 
-It works for the parts whose order is one shuffle of the whole part in each epoch: no blocks, no
-omitted records, no draws by weight.
-
-In: for each element, the index of its part, and its index in the part's order. Out: record keys
-within the parts.
+This works for parts of which each epoch is one shuffle of the whole part: without blocks, omitted
+records, or draws by weight. In: for each element, the index of its part, and its index in the
+part's order. Out: record keys within the parts.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ FEW = 512
 
 
 class PartShuffles:
-    """The shuffles of the parts of a mix whose order is one shuffle of the whole part per epoch.
+    """The shuffles of the parts of a mix for which each epoch is one shuffle of all records.
 
-    `has` returns True for these parts. A part that is shuffled in blocks, or drawn by weights, is
-    not among them.
+    `has` returns True for these parts. It returns False for parts that are shuffled in blocks, or
+    drawn by weights.
 
     Args:
         parts: the samplers of all parts, in the order of their indices.
@@ -60,8 +58,12 @@ class PartShuffles:
         """Return the record key, within its part, of each element.
 
         Args:
-            parts: `int64[n]`, the index of the part, for which `has` must be True.
-            indices: `int64[n]`, the index of the element in the order of its part.
+            parts: `int64[n]`, the index of the part of each element; `has` must be True for each
+                part.
+            indices: `int64[n]`, the index of each element in the order of its part.
+
+        Returns:
+            `int64[n]`.
         """
         which = self._of_part[parts]
         sizes = self._sizes[which]
@@ -72,9 +74,7 @@ class PartShuffles:
 class Shuffles:
     """Shuffles of several sizes and seeds. Each shuffle has another order in each epoch.
 
-    `permute(places, epochs, which)` takes three arrays of equal length, and returns for each place
-    the permuted place. `epochs` has the epoch of each place, `which` the index of its shuffle. In
-    the example, the places are 0, 1, 2 of shuffle 0 in epoch 0, of shuffle 1 in epoch 0, and of
+    In the example, the places are 0, 1, 2 of shuffle 0 in epoch 0, of shuffle 1 in epoch 0, and of
     shuffle 1 in epoch 1.
 
     Args:
@@ -99,7 +99,7 @@ class Shuffles:
         Args:
             places: `int64[n]`, each below the size of its shuffle.
             epochs: `int64[n]`, the epoch of each place.
-            which: `int64[n]`, the index in `sizes` of each place's shuffle.
+            which: `int64[n]`, the number of each place's shuffle, an index in `sizes`.
 
         Returns:
             `int64[n]`, the permuted places.

@@ -1,13 +1,14 @@
 """Stage of a mix (positions with constant weights): a binary tree gives the part at each position.
 
-In: visits, i.e. positions counted from the start of the stage. Out: the part, and its number
-of earlier visits.
+Each node of the tree has some of the parts below it. A *visit* of a node is a position at which one
+of these parts is drawn. In: visits of the root, i.e. positions counted from the start of the stage.
+Out: the part, and its number of earlier visits.
 
-Each node of the tree divides its visits between a left and a right side. Before its n-th visit, the
-left side has been visited ⌊a·n + φ⌋ times, where a is the left side's fraction of the node's
-weight. φ is ½ plus the number of visits by which the left side was behind its share when the stage
-began. So the counts of all nodes follow their shares over all stages. a and φ are integers in units
-of 2^-62, and products are exact.
+Each node divides its visits between a left and a right side. Before its n-th visit, the left side
+has been visited ⌊a·n + φ⌋ times, where a is the left side's fraction of the node's weight. φ is ½
+plus the number of visits by which the left side was behind its share when the stage began. So the
+counts of all nodes follow their shares over all stages. a and φ are integers in units of 2^-62, and
+products are exact.
 """
 
 from __future__ import annotations
@@ -30,16 +31,15 @@ _HALF, _MASK, _LOW = 31, (1 << 31) - 1, (1 << 16) - 1
 class Fork(NamedTuple):
     """A node of the tree by which a mix finds the part at a position.
 
-    It divides visits between a left and a right side.
-
-    A visit is a position at which one of the parts below the node is drawn. Before its n-th visit,
-    the left side was visited `ratio * n + phase` times, rounded down.
+    Some of the parts are below the node, on its left or right side. A visit of the node is a
+    position at which one of these parts is drawn. Before the node's n-th visit, its left side was
+    visited `n * ratio + phase` times, rounded down.
 
     Attributes:
-        ratio: the left side's part of the node's weight, in units of 2^-62.
+        ratio: the left side's fraction of the node's weight, in units of 2^-62.
         phase: added to that product, in units of 2^-62.
         left: the left side, a node or the index of a part.
-        right: the right side.
+        right: the right side, a node or the index of a part.
     """
 
     ratio: int
@@ -58,10 +58,10 @@ Way: TypeAlias = "tuple[tuple[int, int, bool], ...]"
 
 @dataclass(frozen=True)
 class WeightStage:
-    """A stage of a mix: constant weights from one position on, until the next stage begins.
+    """A stage of a mix: a range of positions with constant weights.
 
     Attributes:
-        start: the position.
+        start: first position of the stage.
         weights: weight of each part, in units of 2^-62; they sum to 1.
         counts: number of times that each part was drawn before `start`.
         shares: number of times that each part should have been drawn before `start` by its weights,
@@ -75,19 +75,23 @@ class WeightStage:
 
     @classmethod
     def first(cls, weights: tuple[int, ...]) -> WeightStage:
-        """Return the first stage, from position 0 on, for one weight per part in units of 2^-62."""
+        """Return the stage that begins at position 0.
+
+        Args:
+            weights: the weight of each part, in units of 2^-62.
+        """
         nothing = (0,) * len(weights)
         return cls(0, weights, nothing, nothing)
 
     def followed_by(self, start: int, weights: tuple[int, ...]) -> WeightStage:
-        """Return the stage that follows this one, with other weights from position `start` on."""
+        """Return the stage that follows this one: other weights from position `start` on."""
         length = start - self.start
         shares = tuple(share + weight * length for share, weight in zip(self.shares, self.weights))
         return WeightStage(start, weights, tuple(self.counts_at(start)), shares)
 
     @cached_property
     def root(self) -> Branch:
-        """The tree by which the part at a position is found; it has all parts of weight above 0."""
+        """The tree by which the part at a position is found, of all parts of weight above 0."""
         drawn = {part: weight for part, weight in enumerate(self.weights) if weight}
         return self._branch(best_tree(drawn))[0]
 
@@ -95,9 +99,9 @@ class WeightStage:
         """Convert a tree of part indices to a tree of `Fork` nodes.
 
         Returns:
-            the root, or the index of the part if there is only one; its weight; and its lack when
-            the stage begins: the number of visits that its weights called for so far, less the
-            visits that it had. Weight and lack are in units of 2^-62.
+            the root, or the index of the part if there is only one; the weight of the tree; and its
+            lack when the stage begins: how often its parts should have been drawn so far, less how
+            often they were drawn. Weight and lack are in units of 2^-62.
         """
         if isinstance(tree, int):
             return tree, self.weights[tree], self.shares[tree] - self.counts[tree] * ONE
@@ -109,10 +113,13 @@ class WeightStage:
         return Fork(ratio, phase, left, right), weight, lack
 
     def place(self, visit: int) -> tuple[int, int]:
-        """Return the index of the part at a visit, and how often it was drawn before in the stage.
+        """Return the index of the part at a position, and how often it was drawn before.
+
+        Positions and draws are counted from the start of the stage (range of positions with
+        constant weights).
 
         Args:
-            visit: the position, counted from the start of the stage.
+            visit: the position.
         """
         node = self.root
         while not isinstance(node, int):
@@ -128,20 +135,21 @@ class WeightStage:
         return node, visit
 
     def counts_at(self, position: int) -> list[int]:
-        """Return how many elements of each part are drawn before a position, in all stages."""
+        """Return how many elements of each part are drawn before a global position."""
         counts = list(self.counts)
         for part, visits in _visits(self.root, position - self.start):
             counts[part] += visits
         return counts
 
     def by_part(self, start: int, stop: int) -> Iterator[tuple[int, int, Int64s]]:
-        """Yield each part drawn from position `start` to `stop` (excluded), with the positions.
+        """Group a range of positions by part, and yield each part once.
 
-        There are at most 2^16 positions, all in this stage.
+        The range begins at `start` and ends before `stop`. It has at most 2^16 positions, all in
+        this stage.
 
         Yields:
-            the index of the part; the index of its first element; and `int64[n]`, its positions
-            counted from `start`.
+            the index of the part; the index of its first element; and `int64[n]`, the positions at
+            which the part is drawn, counted from `start`.
         """
         for part, visits, places in _parted(
             self.root, range(start - self.start, stop - self.start), None
@@ -150,15 +158,16 @@ class WeightStage:
 
     @cached_property
     def _ways(self) -> dict[int, Way]:
-        """For each part that is drawn, by its index: the path from the tree's root to the part."""
+        """Path from the root of the tree to each part that is drawn, by part index."""
         return dict(_ways_to_parts(self.root, ()))
 
     def count_at(self, part: int, position: int) -> int:
-        """Return how many elements of one part are drawn before a position, in all stages.
+        """Return how many elements of one part are drawn before a global position.
 
         Args:
             part: index of the part.
-            position: a position in this stage, or its end.
+            position: a position in this stage (range of positions with constant weights), or its
+                end.
         """
         if not self.weights[part]:
             return self.counts[part]
@@ -171,7 +180,7 @@ class WeightStage:
     def position_of(self, part: int, index: int) -> int | None:
         """Return the position in this stage at which an element is drawn.
 
-        Return None if it cannot be computed directly and must be searched for.
+        Return None if the position cannot be computed directly and must be searched for.
 
         Args:
             part: index of a part with a weight above 0.
@@ -203,18 +212,19 @@ def _visits(branch: Branch, visits: int) -> Iterator[tuple[int, int]]:
 def _parted(
     branch: Branch, visits: range, places: Int64s | None
 ) -> Iterator[tuple[int, range, Int64s]]:
-    """Divide consecutive visits of a subtree among its parts, and yield each part with its visits.
+    """Divide consecutive visits of a subtree among its parts.
 
     A visit of a subtree is a position at which one of its parts is drawn.
 
     Args:
         branch: the subtree, or the index of a part.
-        visits: the numbers of the visits, counted from the start of the stage.
+        visits: the numbers of the visits, counted from the start of the stage (range of positions
+            with constant weights).
         places: `int64[n]`, a number for each visit; None for 0, 1, 2, …
 
     Yields:
-        the index of the part; the numbers of its own visits, counted from the start of the stage;
-        and their `places`.
+        for each part: the index of the part; the numbers of its own visits, counted from the start
+        of the stage; and their `places`.
     """
     if places is None:
         places = np.arange(len(visits))
@@ -234,11 +244,11 @@ def _parted(
 def _left_before(node: Fork, visits: range) -> Int64s:
     """Return how often a node's left side was visited before each of `visits`, and after the last.
 
-    A visit of a node is a position at which one of the parts below it is drawn.
+    A visit of a node is a position at which one of the parts below the node is drawn.
 
     Args:
         node: the node.
-        visits: numbers of consecutive visits of it, at most 2^16.
+        visits: numbers of consecutive visits of the node, at most 2^16.
 
     Returns:
         `int64[len(visits) + 1]`.
@@ -271,7 +281,7 @@ class StageTables:
     A stage is a range of positions with constant weights.
 
     Args:
-        stages: stages, sorted by their first positions.
+        stages: the stages, sorted by their first positions.
     """
 
     def __init__(self, stages: tuple[WeightStage, ...]) -> None:
@@ -289,9 +299,9 @@ class StageTables:
         self._sides = _int64([row[2:] for row in table]).ravel()  # right and left of each node
 
     def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the part drawn at each position `int64[n]`, and how often it was drawn before.
+        """Return the index of the part at each position, and how often the part was drawn before.
 
-        The second result counts all stages.
+        Both results are `int64[n]`. The second counts from position 0 on.
         """
         stage = np.searchsorted(self._starts, positions, side="right") - 1
         parts, visits = self._descended(self._roots[stage], positions - self._starts[stage])
@@ -300,16 +310,17 @@ class StageTables:
     def _descended(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
         """Follow each visit from its node down the tree to a part.
 
-        A visit of a node is a position at which one of the parts below it is drawn.
+        A visit of a node is a position of the mix at which one of the parts below the node is
+        drawn.
 
         Args:
             nodes: `int64[n]`, the index of the node at which each visit starts; -1 - p stands for
                 the part with index p.
-            visits: `int64[n]`, the number of the visit at that node, from 0.
+            visits: `int64[n]`, the number of the visit at this node, from 0.
 
         Returns:
-            the index of the part of each visit, and how often the part was drawn before in its
-            stage.
+            `int64[n]`, the index of the part of each visit; and `int64[n]`, how often the part was
+            drawn before.
         """
         parts, numbers = -1 - nodes, visits.copy()
         going = np.flatnonzero(nodes >= 0)
@@ -329,16 +340,16 @@ class StageTables:
     def _step(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
         """Move visits one level down the binary tree that divides positions among parts of a mix.
 
-        A visit of a node is a position of the mix at which one of the parts below the node is
-        drawn. It belongs to the node's left or right side.
+        Each node of the tree has a left and a right child, and parts below them. A visit of a node
+        is a position of the mix at which one of the parts below the node is drawn.
 
         Args:
-            nodes: `int64[n]`, for each visit, the index of the node where it is.
+            nodes: `int64[n]`, the index of the node of each visit.
             visits: `int64[n]`, the number of the visit at this node, from 0.
 
         Returns:
-            for each visit, the node of its side (-1 - p for the part with index p), and the number
-            of the visit among the visits of that node.
+            `int64[n]`, for each visit, the child to which it belongs (-1 - p for the part with
+            index p); and `int64[n]`, its number among the visits of this child.
         """
         # `ratio * visit + phase` is computed in two words: its whole part, and its fraction in
         # units of 2^-62.
@@ -358,9 +369,9 @@ class StageTables:
 
 
 def _append(branch: Branch, rows: list[tuple[int, int, int, int]]) -> int:
-    """Append the nodes of a tree to `rows`, and return the index of its root.
+    """Append the nodes of a tree to `rows`, and return the index of the root.
 
-    The index is -1 - p if the tree is only the part p.
+    The result is -1 - p if the tree is only the part with index p.
 
     Args:
         branch: the tree, or the index of a part.

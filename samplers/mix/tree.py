@@ -2,10 +2,10 @@
 
 In: weights. Out: a tree for which the counts of parts stay close to their shares.
 
-Each node divides its visits between two sides by rounding. The count of a part differs from its
-share by at most `deviation`: half of the sum, over the nodes on the path from the root (excluded)
-to the part (included), of the part's weight divided by the node's weight. So parts of similar
-weight should be neighbours, and heavy parts should be near the root.
+Each node divides the positions that reach it between two sides by rounding. The count of a part
+differs from its share by at most `deviation`: half of the sum, over the nodes on the path from the
+root (excluded) to the part (included), of the part's weight divided by the node's weight. So parts
+of similar weight should be neighbours, and heavy parts should be near the root.
 """
 # To find the best tree is slow. To join repeatedly the two subtrees that bear most nodes above
 # themselves, as Huffman codes are made, comes near.
@@ -24,12 +24,12 @@ LIMITS = (0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
 
 
 def best_tree(weights: Mapping[int, int]) -> Tree:
-    """Return the tree over the parts of a mix with the smallest `deviation` of six candidates.
+    """Return a tree over the parts of a mix: of six candidates, the one of smallest `deviation`.
 
     There is one candidate for each entry of `LIMITS`.
 
     Args:
-        weights: by the index of the part, its weight, above 0; at least one.
+        weights: the weight (above 0) of each part, by the index of the part; at least one.
 
     >>> best_tree({0: 70, 1: 20, 2: 10})
     (0, (1, 2))
@@ -41,8 +41,10 @@ def best_tree(weights: Mapping[int, int]) -> Tree:
 def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
     """Make a tree over the parts of a mix whose `deviation` is below a limit, if possible.
 
+    The deviation is how much the number of draws of a part may differ from its share.
+
     Args:
-        weights: by the index of the part, its weight, above 0.
+        weights: the weight (above 0) of each part, by the index of the part.
         limit: the limit.
     """
     # Each node takes `1 / weight` of what a part bears above itself, `(2 * limit - 1) / weight`.
@@ -63,11 +65,13 @@ def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
 
 
 def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
-    """Return the largest possible difference between a part's count and its share, over all parts.
+    """Return by how much the count of a part may differ from its share, at most, over all parts.
+
+    The count is how often the part was drawn; its share is how often its weight calls for.
 
     Args:
         tree: a tree over the parts, from which the mix is drawn.
-        weights: by the index of the part, its weight.
+        weights: the weight of each part, by the index of the part.
 
     >>> deviation((0, 1), {0: 7, 1: 3})
     0.5
@@ -89,13 +93,13 @@ def _weighed(tree: Tree, weights: Mapping[int, int]) -> Weighed:
 
 
 def _above(tree: Weighed, above: float) -> Iterator[tuple[int, float]]:
-    """Yield each part's weight, and the sum of `1 / weight` over the nodes from the root to it.
+    """Yield, for each part, its weight, and the sum of `1 / weight` over the nodes above it.
 
-    The sum includes the part, but not the root.
+    The sum includes the part itself, but not the root of the whole tree.
 
     Args:
         tree: a subtree.
-        above: the part of the sum for the path from the root to the top of the subtree.
+        above: the sum for the path from the root of the whole tree to the top of the subtree.
     """
     waiting = [(tree, above)]
     while waiting:

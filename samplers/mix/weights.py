@@ -92,7 +92,7 @@ def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, i
 
     Raises:
         TypeError: if `max_epochs` is neither a list nor a dict, or a number is not whole.
-        ValueError: if a number is not positive, or they are not for these parts.
+        ValueError: if a number is not positive, or the numbers are not for these parts.
 
     >>> epochs_of([None, 2], ["web", "books"])
     {'books': 2}
@@ -133,8 +133,8 @@ def changed_stages(
 
     Args:
         weights: weights before all changes, by part name in ascending order.
-        changes: a position and the weights that differ from there on, for each change; at least
-            one.
+        changes: for each change, a position, and the weights that differ from this position on; at
+            least one change.
 
     Raises:
         TypeError: if a weight is not a number.
@@ -184,8 +184,8 @@ def weights_of(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
 
     Raises:
         TypeError: if `weights` is neither a list nor a dict of numbers.
-        ValueError: if a weight is below 0 or not finite, all are 0, or they are not for these
-            parts.
+        ValueError: if a weight is below 0 or not finite, all are 0, or the weights are not for
+            these parts.
     """
     if isinstance(weights, Mapping):
         _check_names(weights, names)
@@ -230,7 +230,7 @@ def _check_names(weights: Mapping[str, float], names: Sequence[str]) -> None:
 
 
 def quoted(names: Sequence[Any], count: int = 3) -> str:
-    """Return the `repr` of the first `count` names, and the number of the others."""
+    """Return a text with the `repr` of the first `count` names, and the number of others."""
     return first_few([short_repr(name) for name in names], count)
 
 
@@ -253,11 +253,10 @@ def _number(weight: Any, name: str) -> float:
 
 
 def ramped(stages: Stages) -> Stages:
-    """Replace each stage, except the last, by up to 32 short ones that change linearly.
+    """Replace stages by shorter stages, so that the weights change nearly linearly.
 
-    A stage is a range of positions with constant weights.
-
-    Weights are first scaled to sum to 1. A stage of n positions becomes at most n stages.
+    A stage is a range of positions with constant weights. Each stage except the last becomes up to
+    32 stages, but at most one for each position. Weights are first scaled to sum to 1.
 
     Raises:
         ValueError: if there is only one stage.

@@ -80,10 +80,11 @@ def _hand_on(
     lacking: Int64s,
     one: int,
 ) -> None:
-    """Give each heavy record of an alias table its threshold, and the next heavy one as its alias.
+    """Set the thresholds and aliases of the heavy records of an alias table.
 
-    A heavy record fills the columns of light records with what it has beyond one column. If it
-    gives too much, the next heavy record fills its own column up to `one`.
+    Each record has a column of equal width. A heavy record has more weight than one column; the
+    excess fills the columns of light records. If a heavy record gives away too much, the next heavy
+    record fills the gap in its column.
 
     Args:
         thresholds: threshold of each column; changed in place.

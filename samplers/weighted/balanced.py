@@ -1,4 +1,4 @@
-"""Draw classes in proportions that the user chooses, whatever their numbers of records.
+"""Draw classes in proportions that the user chooses, independent of their numbers of records.
 
 In: positions in the global order. Out: record keys.
 """
@@ -106,7 +106,10 @@ class BalancedSampler(DrawnRecords):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The JSON values that determine the order; a restored state must have equal ones."""
+        """The values that determine the order, as JSON values.
+
+        A state can only be restored if it has the same values.
+        """
         return {
             "kind": "BalancedSampler",
             "records": self.num_records,
@@ -120,7 +123,6 @@ class BalancedSampler(DrawnRecords):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         weights = (
             np.ones(len(self._sizes))
             if self._order is None
@@ -154,11 +156,15 @@ class BalancedSampler(DrawnRecords):
 
 
 def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], Int64s]:
-    """Return the sorted classes, and for each record the index of its class, `int64[n]`.
+    """Return the sorted classes, and the index of each record's class.
 
     Args:
         labels: the class of each record: ints, bools or strings.
         name: name of the argument, for error messages.
+
+    Returns:
+        an array of the different labels, sorted; and `int64[n]`, for each record an index in this
+        array.
 
     Raises:
         TypeError: if labels are neither ints nor strings.

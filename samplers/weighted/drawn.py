@@ -70,11 +70,11 @@ class DrawnRecords(VectorSampler):
         self.balance = None if balance is None else checked(balance).covering(self.num_records)
 
     def for_source(self, records: int, part: str | None = None) -> Self:
-        """Return this sampler, after checking that a source has as many records as it.
+        """Return this sampler, after checking that a source has the sampler's number of records.
 
         Args:
             records: number of records of the source.
-            part: name of the part of a mix; None for a single source.
+            part: name of the source in a mix; None if there is no mix.
 
         Raises:
             ValueError: if the source has another number of records.
@@ -89,7 +89,7 @@ class DrawnRecords(VectorSampler):
 
     @property
     def _balance_entry(self) -> dict[str, Any]:
-        """The entry of the fingerprint for `balance`; an empty dict if there is none."""
+        """The entry `balance` of the fingerprint, in a dict; {} if there is no balance."""
         return {} if self.balance is None else {"balance": self.balance.fingerprint}
 
     def __len__(self) -> int:
@@ -110,7 +110,6 @@ class DrawnRecords(VectorSampler):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         return OrderFacts(
             BLOCK, records=self.num_records, balance=self.balance, has_later_epochs=True
         )

@@ -1,8 +1,8 @@
-"""Random 64-bit words computed from keys, for many positions at once.
+"""Random 64-bit words computed by hashing, for many positions at once, and their conversions.
 
-In: a seed, the number of a random stream, and numbers. Out: a word for each number; conversions of
-words to columns, fractions and exponential variates; and permuted numbers, by the network of
-`permutation.py`, but with a size and a key for each number.
+In: a seed, the number of a random stream, and ints (such as positions). Out: a random word for each
+int. A word can be converted to an index below n with a fraction, or to an exponential variate.
+`permute_each` shuffles like `permutation.py`, but with a size and a key for each number.
 """
 # Logarithms are computed by additions, multiplications and divisions alone. Those of libraries
 # differ in the last bit between processors, and two hosts would sort records differently.
@@ -28,29 +28,34 @@ _GOLDEN, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
 def key_of(seed: int, stream: int) -> np.uint64:
-    """Return the key of the random stream number `stream` of a seed; streams are independent."""
+    """Return the key of one random stream of a seed. Different streams are independent.
+
+    Args:
+        seed: the seed.
+        stream: number of the stream.
+    """
     return np.uint64(mix(mix(np.array([seed], dtype=_WORD)) ^ _WORD(stream))[0])
 
 
 def words(key: np.uint64 | Words, numbers: Int64s) -> Words:
-    """Return a random word `uint64[n]` for each number `int64[n]`.
+    """Return a random word `uint64[n]` for each number: a hash of the key and the number.
 
     Args:
-        key: one key for all numbers, or one for each. Equal keys and numbers give equal words.
-        numbers: the numbers.
+        key: one key for all numbers, or one for each number.
+        numbers: `int64[n]`.
     """
     return mix(mix(numbers.view(_WORD) ^ key))
 
 
 def columns(drawn: Words, count: int) -> tuple[Int64s, Words]:
-    """Split each random word into a column (uniform int in `[0, count)`) and a fraction within it.
+    """Convert each word to a column (a uniform int in `[0, count)`) and a fraction of a column.
 
     Args:
         drawn: `uint64[n]`, uniform random words.
         count: number of columns, below 2^32.
 
     Returns:
-        the columns `int64[n]`; and the fractions `uint64[n]` in units of 2^-64.
+        `int64[n]`, the columns; and `uint64[n]`, the fractions in units of 2^-64.
     """
     whole = _WORD(count)
     column = ((drawn >> _HALF) * whole + (((drawn & _LOW) * whole) >> _HALF)) >> _HALF
@@ -82,15 +87,15 @@ def exponentials(drawn: Words) -> Floats:
 
 
 def permute_each(places: Int64s, sizes: Int64s, keys: Words) -> Int64s:
-    """Permute each place (a number) within its range `[0, size)`, by the permutation of its key.
+    """Permute each number within its range `[0, size)`, by a permutation that its key determines.
 
     Args:
-        places: `int64[n]`, each in `[0, size)`.
+        places: `int64[n]`, the numbers, each in `[0, size)`.
         sizes: `int64[n]`, 1 to 2^32.
-        keys: `uint64[n]`; places with equal keys and sizes are permuted by the same permutation.
+        keys: `uint64[n]`; numbers with equal keys and sizes are permuted by the same permutation.
 
     Returns:
-        `int64[n]`, the permuted places.
+        `int64[n]`, the permuted numbers.
 
     >>> permute_each(np.arange(5), np.full(5, 5), np.full(5, 7, np.uint64)).tolist()
     [4, 0, 2, 1, 3]
@@ -118,9 +123,10 @@ def _enciphered(numbers: Int64s, rows: Int64s, columns: Int64s, keys: Words) -> 
 
 
 def _shifts(fixed: Int64s, lengths: Int64s, keys: Words, number: int) -> Int64s:
-    """Return how far each cell of a table moves in a round.
+    """Return by how much each cell of the shuffle's table moves in a round.
 
-    It is a hash of the fixed coordinate, scaled to `[0, length)`.
+    The shuffle treats a number as a cell of rows and columns. The shift is a hash of the coordinate
+    that does not change in this round, scaled to `[0, length)`.
 
     Args:
         fixed: for each cell, its row or column, whichever does not change in this round.

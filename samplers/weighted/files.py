@@ -21,13 +21,13 @@ def weights_of(weights: Any) -> NDArray[np.float64]:
     """Return weights as an array `float64[n]`, after checking them.
 
     Args:
-        weights: one number for each record; or the path of an .npy file of them, which is mapped
-            into memory.
+        weights: one number for each record; or the path of an .npy file with these numbers, which
+            is mapped into memory.
 
     Raises:
-        TypeError: if they are not numbers.
-        ValueError: if there are none, or 2^32 or more; if they are not one-dimensional; if one is
-            NaN, infinite or negative, or all are 0; or if the file is no .npy file.
+        TypeError: if the weights are not numbers.
+        ValueError: if there are no weights, or 2^32 or more; if they are not one-dimensional; if
+            one is NaN, infinite or negative, or all are 0; or if the file is not an .npy file.
         OSError: if the file cannot be read.
     """
     array = _from_file(weights) if isinstance(weights, (str, os.PathLike)) else _as_array(weights)

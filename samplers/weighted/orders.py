@@ -44,7 +44,7 @@ Table = NDArray[np.uint32]
 
 
 def _fill(order: Table, weights: Floats, seed: int, epoch: int) -> None:
-    """Write the first records of an epoch, drawn by weights, into `order`, until it is full.
+    """Draw the records of an epoch by weights, and write them into `order`, until it is full.
 
     Args:
         order: `uint32[count]`, receives the records.
@@ -74,7 +74,7 @@ def _key_of_epochs(seed: int, epochs: Int64s) -> Words:
 
 
 def _times(drawn: Words, weights: Floats) -> Floats:
-    """Return a random time for each record; sorted by these times, records are drawn by weight.
+    """Return a random time for each record. Sorted by time, the records are drawn by weight.
 
     A record of weight 0 has an infinite time.
 
@@ -103,11 +103,11 @@ class Orders:
 
     @cached_property
     def tables(self) -> _SharedTables | None:
-        """Tables of orders, shared with forked processes; None for fewer than 4096 weights."""
+        """The orders of two epochs in shared memory; None for fewer than 4096 weights."""
         return None if len(self._weights) < _SMALL else _SharedTables(self._count)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Set the attributes `state` and make the tables, which workers forked later share."""
+        """Set the attributes, and make the tables at once, so that forked workers share them."""
         vars(self).update(state)
         _ = self.tables
 
@@ -115,9 +115,13 @@ class Orders:
         return {name: value for name, value in vars(self).items() if name != "tables"}
 
     def records(self, positions: Int64s) -> Int64s:
-        """Return the indices of the records drawn at global positions: `int64[n] -> int64[n]`.
+        """Return the indices of the records drawn at global positions.
 
-        The positions may be in different epochs.
+        Args:
+            positions: `int64[n]`, which may be in different epochs.
+
+        Returns:
+            `int64[n]`.
         """
         epochs = positions // self._count
         places = positions - epochs * self._count
@@ -131,13 +135,20 @@ class Orders:
         return records
 
     def make(self, epoch: int, table: Table) -> None:
-        """Write the order of an epoch into `table`, which has one entry per record of an epoch."""
+        """Write the order of an epoch into `table`, one entry for each record of an epoch."""
         _fill(table, self._weights, self._seed, epoch)
 
     def _of_few(self, epochs: Int64s, places: Int64s) -> Int64s:
-        """Return the record at each place (index) of an epoch: `int64[n], int64[n] -> int64[n]`.
+        """Return the record at each place (index) within an epoch, when there are few records.
 
         The orders of the epochs are computed for this call and not kept.
+
+        Args:
+            epochs: `int64[n]`, the epoch of each place.
+            places: `int64[n]`.
+
+        Returns:
+            `int64[n]`.
         """
         distinct, which = np.unique(epochs, return_inverse=True)
         records = np.empty(len(epochs), dtype=np.int64)

@@ -123,7 +123,6 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def facts(self) -> OrderFacts:
-        """Facts about this order that the loader must know in advance, such as its parts."""
         # Without replacement, each epoch has an order of its own, so a block has few epochs.
         few = BLOCK if self.replacement else min(BLOCK, max(2 * self.num_samples, 1024))
         return super().facts._replace(block_size=few, epochs_for_all=self._epochs_for_all)
@@ -132,7 +131,8 @@ class WeightedSampler(DrawnRecords):
     def fingerprint(self) -> dict[str, Any]:
         """The values that determine the order, as JSON values.
 
-        `changes` has the weights of earlier positions.
+        They contain a digest of the current weights. Earlier weights are in the attribute
+        `changes`.
         """
         return {
             "kind": "WeightedSampler",
@@ -147,9 +147,9 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def changes(self) -> Changes:
-        """The weights (a digest) with which the run began, and those to which it changed.
+        """Changes of the weights: digests of the first weights, and of all later ones.
 
-        It is empty if they never changed.
+        Empty if the weights never changed.
         """
         return self._changes
 
@@ -167,11 +167,11 @@ class WeightedSampler(DrawnRecords):
         )
 
     def with_record_weights(self, weights: Any) -> WeightedSampler:
-        """Return a sampler with other weights, and all other arguments as they were given.
+        """Return a sampler with other weights, and all other arguments of this sampler.
 
         Raises:
             TypeError, ValueError, OSError: if the weights are not valid for a `WeightedSampler`, or
-                there are not as many as before.
+                their number differs from the number of records.
         """
         return WeightedSampler(
             weights,
@@ -185,18 +185,11 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def weights_description(self) -> str:
-        """A text for messages: the digest of the weights.
-
-        If they were changed, it also names the first position that uses them.
-        """
+        """A text for messages: digest of the weights, and the position of their first use."""
         since = f", from position {self.changes[-1].position:,} on" if self.changes else ""
         return f"weights {self._digest}{since}"
 
     def former_weights(self, position: int) -> str | None:
-        """Return the digest of the earlier weights that are used at a position.
-
-        Return None if the current weights are used there.
-        """
         used = [change.values["weights"] for change in self.changes if change.position <= position]
         return None if not self.changes or len(used) == len(self.changes) else str(used[-1])
 
@@ -205,12 +198,12 @@ class WeightedSampler(DrawnRecords):
         return "" if saved.described.get("weights") == self._digest else "weights changed"
 
     def resumed(self, saved: SavedOrder, position: int, changes: bool) -> WeightedSampler:
-        """Return the sampler that resumes a run with other weights.
+        """Return the sampler that resumes a run, which may have had other weights.
 
         Args:
-            saved: the order of that run.
-            position: position from which on nothing has been read.
-            changes: True if the weights may differ from that run's.
+            saved: the order in the checkpoint.
+            position: first position that no shard has read.
+            changes: True if the weights may differ from the saved weights.
 
         Raises:
             CheckpointError: if `saved` is damaged.

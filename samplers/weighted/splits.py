@@ -26,7 +26,7 @@ _STREAM_OF_RECORDS, _STREAM_OF_CLASSES, _STREAM_OF_GROUPS, _STREAM_OF_REMAINDERS
 
 
 def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
-    """Convert a user's shares to the number of records of each part, not rounded; `float64[parts]`.
+    """Convert a user's shares to numbers of records of each part, not rounded.
 
     Args:
         parts: a fraction for each part, all of which sum to 1; or a number of records for each
@@ -34,10 +34,13 @@ def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
         names: names of the parts, for messages.
         count: number of all records.
 
+    Returns:
+        `float64[parts]`.
+
     Raises:
         TypeError: if a share is not a number.
-        ValueError: if there are no parts, a share is not above 0, or the shares sum to something
-            else.
+        ValueError: if there are no parts, a share is not above 0, or the shares sum neither to 1
+            nor to `count`.
 
     >>> shares_of([0.9, 0.1], ["train", "test"], 50).tolist()
     [45.0, 5.0]
@@ -84,8 +87,8 @@ def split_keys(
             record; with `groups`, only roughly. None (default): no classes.
         groups: the group of each record; records of one group are kept in one part. Without
             `stratify`, a part has its share to within one group. None (default): no groups.
-        fill: True gives a part that would be empty a record of a part with several; with `groups`,
-            the smallest group of a part with several groups.
+        fill: True: a part that would be empty gets a record of a part with several records; with
+            `groups`, it gets the smallest group of a part with several groups.
 
     Raises:
         ValueError: if a part would be empty, `seed` is outside its range, or there is not one label
@@ -145,12 +148,13 @@ def _labels(name: str, labels: Any, count: int) -> Int64s:
 def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
     """Assign each record to a part so that each part gets its share of each class.
 
-    Return the index of the part of each record.
-
     Args:
         classes: `int64[records]`, the index of the class of each record.
         shares: the share of each part, in any unit.
         seed: seed of the random choices.
+
+    Returns:
+        `int64[records]`, the index of the part of each record.
     """
     # Remainders go to the parts that lack most so far. The lacks begin at random, so that a record
     # of a small class is as likely in a part as any other.
@@ -181,12 +185,12 @@ def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
 
 
 def _lacking_after(records: int, fractions: Floats) -> Floats:
-    """Return how many records each part lacks of its share after `records` were assigned.
+    """Return by how many records each part is below its share after some records were assigned.
 
-    The records are assigned one by one, each to the part that then lacks most.
+    The records are assigned one by one, each to the part that is then furthest below its share.
 
     Args:
-        records: number of the records, each of a class of its own.
+        records: number of records to assign.
         fractions: share of each part; they sum to 1.
     """
     lacking = np.zeros(len(fractions))
@@ -197,14 +201,18 @@ def _lacking_after(records: int, fractions: Floats) -> Floats:
 
 
 def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
-    """Assign each group, in random order, to a part; return the index of the part of each group.
+    """Assign each group, in random order, to a part.
 
-    A group belongs to the part in whose share the group's middle lies.
+    The groups are put in a line, and the line is cut into parts by their shares. A group belongs to
+    the part in which the group's middle lies.
 
     Args:
         groups: `int64[records]`, the index of the group of each record.
         shares: number of records of each part, not rounded.
         seed: seed of the random order.
+
+    Returns:
+        `int64[groups]`, the index of the part of each group.
     """
     sizes = np.bincount(groups)
     order = _shuffled(seed, len(sizes), _STREAM_OF_GROUPS)
@@ -215,9 +223,9 @@ def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
 
 
 def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
-    """Move a group into each empty part: the smallest of all groups in parts with several groups.
+    """Move a group into each empty part: the smallest group of all parts with several groups.
 
-    If there is no such group, the part stays empty.
+    If no part has several groups, the empty part stays empty.
 
     Args:
         part_of: index of the part of each group; changed in place.
@@ -233,8 +241,6 @@ def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
 def _groups_of_classes(groups: Int64s, classes: Int64s, shares: Floats, seed: int) -> Int64s:
     """Assign each group to a part of the split, large groups first.
 
-    Return the index of each group's part.
-
     A group goes to the part that lacks most of the group's classes, relative to the part's share.
 
     Args:
@@ -242,6 +248,9 @@ def _groups_of_classes(groups: Int64s, classes: Int64s, shares: Floats, seed: in
         classes: `int64[records]`, the index of the class of each record.
         shares: the share of each part, in any unit.
         seed: seed that decides between groups of equal size.
+
+    Returns:
+        `int64[groups]`, the index of the part of each group.
     """
     # A group goes to the part that lacks most of the group's classes, relative to its share.
     sizes, of_class = np.bincount(groups), np.bincount(classes)
