@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class StoredRows(Protocol):
-    """Rows of one task, which the transport stores in its own way as long as this object exists."""
+    """Rows of one task, which the transport keeps in its own form as long as this object exists."""
 
     @property
     def lost(self) -> bool:
-        """True if the rows are lost, with the worker or machine that had them.
+        """True if the rows are lost, because the worker or machine that had them is gone.
 
         Always False if rows outlive their worker. If it is True, the loop runs the task a second
         time, and the new rows replace these. Read on the thread that uses the iterator: before each
@@ -55,9 +55,9 @@ class StoredRows(Protocol):
 
 
 class NamedRows(NamedTuple):
-    """Rows `[first, last)` of an earlier block (a task's rows), to which a message's tasks refer.
+    """Rows `[first, last)` of an earlier block (a task's rows), to which tasks of a message refer.
 
-    These tasks count rows from `first`, so that other rows of the block need not be sent.
+    The tasks count rows from `first`, so that other rows of the block need not be sent.
 
     Attributes:
         block: number of the block.
@@ -133,12 +133,13 @@ class Message(NamedTuple):
 
 
 def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Blocks:
-    """Return, in a worker, the blocks (rows of one task each) to which a message refers, by number.
+    """Return, in a worker, the blocks (rows of one task each) to which a message refers.
+
+    The result is a dict from block number to block.
 
     Args:
         named: rows of blocks, as in the message.
-        load: function that takes what the transport has sent for all rows of a block, and returns
-            the rows.
+        load: function that takes the transport's form of a block's rows, and returns the rows.
     """
     return {one.block: Block.of(load(one.rows)[one.first : one.last], one.tags) for one in named}
 
@@ -171,9 +172,8 @@ class Answered(NamedTuple):
 class Ended(NamedTuple):
     """Event: a worker has ended.
 
-    It is the worker's last event, after all its answers that were not lost. It comes once for each
-    worker that ends, also after `kill`. Only if a worker was idle when it was killed, the event may
-    not come.
+    It is the worker's last event: answers that were not lost come before it. It comes once for each
+    worker that ends, also after `kill`; except that it may not come if the worker had no task.
 
     Attributes:
         worker: number of the worker.
@@ -205,8 +205,8 @@ class Silent(NamedTuple):
 class AllEnded(NamedTuple):
     """Event: the process that makes workers has ended, and all workers with it.
 
-    The loop then calls `restart` or `close`. `how` completes the sentence "the process that makes
-    the workers …".
+    The loop then calls `restart` or `close`. The text `how` completes the sentence "the process
+    that makes the workers …".
     """
 
     how: str
@@ -221,7 +221,7 @@ class Lost(NamedTuple):
         workers: numbers of the workers.
         how: a sentence that says what happened, such as "node 10.0.0.7 of the Ray cluster was
             lost".
-        is_news: False if the user was already warned of it.
+        is_news: False if the user was already warned of this loss.
     """
 
     workers: Sequence[int]
@@ -232,8 +232,8 @@ class Lost(NamedTuple):
 class Room(NamedTuple):
     """Event: the number of workers for which the cluster has room.
 
-    It comes at every check, also if the number has not changed. If it has changed, the loop starts
-    workers, or kills surplus workers that have not started up.
+    The event comes at every check of the cluster, also if the number has not changed. If it has
+    changed, the loop starts workers, or kills surplus workers that have not started up.
     """
 
     workers: int
@@ -265,7 +265,7 @@ class Spawn(NamedTuple):
 
 
 class Give(NamedTuple, Generic[J]):
-    """Action: send `jobs` to a worker, in one message. Nothing is sent if the worker has ended."""
+    """Action: send jobs to a worker, in one message. Nothing is sent if the worker has ended."""
 
     worker: int
     jobs: Sequence[J]
@@ -274,7 +274,7 @@ class Give(NamedTuple, Generic[J]):
 class Kill(NamedTuple):
     """Action: kill the worker with this number.
 
-    The event `Ended` follows; if the worker was idle, it may not follow.
+    The event `Ended` follows; if the worker had no task, it may not follow.
     """
 
     worker: int
@@ -288,13 +288,13 @@ class Finish(NamedTuple, Generic[J]):
 
 
 class Divide(NamedTuple, Generic[J]):
-    """Action: replace the job by smaller jobs that do the same together."""
+    """Action: replace a job by smaller jobs, which do the same work together."""
 
     job: J
 
 
 class GiveUp(NamedTuple, Generic[J]):
-    """Action: let the job fail, because workers ended each time that it was tried.
+    """Action: let a job fail, because workers ended each time that it was tried.
 
     `reason` says how the last worker ended.
     """
