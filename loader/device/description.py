@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .device_feeder import DeviceFeeder
 
     class Device(Protocol):
-        """A `jax.Device`, for type checkers."""
+        """Interface of `jax.Device`, for type checkers only."""
 
         @property
         def platform(self) -> str: ...
@@ -85,7 +85,7 @@ class DeviceLoader(FeederOptions):
     """
 
     def __len__(self) -> int:
-        """Return the length of the source, i.e. its number of batches in this process.
+        """Return the length of the source, which is its number of batches in this process.
 
         On several hosts, `on_uneven="drop"` may end the stream earlier; "pad" and "repeat" may make
         it longer.

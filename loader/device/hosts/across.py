@@ -1,4 +1,4 @@
-"""Streams without devices that have the same number of batches on all hosts.
+"""Streams that have the same number of batches on all hosts, and stay on their hosts.
 
 In: a loader. Out: a description of such a stream, whose `iter()` makes the iterator. The function
 `across_hosts` is also a method of each class that assigns it to one of its attributes.
@@ -72,7 +72,7 @@ class HostLoader:
         return self.buffer_size
 
     def __len__(self) -> int:
-        """Return the length of the source, i.e. its number of batches on this host.
+        """Return the length of the source, which is its number of batches on this host.
 
         `on_uneven="drop"` may end the stream earlier; "pad" and "repeat" may make it longer.
 

@@ -154,7 +154,7 @@ class Reads:
         return room if first.pace.is_worth_a_call(room, capacity) else 0
 
     def _room(self, first: Reading) -> tuple[int, int]:
-        """Return how many more records may be read in advance now, and the largest such number."""
+        """Return how many more records may be read in advance now, and how many in total."""
         room, capacity = max(self._ahead - self._begun_ahead, 0), self._ahead
         each = first.pace.nbytes
         if each is None:
@@ -168,7 +168,7 @@ class Reads:
         return (min(room, max(int(left / each), 1)) if left > 0 else 0), capacity
 
     def take(self) -> ReadCall | None:
-        """Return the next call that a reader should make; None if there is none, to end it."""
+        """Return the next call that a reader should make. If None, the reader must end."""
         with self._lock:
             first = self._spans[0] if self._spans else None
             if self.closed or first is None or not self._may_begin(first):
