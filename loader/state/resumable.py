@@ -1,6 +1,6 @@
 """The methods of objects that have a state and can be closed.
 
-These objects are iterators, device feeders, loops over epochs, and those of a `RemoteLoader`.
+These objects are iterators, device feeders, and loops over epochs, also those of a `RemoteLoader`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .files import is_json_text, restore_later, write_later
 
 
 class Resumable(ClosedAtExit):
-    """Base of objects that have a state and can be closed."""
+    """Base class of objects that have a state and can be closed, such as iterators."""
 
     def __iter__(self) -> Self:
         return self
