@@ -192,7 +192,7 @@ class Feeder(StreamPositionAPI):
     def get_state(self) -> Any:
         """Return the state after the batch that you received last.
 
-        It is a state of the iterator that the feeder reads, so that iterator can restore it, too.
+        The iterator that the feeder reads can restore this state, too.
 
         Raises:
             TypeError: the iterator that the feeder reads has no `get_state` and `set_state`.

@@ -141,24 +141,26 @@ class Prepared:
 
 
 class Placement(Protocol):
-    """The last step of a feeder: puts batches on devices, or keeps them on the host.
+    """Interface of the last step of a feeder: puts batches on devices, or keeps them on the host.
 
-    Only the feeder's transfer thread calls it.
+    Only the feeder's transfer thread calls the methods.
 
     Attributes:
-        warning: a warning that the user's thread shall issue; None if there is none.
+        warning: a warning for the user, which the user's thread issues; None if there is none.
     """
 
     warning: str | None
 
     def prepare(self, batch: Any) -> Prepared:
-        """Split a batch into its leaves (arrays and numbers).
+        """Split a batch into its leaves (arrays and numbers), for `put`.
 
         Raises an error if the batch cannot be put where the user wants it.
         """
 
     def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:
-        """Put a batch where the user wants it; return it there, and its mask (None without a mask).
+        """Put a batch on devices, or leave it on the host; return the batch and its mask.
+
+        The mask is None if batches are not filled up.
 
         Args:
             prepared: the batch.
@@ -169,7 +171,7 @@ class Placement(Protocol):
 
 
 def describe_leaf(name: str) -> str:
-    """Return the text with which messages name a leaf (array) of a batch.
+    """Return a text with which messages name a leaf (array) of a batch.
 
     Args:
         name: name of the leaf; empty if the batch is a single array.

@@ -81,7 +81,7 @@ class End:
 
     Attributes:
         mark: position of the iterator.
-        at: if the streams of all hosts have ended, the number of steps of the host that made most;
+        at: if the streams of all hosts have ended, the number of steps of the longest stream;
             otherwise 0.
     """
 

@@ -156,8 +156,8 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
         times: times of the steps in making it.
 
     Returns:
-        Seconds of waiting in total, and for each cause. A step in making the batch counts only as
-        far as the user waited meanwhile.
+        Seconds of waiting in total, and for each cause. Of each step in making the batch, only the
+        time counts during which the user waited.
 
     >>> split(10.0, 20.0, Times(8.0, 13.0, 14.0, 14.0, 14.0, 19.5))
     StepTimes(waited=10.0, reading=3.0, transforming=1.0, agreeing=0.0, transfer=5.5, hand_over=0.5)

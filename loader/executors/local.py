@@ -36,8 +36,8 @@ class InlineExecutor(Executor):
 
     Args:
         pipeline: pipeline of the run.
-        options: options of the loader. Those for reading, statistics, long tasks and random
-            generators are used; those for workers are not.
+        options: options of the loader. Options about workers have no effect; options about reading,
+            statistics, long tasks and random generators are used.
     """
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:

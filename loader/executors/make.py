@@ -132,7 +132,6 @@ def _on_processes_or_here(
 
 
 def _are_in_memory(columns: Any) -> bool:
-    """Return True if `columns` is a tree of arrays in memory, so that no file is read."""
     return columns is not None and all(map(_owns_memory, flatten(columns)[0]))
 
 

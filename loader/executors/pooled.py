@@ -100,7 +100,7 @@ class PooledHandle(Job):
 class PooledExecutor(Executor):
     """Runs tasks with workers in other processes, to which a transport carries messages.
 
-    Reports starts and failures of workers to the observer of the run.
+    It reports starts and failures of workers to the observer of the run.
     """
 
     elsewhere = True

@@ -14,9 +14,9 @@ from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 
 
 class Handle(Protocol):
-    """The result of one task; the task may not have run yet.
+    """Interface of the result of one task, which may not have run yet.
 
-    Its methods are called on the thread that uses the executor.
+    The methods are called on the thread that uses the executor.
     """
 
     def ready(self) -> bool:
@@ -35,11 +35,11 @@ class Handle(Protocol):
 
 
 class Executor(Protocol):
-    """Runs tasks.
+    """Interface of objects that run tasks.
 
-    Its methods, and those of its handles (results to come), are called by one thread at a time, and
-    never during another call. This is the thread that uses the iterator: the user's thread, or that
-    of a feeder. The next call may come from another thread.
+    Only one thread at a time calls the methods, and those of the handles (results to come), and
+    never during another call. It is the thread that uses the iterator: the user's thread, or that
+    of a feeder, which makes batches ahead of the user. The next call may come from another thread.
     """
 
     elsewhere: ClassVar[bool] = False
@@ -57,10 +57,10 @@ class Executor(Protocol):
         """
 
     def most_rows(self) -> int:
-        """Return the largest number of rows to put together, where the stream allows any number.
+        """Return the largest number of rows of joined streams to pass on together.
 
-        Called by `stream.join` each time that it puts together rows of joined streams, which a task
-        or the user then gets at once. By default, there is no limit.
+        Called by `stream.join` each time that it collects rows of joined streams, to pass them on
+        to a task or to the user. By default, there is no limit.
         """
         return sys.maxsize
 

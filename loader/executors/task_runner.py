@@ -118,8 +118,8 @@ class TaskRunner(Generic[T]):
         allocate: function that returns the memory for batches.
         encode: function that returns rows in the form to send, and their number of bytes.
         tell_of_hang: function that is called with the report about a task that takes long.
-        weighs_records: True if the size that is reported for a task should be the size of the
-            records that it read, in case they have more bytes than its rows.
+        weighs_records: True to report, as the size of a task, the bytes of the records that it read
+            if these are more than the bytes of its rows. False: always the bytes of its rows.
     """
 
     def __init__(

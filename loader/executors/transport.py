@@ -75,12 +75,12 @@ class NamedRows(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Tasks for one worker, which runs them in order and answers them together.
+    """Tasks for one worker. The worker runs them in order, and sends one answer for all of them.
 
     Attributes:
         tasks: either one task on consecutive positions; or one or several tasks on groups of rows,
-            which may belong to several stages.
-        named: rows of earlier blocks that the tasks refer to.
+            which may belong to several stages (groups of operations).
+        named: rows of earlier blocks (results of tasks) that the tasks refer to.
     """
 
     tasks: Sequence[Task]
@@ -95,8 +95,8 @@ class Message(NamedTuple):
     ) -> Message:
         """Return a message for tasks on groups of rows, with the rows to which they refer.
 
-        If only some rows of a block are sent, the tasks in the message count from the first of
-        these.
+        If only some rows of a block are sent, the first of these has the index 0 in the message's
+        tasks.
 
         Args:
             tasks: the tasks.
@@ -197,7 +197,7 @@ class Hanging(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """Event: no worker sent anything for `seconds` while the executor waited for a result."""
+    """Event: no worker has sent anything for `seconds` seconds while the executor waited."""
 
     seconds: float
 
@@ -343,22 +343,22 @@ class Transport(Protocol):
     may_lose_rows: bool
 
     def start(self, worker: int) -> None:
-        """Start a worker.
+        """Start a worker, and return at once.
 
-        Its number is new: 0, 1, 2 … over the life of the transport, also after `restart`. Called
-        `worker_count` times at the beginning; later after `Ended`, `AllEnded`, `Lost` or `Room`, or
-        if the loop wants more workers. Returns at once; `poll` later returns `Ready` for the
-        worker, or `Ended` if it cannot start.
+        `poll` later returns `Ready` for the worker, or `Ended` if it cannot start. The number is
+        new: 0, 1, 2 … over the life of the transport, also after `restart`. Called `worker_count`
+        times at the beginning; later after `Ended`, `AllEnded`, `Lost` or `Room`, or if the loop
+        wants more workers.
         """
 
     def send(self, worker: int, message: Message) -> None:
-        """Send a worker a message, after its earlier ones.
+        """Send a worker a message, after its earlier ones, and return at once.
 
         Called once for each message, thousands of times a second. At most `depth` messages of a
-        worker are unanswered at a time. Returns at once: if the worker cannot receive at the
-        moment, the message is kept and sent later. Does nothing if the worker has ended: the caller
-        is told by `Ended`, `Lost` or `AllEnded`, which may be among the events that it is handling.
-        Either `Answered` or the worker's end follows, never both. Rows in `named` are not lost.
+        worker are unanswered at a time. If the worker cannot receive at the moment, the message is
+        kept and sent later. Does nothing if the worker has ended: the caller learns this from
+        `Ended`, `Lost` or `AllEnded`, which may be among the events that it is handling. Either
+        `Answered` or the worker's end follows, never both. Rows in `named` are not lost.
         """
 
     def poll(self, seconds: float | None) -> Sequence[Event]:
@@ -376,15 +376,15 @@ class Transport(Protocol):
         """
 
     def kill(self, worker: int) -> None:
-        """End a worker at once, even if it runs a task.
+        """End a worker at once, even if it runs a task; do not wait for its end.
 
-        Called once for a worker: if a task exceeds its timeout, or if the worker is surplus and
-        idle. Returns at once. `Ended` follows after the worker's last answers; if the worker was
-        idle, it may not follow. Does nothing if the worker has ended.
+        Called once for a worker: if a task exceeds its timeout, or if the worker is surplus and has
+        no task. `Ended` follows after the worker's last answers; if the worker had no task, it may
+        not follow. Does nothing if the worker has ended.
         """
 
     def restart(self) -> None:
-        """Start a new process that makes workers. All workers started earlier have ended.
+        """Start a new process that makes workers; all earlier workers have ended.
 
         Called once after each `AllEnded`, before any other method, unless the run ends then. Never
         called if the transport does not send `AllEnded`.

@@ -87,7 +87,6 @@ def _inputs(join: Values) -> Values:
 def _with_leaves(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt each source of joined streams, and the states, to changed orders or records."""
     if len(states[0].identity.orders) != len(pipeline.leaves):
         return pipeline, states  # a later comparison tells
     for number in range(len(pipeline.leaves)):

@@ -92,7 +92,7 @@ class Kept:
 
     @property
     def extra_values(self) -> Any:
-        """A copy of the user's own values; None if there are none."""
+        """A copy of the values that the user has added; None if there are none."""
         return json.loads(self.extra or "null")
 
 

@@ -121,7 +121,7 @@ class StreamPosition(NamedTuple):
 
     @property
     def unread(self) -> Ranges:
-        """Ranges of this shard's positions that belong to steps to skip, from here on.
+        """Ranges of this shard's positions that will be skipped after this position.
 
         Empty if they are unknown, because elements can have different numbers of records.
         """

@@ -51,8 +51,8 @@ class Resumable(ClosedAtExit):
         Args:
             states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True takes a list with the state of any one shard, if all shards were at
-                the same step.
+            equal_steps: True if `states` has the state of any one shard, and all shards were at the
+                same step.
 
         Raises:
             CheckpointError: a state is missing or damaged, or belongs to another pipeline.

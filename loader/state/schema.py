@@ -1,8 +1,9 @@
 """The layout of the state that a checkpoint stores.
 
-In: a place in the stream, the identity of the pipeline and its history. Out: JSON of a few hundred
-bytes, and back. For a mix, the JSON has about 200 bytes more for each part; a mix of 100 parts or
-more is compressed, and has about 50 bytes for each part.
+In: a place in the stream, the identity of the pipeline (a description of its sources, orders and
+operations) and its history. Out: JSON of a few hundred bytes, and back. For a mix, the JSON has
+about 200 bytes more for each part; a mix of 100 parts or more is compressed, and has about 50 bytes
+for each part.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ class ColumnUnits(Units):
         return SpanTask(stage, first + start, min(first + start + self.starts.step, stop), leaf)
 
     def place_now(self) -> str:
-        """Return, for messages, the place of the first record of the batch that is being made.
+        """Return a text that names the first record of the batch that is being made.
 
         Other threads may call this.
         """

@@ -118,8 +118,8 @@ class Worker:
         """Run a task, and return a block with its rows.
 
         After a failure, the block has the rows made before it, and the failure; nothing is raised.
-        `blocks` are the results of earlier tasks to whose rows the task refers; `read_ahead` waits
-        for records that are being read in advance.
+        `blocks` are the results of earlier tasks to whose rows the task refers; `read_ahead` is a
+        function that waits for records that are being read in advance.
         """
         self.busy = perf_counter(), task, get_ident()
         try:

@@ -32,8 +32,8 @@ class HostLoader:
         on_uneven: what to do if hosts have different numbers of batches. "error": raise an error on
             all hosts. "drop": end the stream on all hosts when the first host has no batch left.
             "pad": continue until no host has a batch left; missing rows are zeros, and
-            `iterator.mask` is False for them. "repeat": continue likewise, but missing rows are
-            rows that the host had before.
+            `iterator.mask` is False for them. "repeat": as "pad", but missing rows are rows that
+            the host had before.
         folder: folder through which the hosts exchange messages, to agree on each batch. None: they
             use jax's coordination service.
         buffer_size: number of batches that may wait for you.
@@ -125,9 +125,9 @@ def across_hosts(
         self: the loader or dataset whose method this is.
         on_uneven: what all hosts do at a batch that only some of them have. "error" (default):
             raise an error. "drop": end the stream. "pad": continue until no host has a batch left;
-            missing rows are zeros, and `iterator.mask` is False for them. "repeat": continue
-            likewise, but missing rows are rows that the host had before. These are rows of the same
-            batch, or, after the last batch of the host, its first batches again.
+            missing rows are zeros, and `iterator.mask` is False for them. "repeat": as "pad", but
+            missing rows are rows that the host had before. These are rows of the same batch, or,
+            after the last batch of the host, its first batches again.
         folder: folder that all hosts can read and write, for this program alone. The loader of each
             host must have a shard of its own. None (default): use jax.
         buffer_size: number of batches that may wait for you.

@@ -71,6 +71,12 @@ class OnHost:
 
         The mask is None unless `on_uneven` is "pad" or "repeat" and an array of the batch has an
         axis.
+
+        Args:
+            prepared: the batch.
+            rows: number of rows to which it is filled up; None to leave it as it is.
+            real: number of rows, from the first, for which the mask is True. None: all rows that
+                the batch had before it was filled up.
         """
         known = prepared.arrangement
         mask = None

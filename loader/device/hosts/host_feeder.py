@@ -20,7 +20,7 @@ from .store import KeyValueStore, MessageStore, jax_processes
 
 
 class HostOptions(CommonOptions, Protocol):
-    """The options of a feeder without devices.
+    """Interface of the options of a feeder whose batches stay on the host.
 
     Attributes:
         folder: folder through which the hosts exchange messages, to agree on each batch. None: they

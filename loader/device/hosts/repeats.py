@@ -31,9 +31,9 @@ class Repeats:
         self._next = 0  # number of the batch that the iterator returns next
 
     def batch(self, number: int) -> Any:
-        """Return the batch that follows as number `number` (from 0) after the end of the stream.
+        """Return batch number `number` (from 0) after the end of the stream.
 
-        Number 0 is the first batch of the stream again.
+        Batch 0 after the end is the first batch of the stream again.
 
         Raises:
             HostsError: the loader has no batch.

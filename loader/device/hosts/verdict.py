@@ -64,6 +64,8 @@ class Offer:
 class Go:
     """Verdict: deliver the batch, filled up to a number of rows if `rows` is not None.
 
+    A verdict says what all processes do at a step.
+
     Attributes:
         rows: number of rows; None to leave the batch as it is.
         certain: number of following batches for which this verdict holds too, so that the processes
@@ -82,11 +84,13 @@ class Go:
 
 @dataclass(frozen=True)
 class Stop:
-    """Verdict: the stream ends here, on all hosts.
+    """Verdict: the stream ends at this step, on all hosts.
+
+    A verdict says what all processes do at a step.
 
     Attributes:
-        at: number of steps of the process that made most, if the streams of all processes have
-            ended; otherwise 0.
+        at: if the streams of all processes have ended, the number of steps of the longest stream;
+            otherwise 0.
     """
 
     at: int = 0
@@ -94,7 +98,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Refuse:
-    """Verdict: raise an error with this message, on all hosts."""
+    """Verdict (what all processes do at a step): raise an error with this message, on all hosts."""
 
     message: str
 

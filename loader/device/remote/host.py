@@ -246,7 +246,7 @@ class HostSide:
         ]
 
     def _in_parts(self, leaf: Any) -> Any:
-        """Return the rows of a leaf that each device of this host holds, device by device."""
+        """Return the rows of a leaf that this host's devices hold, one device after another."""
         parts, places = self._share.parts, self._share.places
         if places == tuple(range(parts)):
             return leaf

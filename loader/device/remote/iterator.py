@@ -40,7 +40,7 @@ from .texts import last_stats
 class RemoteIterator(StreamPositionAPI):
     """One pass over the stream of a `RemoteLoader`.
 
-    Its state is the state after the last batch that you received: one small tree for all hosts.
+    Its state is the state after the last batch that you received: one JSON text for all hosts.
 
     Attributes:
         mask: array `bool[rows]` on the same sharding as the last batch, False for rows that were

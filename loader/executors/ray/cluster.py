@@ -64,8 +64,8 @@ def join(address: str | None, workers: int) -> None:
             the address in the environment variable RAY_ADDRESS. If the address is None and the
             variable is not set, a new cluster is started on this machine. It ends with this
             process.
-        workers: number of workers for which a new cluster has room, at least. It has room for as
-            many workers as there are CPUs, if these are more.
+        workers: number of workers for which a new cluster has room. If there are more CPUs, it has
+            room for as many workers as CPUs.
 
     Raises:
         ClusterNotFoundError: there is no cluster at the address; or this process has already joined
@@ -219,8 +219,8 @@ class Cluster:
     def wait_for_head(self) -> None:
         """Wait until the head (the node that manages the cluster) answers.
 
-        Call this before a call of Ray, which might otherwise never return. Raises ClusterLostError
-        if the head is gone.
+        Call this before calls of Ray that would never return without a head. Raises
+        ClusterLostError if the head is gone.
         """
         while not answers(self._head):
             self.look()
@@ -391,7 +391,7 @@ def factory_of(
 
 
 def described_end(error: RayError) -> str:
-    """Return Ray's own text about how a worker ended, in parentheses."""
+    """Return, in parentheses, Ray's text that says how a worker ended."""
     text = str(error)
     _, found, detail = text.partition("Worker exit detail: ")
     return (

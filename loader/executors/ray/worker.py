@@ -172,7 +172,7 @@ def _writable(leaf: Any) -> Any:
 
 
 def as_list(rows: list[Any] | StackedRows) -> list[Any]:
-    """Return rows, which may be stacked into columns, as a list."""
+    """Return rows as a list, also if they are stacked into columns."""
     return list(rows.elements(0, len(rows))) if isinstance(rows, StackedRows) else rows
 
 

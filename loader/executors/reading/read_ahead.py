@@ -147,14 +147,13 @@ class Reads:
         return more
 
     def _may_begin(self, first: Reading) -> int:
-        """Return how many records may begin to be read; `first` is the first span in the queue."""
         room, capacity = self._room(first)
         if first.asked:
             return room + first.count - first.begun
         return room if first.pace.is_worth_a_call(room, capacity) else 0
 
     def _room(self, first: Reading) -> tuple[int, int]:
-        """Return how many more records may be read in advance now, and how many in total."""
+        """Return how many more records may be read in advance now, and the overall limit."""
         room, capacity = max(self._ahead - self._begun_ahead, 0), self._ahead
         each = first.pace.nbytes
         if each is None:
@@ -236,7 +235,7 @@ class Reads:
                 piece.reading.put(piece, some, seconds * share)
 
     def work(self) -> None:
-        """Read pieces in this thread until there is nothing more to read."""
+        """Read pieces (ranges of records) in this thread until nothing more is to be read."""
         while (call := self.take()) is not None:
             self._make(call, BaseException)
             del call  # the next `take` may be long in coming
@@ -258,7 +257,7 @@ class Reads:
             self.done(call, records, perf_counter() - began, thread_time() - at_work)
 
     async def work_in_loop(self) -> None:
-        """Read pieces in a coroutine until there is nothing more to read."""
+        """Read pieces (ranges of records) in a coroutine until nothing more is to be read."""
         while (call := self.take()) is not None:
             began, records = perf_counter(), None
             with suppress(BaseException):
@@ -285,8 +284,8 @@ class ReadAhead:
     """Reads records of a pipeline before they are needed, for one worker or executor.
 
     Nothing is read before the first call of `begin`. At most `num_threads` reads run at a time, or
-    `prefetch_buffer_size` reads if the source is asynchronous. If no worker waits for them, at most
-    `prefetch_buffer_size` records, of at most `prefetch_buffer_bytes` bytes, are read in advance.
+    `prefetch_buffer_size` reads if the source is asynchronous. At most `prefetch_buffer_size`
+    records, of at most `prefetch_buffer_bytes` bytes, are read for which no worker waits yet.
 
     Args:
         pipeline: pipeline of the run.

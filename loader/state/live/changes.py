@@ -93,7 +93,7 @@ def weights_change(
 
 
 def with_change(pipeline: Pipeline, change: WeightsChange) -> Pipeline:
-    """Return the pipeline of a run with the changed weights of its mix."""
+    """Return the pipeline of a run, with changed weights of its mix."""
     leaf = pipeline.leaf
     sampler = leaf.sampler.with_weights(change.weights, change.position)
     return pipeline.with_leaf(sampler=sampler)

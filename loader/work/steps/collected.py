@@ -30,7 +30,7 @@ Tags: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 
 class CollectedRows:
-    """The rows that a task has made so far, to be put into a block at its end.
+    """The rows that a task has made so far; at the end of the task, they are put into a block.
 
     Args:
         pipeline: pipeline of the stage.
