@@ -73,7 +73,7 @@ class InlineExecutor(Executor):
         return unit * self._units if self._ahead.reads_in_place(0, unit) else unit
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage may be submitted and not yet received by the stream.
+        """Return how many tasks of a stage may be submitted before the first one's result is taken.
 
         They are the task that runs next, and the tasks whose records are read in advance. A stage
         is a group of operations that run in one task.
@@ -232,7 +232,7 @@ class ThreadExecutor(Executor):
         return self._pace.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage may be submitted and not yet received by the stream.
+        """Return how many tasks of a stage may be submitted before the first one's result is taken.
 
         The number keeps all threads busy. It is higher if tasks wait for their records, so that
         more records are read in advance. A stage is a group of operations that run in one task.

@@ -320,7 +320,7 @@ class TaskSizes:
         return sys.maxsize if self._budget is None else self._budget.most_rows()
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage may be submitted and not yet received by the stream.
+        """Return how many tasks of a stage may be submitted before the first one's result is taken.
 
         A stage is a group of operations that run in one task. The number is higher if workers wait
         for records, so that more records are read in advance; and lower if the rows of a task take

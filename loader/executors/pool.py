@@ -348,7 +348,7 @@ class WorkerPool(Generic[J]):
     def _forget(self, worker: int) -> PoolWorker[J]:
         """Remove a worker that has ended, and return what the pool knew about it.
 
-        If too few workers would remain, one of the surplus workers is not surplus any more: it
+        If too few workers would remain, one of the surplus workers (which were to end when idle)
         stays.
         """
         gone = self._workers.pop(worker)

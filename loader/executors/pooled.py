@@ -170,10 +170,10 @@ class PooledExecutor(Executor):
         return self._sizes.window(stage)
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle | DoneHandle:
-        """Submit a task on rows of `blocks` (results of earlier tasks), and return its handle.
+        """Submit a task, and return its handle (a result to come).
 
-        A task that reads records is sent at once. Tasks on rows are collected until they fill a
-        message, or until the caller waits for a result.
+        A task that reads records is sent at once. Tasks on rows of `blocks` (results of earlier
+        tasks) are collected until they fill a message, or until the caller waits for a result.
         """
         if (
             task.stage in self._at_hand.stages

@@ -65,7 +65,7 @@ class Executor(Protocol):
         return sys.maxsize
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage may be submitted and not yet received by the stream.
+        """Return how many tasks of a stage may be submitted before the first one's result is taken.
 
         The result is 1 if nothing is done in advance. A stage is a group of operations that run in
         one task. Called by modules of `stream` when a run begins, and then for each block (the rows
@@ -140,7 +140,7 @@ class Tuning:
 
 
 def window_of(workers: int, buffer_size: int, leaves: int) -> int:
-    """Return how many tasks of a stage may be submitted and not yet received by the stream.
+    """Return how many tasks of a stage may be submitted before the first one's result is taken.
 
     A stage is a group of operations that run in one task.
 

@@ -96,7 +96,7 @@ class Budget:
         return min(self._stores.values(), default=0.0) * OBJECT_SHARE
 
     def most_tasks(self, stage: int, inputs: int) -> int:
-        """Return how many tasks of a stage may be submitted and not yet received by the stream.
+        """Return how many tasks of a stage may be submitted before the first one's result is taken.
 
         The result is at least 1. It is unlimited until the size of a task's rows is known.
 

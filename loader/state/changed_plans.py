@@ -27,10 +27,11 @@ from .schema import LoaderState
 def with_plan(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline of planned batches, and saved states, to a plan that has changed since.
+    """Adapt a pipeline of planned batches to a plan that differs from the one in saved states.
 
     Planned batches are those of `BudgetBatch` with known lengths. Their plan says in advance which
-    records each batch has. Other pipelines and their states are returned unchanged.
+    records each batch has. The states are adapted, too. Other pipelines and their states are
+    returned unchanged.
 
     Args:
         pipeline: the current program's pipeline, before any state is applied.

@@ -51,7 +51,7 @@ Histories = Mapping[str, RecordsHistory]
 def migrate_records(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and saved states to records that were appended or omitted since.
+    """Adapt a pipeline and states to records appended or omitted since the states were saved.
 
     The pipeline reads a single source, or one mix of several.
 

@@ -264,7 +264,7 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def part_epochs(self) -> dict[str, int]:
         """Epoch, from 0, that each part (dataset) of a mix has reached at this shard's last record.
 
-        The dict has the epoch of the last record of each part before this place in the order of all
+        Each epoch is that of the part's last record before this shard's place in the order of all
         shards, so records of other shards count, too. Between rows of one window of a `Pack`, the
         epoch is computed at the window's first record. If several streams are joined, the dict has
         each of their sources.

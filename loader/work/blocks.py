@@ -17,8 +17,8 @@ def apart(block: Block, failure: Failure) -> Block:
     """Return a copy of a block whose exception is in no reference cycle.
 
     A block has the rows of one task. The exception is moved from `failure` to a new failure object
-    in the copy. Its traceback refers to frames of the task, and these refer to the old block, but
-    nothing refers to the copy.
+    in the copy. The exception's traceback refers to frames of the task, and these frames refer to
+    the old block, but nothing refers to the copy.
 
     Args:
         block: the block.

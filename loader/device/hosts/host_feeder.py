@@ -58,7 +58,7 @@ class HostFeeder(Feeder):
 
     @property
     def stops_here(self) -> bool:
-        """True if all hosts end their loops after the last batch, because of `ask_to_stop`."""
+        """True if all hosts end their loops after the batch delivered last (see `ask_to_stop`)."""
         return self._stops_here
 
 

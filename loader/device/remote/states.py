@@ -1,6 +1,6 @@
 """The state of all hosts: one JSON text that contains the states of their shards.
 
-In: states of shards. Out: bytes. Also the other way round.
+In: states of shards. Out: one state, as bytes; and from it the states of the shards again.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class AutoExecutor(Executor):
         return self._working.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage may be submitted and not yet received by the stream.
+        """Return how many tasks of a stage may be submitted before the first one's result is taken.
 
         A stage is a group of operations that run in one task. If `worker_count="auto"`, the result
         is at least 2, because workers may replace the calling thread during the run.
@@ -318,7 +318,7 @@ def _tuner(pipeline: Pipeline, options: ExecutionOptions, here: bool) -> Tuner:
 
 
 def may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
-    """Return True if tasks of a pipeline can run in the calling thread as well as in workers.
+    """Return True if the calling thread could run the tasks of a pipeline, in place of workers.
 
     Return False in these cases:
 

@@ -103,7 +103,7 @@ def _join(given: str | None, workers: int) -> None:
 
 
 def _described(address: str, is_argument: bool) -> tuple[str, str]:
-    """Return two texts: the address and its origin; and what to do if no cluster is found there.
+    """Return two texts: the address and its origin; and what to do if there is no cluster.
 
     Args:
         address: the address.

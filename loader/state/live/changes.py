@@ -159,7 +159,7 @@ Change: TypeAlias = WeightsChange | ProgramChange
 
 
 def as_changed(loaders: Pipeline, changes: Iterable[Change]) -> Pipeline:
-    """Return the pipeline of a program that describes all of `changes`.
+    """Return the current program's pipeline with all of `changes` made.
 
     Changes of the weights of a mix are ignored.
 
