@@ -266,7 +266,7 @@ def is_supported(dtype: Any) -> bool:
 
 
 def to_devices(leaves: Sequence[Any], shardings: Sequence[Any], pinned_host: bool) -> list[Any]:
-    """Transfer arrays to their devices, wait until this is done, and return the arrays there.
+    """Transfer arrays to their devices, wait for the end, and return the arrays on devices.
 
     Args:
         leaves: the arrays.

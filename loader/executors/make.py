@@ -146,7 +146,6 @@ def _owns_memory(column: Any) -> bool:
 
 
 def _only_reads(pipeline: Pipeline) -> bool:
-    """Return True if records are only read and batched, and sources have their own threads."""
     return all(operation.only_stacks for operation in pipeline.operations) and all(
         leaf.source_facts.has_own_threads for leaf in pipeline.leaves
     )

@@ -219,10 +219,8 @@ class Lookout:
 
         Returns:
             True if the check was made and found no change of the order. False if the check could
-            not be
-            made yet, which is possible only with `wait=False`: shards have not read up to the
-            check's
-            position; or all records were read and the writer is still at work.
+            not be made yet, which is possible only with `wait=False`: shards have not read up to
+            the check's position; or all records were read and the writer is still at work.
 
         Raises:
             OrderChangedError: records were appended. The iterator catches this error, and switches
@@ -298,8 +296,7 @@ class Lookout:
 
         Returns:
             The decision. None if an epoch ends at this check, the source's writer is still at work,
-            and
-            the writer has appended nothing; a message is then logged, once in a run.
+            and the writer has appended nothing; a message is then logged, once in a run.
         """
         source, order = self._sources[name], self._orders[name]
         complete = source.complete

@@ -191,7 +191,7 @@ def _to_end(
 
     Yields:
         For each element of the window that is not yet delivered: the `Rows` object that contains
-            it, and its index in this object.
+        it, and its index in this object.
     """
     with closing(run(dataclasses.replace(former, top=part), cursor)) as elements:
         for _, rows, row in elements:

@@ -79,8 +79,8 @@ class KeyBlocks:
     def _computed(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
         """Compute the keys of the positions from `start` to `stop` or further.
 
-        Return `start` and the keys. If the sampler fails for a position after `stop`, only the keys
-        of `[start, stop)` are returned.
+        Return `start` and the keys. If the sampler fails for a position from `stop` on, only the
+        keys of `[start, stop)` are returned.
         """
         last = max(min(start + self._ahead, self._leaf.total), stop)
         try:
@@ -164,8 +164,7 @@ class Reader:
 
         Returns:
             All records and None. If a record cannot be read the second time either: the records
-                before it
-            (found by reading records one by one), and the exception.
+            before it (found by reading records one by one), and the exception.
         """
         records = read.records
         for start, stop in read.unread:
@@ -205,8 +204,7 @@ class Reader:
 
         Returns:
             The records before the one that fails, and the exception of the failing record. If each
-            record
-            can be read alone, an empty list and `failure`.
+            record can be read alone, an empty list and `failure`.
         """
         leaf = self._leaf
         records: list[Any] = []

@@ -46,10 +46,8 @@ class SequentialReader:
 
         Returns:
             Three values: the elements; the exception, or None; and the source's state after
-                reading. There
-            are fewer elements than positions in the task if the source ends or fails. After an
-            exception,
-            the state is "", and the source counts as ended.
+            reading. There are fewer elements than positions in the task if the source ends or
+            fails. After an exception, the state is "", and the source counts as ended.
         """
         with self._at_work, self._place():
             records, failure = self._records(task)

@@ -62,8 +62,7 @@ class MakesUnits(Protocol):
 
         Returns:
             None in most cases. If there is a failure, or if there are times or warnings: a block
-                (the
-            result of a task) with these, and without rows.
+            (the result of a task) with these, and without rows.
         """
 
     def note_units(self, units: int, seconds: float) -> None:

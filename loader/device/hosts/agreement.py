@@ -221,7 +221,7 @@ class Agreement:
         return f"{self._folder}template/{digest}/"
 
     def leave(self, failure: Offer | None) -> None:
-        """Leave the run, and send the other processes a message about it.
+        """Leave the run, and send the other processes a message that says so.
 
         The last process to leave deletes the keys of the run. Exception: if this process failed at
         a step to which all processes agreed in advance, it does not leave, because the others do

@@ -13,7 +13,7 @@ from ....errors import HostsError
 
 
 class Repeats:
-    """Supplies further batches after the end of a loader: its own stream again, from the beginning.
+    """Supplies batches after the end of a loader: the loader's stream, again and again.
 
     The batch depends only on the number of batches since the loader's end, so a resumed run gets
     the same batches.

@@ -174,7 +174,6 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
 
 
 def _has_nothing(offer: Offer) -> bool:
-    """Return True if a process's stream has ended, and never had a batch, in any run."""
     return offer.kind == "end" and offer.at == 0
 
 

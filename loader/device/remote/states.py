@@ -31,8 +31,7 @@ def of_shards(state: bytes) -> tuple[int, list[str], Kept]:
 
     Returns:
         Three values: the number of steps, the states of all shards, and the values that the user
-            has
-        added to the state.
+        has added to the state.
 
     Raises:
         CheckpointError: `state` is not a state of a `RemoteLoader`.

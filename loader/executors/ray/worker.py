@@ -275,8 +275,7 @@ class RayWorker:
 
         Returns:
             A tuple. The first item is a list with the header of each task's block (all but the
-            rows). The
-            other items are the rows of each task.
+            rows). The other items are the rows of each task.
 
         Raises:
             SystemExit: an operation raised KeyboardInterrupt.

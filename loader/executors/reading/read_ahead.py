@@ -153,7 +153,6 @@ class Reads:
         return room if first.pace.is_worth_a_call(room, capacity) else 0
 
     def _room(self, first: Reading) -> tuple[int, int]:
-        """Return how many more records may be read in advance now, and the overall limit."""
         room, capacity = max(self._ahead - self._begun_ahead, 0), self._ahead
         each = first.pace.nbytes
         if each is None:

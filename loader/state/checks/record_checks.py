@@ -48,9 +48,9 @@ def changes_of(state: LoaderState) -> int:
 def comes_before(until: RecordsHistory, history: RecordsHistory) -> bool:
     """Return True if the changes in `until` are the first changes in `history`, or all of them.
 
-    So a shard with `until` may only be behind a shard with `history`, in the same run. One
-    exception: records that are appended before the first record is read do not count as a change.
-    So if `until` has no change, `history` may begin with more records, and with a later generation
+    A shard with `until` can then be behind a shard with `history` in the same run. One exception:
+    records that are appended before the first record is read do not count as a change. So if
+    `until` has no change, `history` may begin with more records, and with a later generation
     (version of the source's files), than `until`.
     """
     if until.changes or until.generation == history.generation:

@@ -258,7 +258,7 @@ class StepChain:
         return self._push(inputs, read_failure) or self._ended(self._made())
 
     def _made(self) -> Block:
-        """Return a block with the rows collected so far, and begin to collect anew."""
+        """Return a block with the rows collected so far, and empty the collection."""
         if self._tags_rows:
             return self._rows.block(self._tags_of)
         elements = self._rows.elements.copy()
