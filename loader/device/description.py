@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .device_feeder import DeviceFeeder
 
     class Device(Protocol):
-        """A `jax.Device`, for type checkers."""
+        """Interface of `jax.Device`, for type checkers only."""
 
         @property
         def platform(self) -> str: ...
@@ -43,10 +43,10 @@ class DeviceLoader(FeederOptions):
 
     Immutable. `iter()` makes a feeder, the iterator that transfers the batches. If the source can
     be iterated several times, each feeder is an independent run from the start. If the source is an
-    iterator, only one feeder can run at a time, and each feeder begins where the iterator is then.
-    If the iterator has a state, the next feeder continues after the last batch that the user
-    received from the earlier feeder. Otherwise, the batches that the earlier feeder had read ahead
-    are lost.
+    iterator, only one feeder can run at a time, and each feeder begins at the iterator's position
+    at that time. If the iterator has a state, the next feeder continues after the last batch that
+    the user received from the earlier feeder. Otherwise, the batches that the earlier feeder had
+    read ahead are lost.
 
     Without jax's option `jax_enable_x64`, jax has no 64-bit integers, and converts them to 32 bits.
     The first value that does not fit into 32 bits causes a warning.
@@ -65,10 +65,10 @@ class DeviceLoader(FeederOptions):
             host. With "keep", leaves for which a tree of shardings has None or no key also stay on
             the host.
         on_uneven: what to do if hosts have different amounts of data, or if a batch cannot be
-            divided over the devices. "error": raise an error. "drop": end the stream there, on all
-            hosts. "pad": fill batches up with rows of zeros; `feeder.mask` is False for these rows.
-            "repeat": fill batches up with rows that this host had before. These are rows of the
-            same batch, or, after the last batch of this host, its first batches again.
+            divided over the devices. "error": raise an error. "drop": end the stream before this
+            batch, on all hosts. "pad": fill batches up with rows of zeros; `feeder.mask` is False
+            for these rows. "repeat": fill batches up with rows that this host had before. These are
+            rows of the same batch, or, after the last batch of this host, its first batches again.
         pinned_host: transfer through page-locked memory. Untested on GPUs.
 
     Raises:
@@ -85,7 +85,7 @@ class DeviceLoader(FeederOptions):
     """
 
     def __len__(self) -> int:
-        """Return the length of the source, i.e. its number of batches in this process.
+        """Return the length of the source, which is its number of batches in this process.
 
         On several hosts, `on_uneven="drop"` may end the stream earlier; "pad" and "repeat" may make
         it longer.
@@ -143,8 +143,8 @@ def to_device(
         on_unsupported: what to do with leaves that jax cannot put on devices, such as strings and
             objects. "error": raise an error. "keep": you receive them unchanged, on the host.
         on_uneven: what to do if hosts have different amounts of data, or if a batch cannot be
-            divided over the devices: "error", "drop" (end the stream there), "pad" (fill up with
-            zeros), or "repeat" (fill up with earlier rows).
+            divided over the devices: "error", "drop" (end the stream before this batch), "pad"
+            (fill up with zeros), or "repeat" (fill up with earlier rows).
         pinned_host: transfer through page-locked memory. Untested on GPUs.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The feeder of devices: the iterator of a `DeviceLoader`.
+"""The feeder of devices: the iterator of a `DeviceLoader`, which puts batches on devices.
 
 In: the options of the feeder (`FeederOptions`), which contain the loader to read. Out: batches, as
 trees of `jax.Array`.
@@ -17,7 +17,7 @@ from .upstream import Upstream
 
 
 class DeviceFeeder(Feeder):
-    """One pass over a stream, transferred to the devices before the user needs it.
+    """One pass over a stream, whose batches are put on devices before the user needs them.
 
     It is made by `iter(loader.to_device(…))`. Use it from one thread at a time. While the feeder is
     open, do not use the iterator from which it reads: that iterator is ahead of you. When the
@@ -37,6 +37,6 @@ class DeviceFeeder(Feeder):
 
 
 def new_feeder(description: FeederOptions) -> DeviceFeeder:
-    """Return a feeder that reads the source of a description."""
+    """Return a new feeder (iterator over batches on devices) with the given options."""
     agreements = Agreements(jax.process_index(), processes_of(description.sharding))
     return DeviceFeeder(description, Upstream.of(description), agreements, Transfer(description))

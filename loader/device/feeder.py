@@ -1,5 +1,8 @@
 """The user's side of a feeder: start runs, deliver their batches, and keep the user's position.
 
+A feeder makes the batches of an iterator ahead of the user. A run is the time in which its two
+threads work without an error or a restore.
+
 In: an iterator to read from ("upstream"). Out: its batches, on devices or on the host; and at any
 moment a state from which the stream can continue.
 """
@@ -39,7 +42,7 @@ CLOSE_SECONDS = 5.0
 class Feeder(StreamPositionAPI):
     """Base class of feeders, which make the batches of an iterator ahead of the user.
 
-    All hosts get equally many batches.
+    A feeder gives all hosts equally many batches.
 
     Args:
         description: options of the feeder.
@@ -111,8 +114,8 @@ class Feeder(StreamPositionAPI):
     def mask(self) -> Any:
         """Mask of the batch delivered last: an array `bool[rows]`, False for rows filled in.
 
-        With devices it is a `jax.Array` that is divided over them as the batch is, otherwise a
-        NumPy array.
+        If the batch is on devices, the mask is a `jax.Array` whose rows are divided over the
+        devices like those of the batch. Otherwise it is a NumPy array.
 
         Raises:
             ValueError: no batch was delivered since the start or the last `set_state`, `on_uneven`
@@ -129,9 +132,9 @@ class Feeder(StreamPositionAPI):
     def step(self) -> int:
         """Number of the next batch, from 0, the same on all hosts.
 
-        Batches of earlier runs count. Batches in which this host has no records count, too. If
-        `set_state` restored the state of such a batch, the number is right again from the next
-        batch on.
+        Batches before a restored state count. Batches in which this host has no records count, too.
+        One exception: after `set_state` to such a batch without records, the number may be too
+        small until the next batch was delivered.
         """
         return max(int(self.here().step), self._step_of_others)
 
@@ -145,7 +148,7 @@ class Feeder(StreamPositionAPI):
     def snapshot(self) -> Snapshot:
         """Return counts and times of your steps, and of the loader's work.
 
-        It costs less than `stats()`.
+        A call takes less time than a call of `stats()`.
         """
         host = self.host_iterator
         return self._watch.snapshot(None if host is None else host.snapshot())
@@ -158,8 +161,8 @@ class Feeder(StreamPositionAPI):
     def last_records(self) -> Any:
         """Return the keys of the records in the last batch, in the form that loader iterators use.
 
-        The result is empty if this host had no records left and all rows of the batch were filled
-        in.
+        The result is empty if this host had no records left, so that all rows of the batch were
+        filled in.
         """
         return np.empty(0, np.int64) if self._empty else super().last_records()
 
@@ -167,8 +170,8 @@ class Feeder(StreamPositionAPI):
     def skipped_count(self) -> int:
         """Number of records or batches that were skipped because they failed.
 
-        See `DataLoaderIterator.skipped_count`. It includes batches that you have not received yet.
-        A record that is read again after an error, and fails again, is counted twice.
+        The number includes batches that you have not received yet. A record that is read again
+        after an error, and fails again, is counted twice. See `DataLoaderIterator.skipped_count`.
 
         Raises:
             TypeError: the feeder does not read from a `DataLoader`.
@@ -189,7 +192,7 @@ class Feeder(StreamPositionAPI):
     def get_state(self) -> Any:
         """Return the state after the batch that you received last.
 
-        It is a state of the iterator that the feeder reads, so that iterator can restore it, too.
+        The iterator that the feeder reads can restore this state, too.
 
         Raises:
             TypeError: the iterator that the feeder reads has no `get_state` and `set_state`.
@@ -278,7 +281,7 @@ class Feeder(StreamPositionAPI):
         return run
 
     def _new_run(self) -> Run:
-        """Make a run that starts at the current position of the iterator that the feeder reads.
+        """Make a run of the feeder's threads, from the current position of their iterator.
 
         The run has no reference to the feeder, so a feeder that nobody uses is deleted.
         """
@@ -290,9 +293,9 @@ class Feeder(StreamPositionAPI):
         return Run(intake, stepper, own.host_buffer, own.device_buffer)
 
     def here(self) -> Any:
-        """Return the user's position: the position after the batch received last.
+        """Return the user's position in the stream: after the last batch that the user received.
 
-        If no batch was received, it is the iterator's own position.
+        If no batch was received yet, return the position of the iterator that the feeder reads.
         """
         upstream = self._upstream
         mark = upstream.mark() if upstream.user_mark is None else upstream.user_mark
@@ -353,16 +356,15 @@ class Feeder(StreamPositionAPI):
             del failed
 
     def _warn(self) -> None:
-        """Issue the warning that the transfer thread has prepared, if there is one.
+        """Issue the warning that the transfer thread has stored, if there is one.
 
-        The warning points to the line of the user's code that called `next`.
+        The warning names the line of the user's code that called `next`.
         """
         message, self._transfer.warning = self._transfer.warning, None
         if message is not None:
             warn(message)
 
     def _leave_run(self) -> None:
-        """Ask the threads of the current run to end, without waiting; do nothing without a run."""
         if self._run is not None:
             self._left = self._run
             self._run = None
@@ -375,10 +377,10 @@ class Feeder(StreamPositionAPI):
 
         Args:
             seconds: longest time to wait for the reader thread, which uses the iterator. The
-                current transfer is waited for in any case.
+                current transfer is waited for in any case, however long it takes.
 
         Returns:
-            True if no thread uses the iterator any more; False if that takes longer.
+            True if no thread uses the iterator any more; False if the reader thread takes longer.
         """
         self._leave_run()
         if self._left is None or not self._left.join(seconds):

@@ -1,4 +1,4 @@
-"""The options of a device feeder, used by all its modules; and the import of jax.
+"""The options of a device feeder (which puts batches on devices), and the import of jax.
 
 jax is imported when a feeder is described.
 
@@ -19,7 +19,7 @@ from .hosts.verdict import POLICIES, OnUneven
 
 
 def jax_for(what: str) -> Any:
-    """Import jax, and return the module.
+    """Import jax, and return the module `jax`.
 
     Args:
         what: name of the function that needs jax, for the error message.
@@ -35,7 +35,9 @@ def jax_for(what: str) -> Any:
 
 
 class CommonOptions(Protocol):
-    """The options that all feeders have, with devices and without.
+    """Interface of the options that all feeders have, with devices and without.
+
+    A feeder is the object that makes batches ahead of the user.
 
     Attributes:
         source: the loader, or another iterable of batches.

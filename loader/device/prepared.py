@@ -57,9 +57,9 @@ class Arrangement:
 
     @cached_property
     def described(self) -> str:
-        """Description of the leaves in `going` (those put on devices), without the number of rows.
+        """Text that says path, dtype and shape of each leaf in `going` (those put on devices).
 
-        It must be equal on all hosts.
+        The number of rows is left out. The text must be equal on all hosts.
         """
         return "; ".join(self._described(number, *self.kinds[number]) for number in self.going)
 
@@ -81,7 +81,7 @@ class Prepared:
     arrangement: Arrangement
 
     def template(self) -> Any:
-        """Return the batch with 0 rows, which a process that has no batch left fills up with zeros.
+        """Return the batch with 0 rows, as a pattern for a process that has no batch left.
 
         Leaves (arrays and numbers) that have no rows keep their values. Leaves that are not put on
         devices become None. In a feeder without devices, objects that are neither arrays nor
@@ -95,27 +95,27 @@ class Prepared:
         return self.arrangement.structure.unflatten(leaves)
 
     def constants(self) -> dict[str, bytes]:
-        """Return, by name, the bytes of the leaves (arrays and numbers) without an axis for rows.
+        """Return the bytes of each leaf (array or number) without an axis for rows, by name.
 
-        Leaves that are not put on devices are left out. A feeder without devices puts no leaf on a
-        device: there, the leaves that cannot be filled up are returned.
+        Leaves that are not put on devices are left out. In a feeder without devices, leaves are
+        left out to which rows can never be added, such as objects.
 
-        To fill a batch up means to add rows to it, so that the batches of all processes have
-        equally many. A process that has no batch left uses the leaves without rows of another
-        batch. So these must be equal in all batches.
+        The returned leaves must be equal in all batches, because a process that has no batch left
+        uses the leaves of another batch.
         """
         arrangement = self.arrangement
         constant = [number for number in arrangement.going if number not in arrangement.with_rows]
         return {arrangement.names[number]: _content(self.leaves[number]) for number in constant}
 
     def filled(self, rows: int | None, repeats: bool) -> list[Any]:
-        """Return the leaves (arrays and numbers) of the batch that are put on devices.
+        """Return the leaves (arrays and numbers) of the batch for devices, with rows added.
 
-        In a feeder without devices, these are the leaves that can be filled up: arrays and numbers.
-        All returned leaves that have rows are filled up.
+        Rows are added to all leaves that have rows. Leaves that are not put on devices are left
+        out. In a feeder without devices, leaves are left out to which rows can never be added, such
+        as objects.
 
         Args:
-            rows: number of rows to which leaves are filled up. None: they are returned as they are.
+            rows: number of rows that leaves have afterwards. None: no rows are added.
             repeats: True: missing rows are the rows of the batch again, from the first row. False:
                 missing rows are zeros.
         """
@@ -130,7 +130,7 @@ class Prepared:
         ]
 
     def with_leaves(self, leaves: Iterable[Any]) -> Any:
-        """Return the batch, in which given leaves replace the leaves that `filled` has returned.
+        """Return the batch with new leaves in place of those that `filled` has returned.
 
         Args:
             leaves: the new leaves (arrays and numbers), in the order of `filled`.
@@ -141,24 +141,26 @@ class Prepared:
 
 
 class Placement(Protocol):
-    """The last step of a feeder: puts batches on devices, or keeps them on the host.
+    """Interface of the last step of a feeder: puts batches on devices, or keeps them on the host.
 
-    Only the feeder's transfer thread calls it.
+    Only the feeder's transfer thread calls the methods.
 
     Attributes:
-        warning: a warning that the user's thread shall issue; None if there is none.
+        warning: a warning for the user, which the user's thread issues; None if there is none.
     """
 
     warning: str | None
 
     def prepare(self, batch: Any) -> Prepared:
-        """Split a batch into its leaves (arrays and numbers).
+        """Split a batch into its leaves (arrays and numbers), for `put`.
 
         Raises an error if the batch cannot be put where the user wants it.
         """
 
     def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:
-        """Put a batch where the user wants it; return it there, and its mask (None without a mask).
+        """Put a batch on devices, or leave it on the host; return the batch and its mask.
+
+        The mask is None if batches are not filled up.
 
         Args:
             prepared: the batch.
@@ -169,7 +171,7 @@ class Placement(Protocol):
 
 
 def describe_leaf(name: str) -> str:
-    """Return the text with which messages name a leaf (array) of a batch.
+    """Return a text with which messages name a leaf (array) of a batch.
 
     Args:
         name: name of the leaf; empty if the batch is a single array.
@@ -194,7 +196,7 @@ def leading_rows(
 
     Returns:
         Three values: the index of the leaf that defines the number of rows, or None; the number of
-        rows, or -1; and the indices of all leaves with rows.
+        rows, or -1 if no leaf has rows; and the indices of all leaves with rows.
     """
     leading = next(iter(divided or [index for index, shape in enumerate(shapes) if shape]), None)
     if leading is None:

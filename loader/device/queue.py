@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class Times(NamedTuple):
-    """Times at which the steps in making one batch on devices began and ended.
+    """Times of the steps in making one batch on devices.
 
     All times are in seconds of `time.perf_counter`.
 
@@ -59,7 +59,7 @@ class Delivered:
         mask: array `bool[rows]` in the same place as the batch, False for rows that were filled in.
             None unless `on_uneven` is "pad" or "repeat" and an array of the batch has an axis.
         mark: position after this batch, in the iterator that the feeder reads.
-        times: times of the steps in making it.
+        times: times of the steps in making the batch.
         empty: True if all rows were filled in, because this host has no more data and others have.
         at: if `empty`, the number of steps, up to and including this batch, of the hosts that have
             data; otherwise 0.
@@ -81,7 +81,7 @@ class End:
 
     Attributes:
         mark: position of the iterator.
-        at: if the streams of all hosts have ended, the number of steps of the host that made most;
+        at: if the streams of all hosts have ended, the number of steps of the longest stream;
             otherwise 0.
     """
 
@@ -105,9 +105,10 @@ class Failed:
 class HandOver:
     """A queue of at most `limit` items from one thread to one other thread.
 
-    Any thread may close it. The receiver first gets an item without removing it, and removes it at
-    the end, by `del items[0]` and `taken += 1`. These two statements call no function, so no signal
-    handler runs between them. If an interrupt comes before them, the item is still in the queue.
+    Any thread may close it. The receiver first gets an item without removing it. Later it removes
+    the item, by `del items[0]` and `taken += 1`. These two statements call no function, so no
+    signal handler runs between them. If an interrupt comes before them, the item is still in the
+    queue.
 
     A thread waits in `SimpleQueue.get`. It is woken ("rung") by a `put`, which may be called from
     anywhere, also from finalizers during garbage collection.
@@ -144,7 +145,7 @@ class HandOver:
             self._freed.get()
 
     def put(self, item: Any) -> None:
-        """Append an item. The caller must have waited for room."""
+        """Append an item. The caller must have waited for room, with `wait_for_room`."""
         self._put += 1
         self.items.append(item)
         _ring(self._filled)
@@ -156,18 +157,18 @@ class HandOver:
         return None if self.closed else self.items[0]
 
     def make_room(self) -> None:
-        """Allow the sender to put one more item, because the first one is about to be removed."""
+        """Allow the sender to put one more item, because the first item is about to be removed."""
         self._given_room = self.taken + 1
         _ring(self._freed)
 
     def remove(self) -> None:
-        """Remove the first item. Only for threads that signals never interrupt."""
+        """Remove the first item. Called only by threads that signals never interrupt."""
         self.make_room()
         del self.items[0]
         self.taken += 1
 
     def close(self) -> None:
-        """Close the queue, and wake all threads that wait at it."""
+        """Close the queue, and wake all threads that wait for its items or for room."""
         self.closed = True
         _ring(self._filled)
         _ring(self._freed)

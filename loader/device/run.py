@@ -1,4 +1,4 @@
-"""The two threads of a running feeder.
+"""The two threads of a feeder, which read batches and transfer them to devices.
 
 In: an upstream iterator (the one that the feeder reads). Out: batches on their devices, in order,
 each with the iterator's position after it; then the end or an error.
@@ -89,8 +89,9 @@ class Intake:
 class Run:
     """A run of the two threads of a device feeder, from start to end.
 
-    The user takes `Delivered` and `Failed` items from the queue `ready`. The last item is an `End`,
-    or a `Failed` whose attribute `final` is True. If the run was stopped, the last item is None.
+    One thread reads batches, the other one transfers them. The user takes `Delivered` and `Failed`
+    items from the queue `ready`. The last item is an `End`, or a `Failed` whose attribute `final`
+    is True. If the run was stopped, the last item is None.
 
     Args:
         intake: work of the reader thread.
@@ -131,7 +132,7 @@ class Run:
         return self._loaded.closed
 
     def reads(self, iterator: Any) -> bool:
-        """Return True if the run reads from this iterator."""
+        """Return True if the run reads from `iterator`."""
         return self._intake.upstream.iterator is iterator
 
     def stop(self) -> None:
@@ -140,7 +141,7 @@ class Run:
         self.ready.close()
 
     def abandon(self) -> None:
-        """Stop the run, but leave the iterator that it reads as it is, open and at its position.
+        """Stop the run, but do not close or move the iterator that it reads.
 
         Called when the interpreter ends.
         """
@@ -150,7 +151,7 @@ class Run:
     def join(self, seconds: float = math.inf) -> bool:
         """Wait until the transfer thread has ended, and up to `seconds` for the reader thread.
 
-        Return True if the reader thread has ended, too.
+        Return True if the reader thread has ended, False if it is still running.
         """
         wait_until(lambda: not self._transferrer.is_alive())
         return wait_until(lambda: not self._reader.is_alive(), seconds)
@@ -206,9 +207,9 @@ def _is_last(item: Loaded | Delivered | End | Failed | None) -> bool:
 
 
 def leave_to(iterator: Any) -> None:
-    """Wait until all stopped runs of feeders that read from an iterator have ended.
+    """Wait until all stopped runs of feeders that read from `iterator` have ended.
 
-    After that, a new run can use the iterator.
+    After this call, a new run can use the iterator.
 
     Raises:
         ValueError: another run reads from the iterator, and was not stopped.

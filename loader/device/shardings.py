@@ -78,7 +78,7 @@ def _as_sharding(target: Any) -> Sharding:
 
 
 def _named(mesh: Mesh, axes: Any) -> NamedSharding:
-    """Convert `(mesh, axes)` to a sharding.
+    """Convert a mesh, and the axes over which batches are divided, to a sharding.
 
     Args:
         mesh: the mesh.
@@ -108,7 +108,7 @@ def _described(mesh: Mesh) -> str:
 
 
 class Stays:
-    """Marker in place of a sharding: the array stays on the host."""
+    """Marker that is used in place of a sharding for an array that stays on the host."""
 
 
 STAYS = Stays()
@@ -180,7 +180,7 @@ def _completed(shardings: Any, batch: Any) -> Any:
 def with_rank(sharding: Sharding, rank: int) -> Sharding:
     """Return a sharding for an array that has only `rank` axes.
 
-    If its PartitionSpec has more than `rank` entries, only the first ones are kept.
+    If the PartitionSpec of the sharding has more than `rank` entries, only the first ones are kept.
     """
     if not isinstance(sharding, NamedSharding) or len(sharding.spec) <= rank:
         return sharding
@@ -223,7 +223,9 @@ def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] 
 
 
 def rows_divisor(sharding: Sharding, rank: int) -> int:
-    """Return n: this process's rows must be a multiple of n, so that devices can divide them.
+    """Return the number of which this process's number of rows must be a multiple.
+
+    Only then can the process's devices divide the rows equally.
 
     Args:
         sharding: sharding of the array. If it has no mesh, the result is 1.
@@ -247,17 +249,17 @@ def divides_rows(sharding: Sharding, rank: int) -> bool:
 def is_everywhere(sharding: Sharding) -> bool:
     """Return True if a sharding has a mesh, and puts the whole array on each device.
 
-    Its spec then names no axis, as in `P()` or `P(None)`. Return False for `P("data")`, even if the
-    mesh axis "data" has only one device.
+    This is so if its spec names no axis, as in `P()` or `P(None)`. Return False for `P("data")`,
+    even if the mesh axis "data" has only one device.
     """
     return isinstance(sharding, NamedSharding) and not any(_names(entry) for entry in sharding.spec)
 
 
 def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
-    """Check that the axes of an array can be divided as a sharding says.
+    """Check that a sharding can divide the axes of an array equally.
 
-    The rows of this process must be divisible by the number of their pieces in this process; each
-    other axis, by the number of its pieces on the whole mesh.
+    The rows of this process must be divisible by the number of pieces that this process holds. Each
+    other axis must be divisible by the number of its pieces on the whole mesh.
 
     Args:
         name: name of the array in the batch, for the message.

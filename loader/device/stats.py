@@ -31,7 +31,7 @@ class BatchTimes(NamedTuple):
     Attributes:
         asked: time at which the user asked for the batch.
         taken: time at which the user got the batch.
-        made: times of the steps in making it.
+        made: times of the steps in making the batch.
     """
 
     asked: float
@@ -81,7 +81,7 @@ class FeederStats:
         return ({} if self.loader is None else self.loader.quantiles) | own
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything except the single steps, as plain values for JSON."""
+        """Return all statistics except those of single steps, as plain values for JSON."""
         return {
             "steps": self.steps,
             "elapsed": self.elapsed,
@@ -112,7 +112,7 @@ class FeederStats:
         )
 
     def advice(self) -> str:
-        """Return a piece of advice: which change would shorten the user's waits most."""
+        """Return one piece of advice for the user: the change that would shorten the waits most."""
         waited, *parts = self.total
         if waited <= LITTLE * self.elapsed:
             return "nothing; batches are there when you ask for them."
@@ -156,8 +156,8 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
         times: times of the steps in making it.
 
     Returns:
-        Seconds of waiting in total, and for each cause. A step in making the batch counts only as
-        far as the user waited meanwhile.
+        Seconds of waiting in total, and for each cause. Of each step in making the batch, only the
+        time counts during which the user waited.
 
     >>> split(10.0, 20.0, Times(8.0, 13.0, 14.0, 14.0, 14.0, 19.5))
     StepTimes(waited=10.0, reading=3.0, transforming=1.0, agreeing=0.0, transfer=5.5, hand_over=0.5)
@@ -181,7 +181,7 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
 class Watch:
     """Collects the times of a feeder's batches.
 
-    The user's thread adds them; any thread may call `stats` and `snapshot`.
+    The user's thread adds times; any thread may call `stats` and `snapshot`.
     """
 
     def __init__(self) -> None:

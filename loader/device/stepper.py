@@ -1,4 +1,4 @@
-"""Make one step of a device feeder: transfer a batch to devices once all hosts agree on the step.
+"""Make one step of a feeder: put a batch on devices, once all hosts agree on the step.
 
 In: items of the reader thread (a batch, the end, an error). Out: items for the user. Runs on the
 transfer thread.
@@ -199,12 +199,12 @@ class Stepper:
         )
 
     def _usual(self, item: Loaded, arrangement: Arrangement) -> int:
-        """Return the number of rows to which a batch with fewer rows is filled up.
+        """Return the number of rows to which batches of a layout are filled up if they have fewer.
 
-        Return 0 if the batch is not filled up. The number depends only on the loader's operations,
-        so that a resumed run has the same shapes. If the batches do not come from a `DataLoader`,
-        the number is the largest number of rows of earlier batches with the same layout (structure,
-        dtypes and shapes without rows).
+        A layout is the structure, dtypes and shapes without rows. Return 0 if the batch is not
+        filled up. The number depends only on the loader's operations, so that a resumed run has the
+        same shapes. If the batches do not come from a `DataLoader`, the number is the largest
+        number of rows of earlier batches with the same layout.
 
         Args:
             item: the batch.
@@ -223,8 +223,8 @@ class Stepper:
     ) -> Prepared | None:
         """Return the batch that this process delivers after the end of its own stream.
 
-        With "pad", it has no rows, and is filled up later. With "repeat", it is one of this
-        process's own batches again. Return None if `stopped()` became True.
+        With `on_uneven="pad"`, the batch has no rows, and is filled up later. With "repeat", it is
+        one of this process's own batches again. Return None if `stopped()` became True.
         """
         assert self._agreement is not None
         layout = self._agreement.layout
@@ -242,7 +242,7 @@ class Stepper:
     def _empty(self, agreement: Agreement, layout: str, stopped: Stopped) -> Prepared | None:
         """Return a batch without rows, with the structure of the other processes' batches.
 
-        It will be filled up with zeros. If this process had no batch of this structure, another
+        The caller fills it up with zeros. If this process had no batch of this structure, another
         process sends one.
 
         Args:
@@ -268,8 +268,8 @@ class Stepper:
     def leave(self, error: BaseException | None) -> None:
         """Leave the agreement with the other hosts, and send them whether this host failed.
 
-        If this host failed at a step to which all hosts agreed in advance, nothing is sent: the
-        other hosts do not wait for this host, and it can try again.
+        Exception: if this host failed at a step to which all hosts agreed in advance, nothing is
+        sent, because the other hosts do not wait for this host, and it can try the step again.
 
         Args:
             error: the error that ended the run, or None. An error that came from another host does

@@ -3,10 +3,10 @@
 In: trees of NumPy arrays and numbers. Out: trees of `jax.Array`, completely transferred to their
 devices. Only the feeder's transfer thread uses this module.
 
-It copies nothing on the host, with two exceptions: batches that are filled up, and `pinned_host`.
-On CPU, jax uses a 64-byte aligned array without a copy, and keeps the array, and so its memory,
-until the `jax.Array` is deleted. For other devices, the host's arrays must stay unchanged until the
-transfer is done; this module waits for that.
+This module copies nothing on the host, with two exceptions: batches that are filled up, and
+`pinned_host`. On CPU, jax uses a 64-byte aligned array without a copy, and keeps the array, and so
+its memory, until the `jax.Array` is deleted. For other devices, the host's arrays must stay
+unchanged until the transfer is done; this module waits for the end of the transfer.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Transfer:
             TypeError: a leaf cannot be put on a device.
             OverflowError: a Python int is too large for a device.
             ShardingError: the shardings do not fit the batch; or, with `on_uneven="pad"` or
-                "repeat", its leaves have different numbers of rows.
+                "repeat", the leaves have different numbers of rows.
         """
         leaves, structure = flatten(batch)
         for number, leaf in enumerate(leaves):
@@ -140,7 +140,7 @@ class Transfer:
         )
 
     def put(self, prepared: Prepared, rows: int | None, real: int | None = None) -> tuple[Any, Any]:
-        """Transfer a batch, filled up to a number of rows; return it on its devices, and its mask.
+        """Transfer a batch, filled up to a number of rows; return it on devices, with its mask.
 
         The mask is None unless `on_uneven` is "pad" or "repeat" and an array of the batch has an
         axis.
@@ -195,9 +195,9 @@ def _number(value: Any, structure: Structure, number: int) -> Any:
 
 
 def narrower(dtype: Any) -> Any:
-    """Return the dtype that devices use for integers of a dtype, if it has fewer bits.
+    """Return the dtype to which devices convert integers of a dtype, if it has fewer bits.
 
-    Return None if devices have this dtype, or if it is not a dtype of integers.
+    Return None if devices have the dtype itself, or if it is not a dtype of integers.
     """
     if not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
         return None
@@ -212,7 +212,7 @@ def describe_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
 
     Args:
         leaves: the arrays of the batch on this host.
-        arrangement: how they are put on devices, and with which dtypes.
+        arrangement: facts about the batch, such as the dtypes that its integers have on devices.
     """
     for number, narrow in arrangement.cut:
         leaf, limits = leaves[number], np.iinfo(narrow)
@@ -266,9 +266,7 @@ def is_supported(dtype: Any) -> bool:
 
 
 def to_devices(leaves: Sequence[Any], shardings: Sequence[Any], pinned_host: bool) -> list[Any]:
-    """Transfer arrays to their devices, and wait until that is done.
-
-    Return the arrays on the devices.
+    """Transfer arrays to their devices, wait for the end, and return the arrays on devices.
 
     Args:
         leaves: the arrays.
@@ -292,7 +290,7 @@ def _placed(leaves: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
     The returned arrays may not be complete yet.
 
     Args:
-        leaves: the arrays; of an array that is divided over processes, this process's piece.
+        leaves: the arrays. For an array that is divided over processes, this process's piece.
         shardings: sharding of each array.
     """
     if all(sharding.is_fully_addressable for sharding in shardings):

@@ -27,7 +27,7 @@ def _node_of(leaf: Any) -> Node | None:
 
 
 def _taken_apart(tree: Any) -> tuple[list[Any], Any]:
-    """Flatten one node of a tree: return its children, and JAX's description of this node alone."""
+    """Flatten one node of a tree: return its children, and JAX's description of the node alone."""
     children, structure = jax.tree_util.tree_flatten(tree, is_leaf=lambda each: each is not tree)
     return children, structure
 

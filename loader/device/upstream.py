@@ -1,4 +1,4 @@
-"""The iterator that a device feeder reads ("upstream") and the position of the feeder's user in it.
+"""The iterator that a feeder reads ("upstream"), and the position of the feeder's user in it.
 
 In: the iterator of a loader, or any other. Out: the same interface for both. The reading thread
 takes a mark (a position) after every batch. The state at a mark is computed only when the user asks
@@ -72,34 +72,34 @@ class Upstream:
         return upstream
 
     def loader(self, what: str) -> DataLoaderIterator:
-        """Return the iterator if it is a `DataLoader`'s.
+        """Return the iterator, which must be the iterator of a `DataLoader`.
 
         Args:
-            what: what the caller wants to do with it, for the error message.
+            what: what the caller wants to do with the iterator, for the error message.
 
         Raises:
-            TypeError: it is another iterator.
+            TypeError: the iterator is not that of a `DataLoader`.
         """
         if self.host_iterator is None:
             raise _no_loader(what, a_kind_of(self.iterator))
         return self.host_iterator
 
     def mark(self) -> Any:
-        """Return the iterator's position.
+        """Return the iterator's current position.
 
         The result has the methods of `StreamPosition`. If the iterator is not a `DataLoader`'s, all
-        of them except `get_state` raise an error.
+        of these methods except `get_state` raise an error.
         """
         host = self.host_iterator
         return OtherMark(self.iterator, self.goes_back) if host is None else host.here()
 
     def read(self) -> Any:
-        """Return the next batch.
+        """Return the next batch of the iterator.
 
-        If the user has made changes (`feeder.change`), the iterator gets them first.
+        If the user has made changes (`feeder.change`), they are first passed on to the iterator.
 
         Raises:
-            StopIteration: at the end.
+            StopIteration: the iterator has no more batches.
         """
         self._take_up()
         return next(self.iterator)
@@ -110,10 +110,10 @@ class Upstream:
             self.loader("change").take_up(self._new_changes.pop(0))
 
     def add(self, change: Change) -> None:
-        """Add a change of the run. The iterator takes it over before its next batch.
+        """Add a change of the run, such as new weights of a mix.
 
-        The change itself may begin at a later step. If it is one of a mix, it replaces earlier
-        changes of the mix that have not begun yet.
+        The iterator gets the change before its next batch, but the change may begin at a later
+        step. If it changes a mix, it replaces earlier changes of the mix that have not begun yet.
         """
         self._new_changes = [
             *(each for each in self._new_changes if not change.replaces(each)),
@@ -125,12 +125,15 @@ class Upstream:
         """Forget all changes of the run.
 
         Called after the iterator was moved to a state, because the state contains the changes that
-        hold there.
+        are in effect at its position.
         """
         self.changes, self._new_changes = [], []
 
     def describe_at(self, mark: Any) -> str:
-        """Describe the iterator for `repr`; and, if it is a `DataLoader`'s, the position `mark`."""
+        """Return a text about the iterator for `repr`.
+
+        If the iterator is a `DataLoader`'s, the text also describes the position `mark`.
+        """
         host = self.host_iterator
         return (
             f"source={type(self.iterator).__name__}"
@@ -159,7 +162,8 @@ class Upstream:
 
         The first of these batches is the one before the position `mark`; all whole batches after it
         follow. Their number is known if each step has the same number of positions, the last
-        operation is a `Batch`, and nothing was skipped. Otherwise the result is 1.
+        operation only stacks elements to batches, and nothing was skipped. Otherwise the result is
+        1.
 
         Args:
             mark: a position of the iterator.
@@ -174,9 +178,11 @@ class Upstream:
     def usual_rows(self, mark: Any, rows: int, transformed: bool) -> int:
         """Return the number of rows to which a batch with fewer rows is filled up.
 
-        Return 0 if the batch is not filled up. This is so in three cases: it has all its rows; no
-        `Batch` decides its number of rows; or it was a whole batch, and a function after the
-        `Batch` removed rows.
+        Return 0 if the batch is not filled up. This is so in three cases:
+
+        * the batch has all its rows;
+        * no `Batch` operation decides its number of rows;
+        * it was a whole batch, and a function after the `Batch` removed rows.
 
         Args:
             mark: position after the batch.
@@ -193,9 +199,9 @@ class Upstream:
         return batch.size if table.row.max(initial=-1) + 1 < batch.size else 0
 
     def _batch_of(self, mark: Any) -> _LastBatch | None:
-        """Return facts about the `Batch` that decides the number of rows of a batch.
+        """Return facts about the `Batch` operation that decides a batch's number of rows.
 
-        Return None if no `Batch` decides it.
+        Return None if there is no such operation.
 
         Args:
             mark: position after the batch.
@@ -209,7 +215,7 @@ class Upstream:
     def go_back(self) -> None:
         """Move the iterator back to the user's position.
 
-        Does nothing if the iterator has no state, or if the user's position is not known.
+        Do nothing if the iterator has no state, or if the user's position is not known.
         """
         if self.user_mark is None:
             return
@@ -235,7 +241,7 @@ class Upstream:
             close_of(self.iterator)()
 
     def way_out(self) -> None:
-        """Do `leave` at the end of the reader thread, unless the feeder still needs the iterator.
+        """Call `leave` at the end of the reader thread, unless the feeder still needs the iterator.
 
         The feeder needs an iterator that it opened itself, as long as the feeder is neither closed
         nor deleted. Errors are suppressed.
@@ -272,7 +278,7 @@ class OtherMark:
 
 
 class _LastBatch(NamedTuple):
-    """The last `Batch` of a pipeline.
+    """Facts about the last `Batch` operation of a pipeline.
 
     Attributes:
         size: number of rows of a whole batch.
@@ -285,7 +291,7 @@ class _LastBatch(NamedTuple):
 
 
 def _last_batch(pipeline: Pipeline) -> _LastBatch | None:
-    """Return facts about the last `Batch` of a pipeline.
+    """Return facts about the last `Batch` operation of a pipeline.
 
     Return None if there is no `Batch`, or if a later step decides the number of rows: an operation
     that splits or regroups batches, or a join of streams.

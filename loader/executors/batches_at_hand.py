@@ -1,4 +1,7 @@
-"""Make batches in the user's process if their rows are columns in shared memory, as from a `Pack`.
+"""Make batches in the user's process, if that is faster than in a worker.
+
+It is faster if the rows of a batch are columns (one array per field) in shared memory. `Pack` makes
+such rows.
 
 In: a group of rows, and the blocks that contain them (a block has the rows of one task). Out: the
 block of their batch; or None if a worker has to make the batch.
@@ -42,8 +45,9 @@ class BatchesAtHand:
             ended.
 
     Attributes:
-        stages: indices of the stages whose batches may be made here. No stage if `rows_stay` is
-            False, or if the pipeline is traced (workers then record the documents of packed rows).
+        stages: indices of the stages whose batches may be made in the user's process. None of the
+            stages if `rows_stay` is False, or if the pipeline is traced (workers then record the
+            documents of packed rows).
     """
 
     def __init__(self, pipeline: Pipeline, rows_stay: bool) -> None:
@@ -55,14 +59,17 @@ class BatchesAtHand:
         self._allocate = SlabPool().allocate
 
     def handle(self, task: Task, blocks: Blocks) -> DoneHandle | None:
-        """Make a task's batch if its rows are columns of one of `blocks`, or few rows of several.
+        """Make a task's batch here, if this is faster than in a worker.
+
+        It is if the batch's rows are columns of one of `blocks`, or a few rows of several.
 
         Args:
             task: the task.
             blocks: the blocks (the rows of one task each) to whose rows the task refers.
 
         Returns:
-            A handle (result to come) that already has the batch; None if a worker has to make it.
+            A handle (result to come) that already has the batch; None if a worker has to make the
+            batch.
         """
         if not isinstance(task, GroupTask) or task.order is not None:
             return None
@@ -91,9 +98,8 @@ class BatchesAtHand:
     def _tags(self, task: GroupTask, blocks: Blocks) -> RowOrigins:
         """Return the origin of a task's batch: the source and position of its first row.
 
-        The keys of the batch's records can be computed from it. If the rows come from joined
-        streams, the position is the first row's index in the joined stream, counted over all
-        shards.
+        If the rows come from joined streams, the position is the first row's index in the joined
+        stream, counted over all shards.
 
         Args:
             task: the task that makes the batch.
@@ -118,7 +124,7 @@ def _only_stacks(stage: Stage) -> bool:
 def _is_aligned(rows: StackedRows) -> bool:
     """Return True if each row of the columns begins at a multiple of 64 bytes in memory.
 
-    Batches made by workers begin there, too.
+    Batches that workers make begin at such a multiple, too.
     """
     return all(
         column.flags.c_contiguous and column.strides[0] % ALIGNMENT == 0 for column in rows.columns

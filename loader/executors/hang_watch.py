@@ -51,9 +51,9 @@ class Hang(NamedTuple):
 
     Attributes:
         what: operation (or "reading"), and the line of the user's code that is running.
-        where: text about the record.
+        where: text about the record that the task processes.
         seconds: seconds since the task began.
-        text: everything together with the Python stack, for the log.
+        text: `what`, `where`, `seconds` and the Python stack in one text, for the log.
     """
 
     what: str
@@ -80,7 +80,7 @@ class UnderWay(Protocol):
 
 
 class ReadsUnderWay(Protocol):
-    """Interface of an object that knows which reads of records threads are making in advance."""
+    """Interface of an object that knows which records threads are reading in advance."""
 
     def oldest(self) -> UnderWay | None:
         """Return the read that has been running for the longest time; None if there is none."""
@@ -99,7 +99,7 @@ def log_silence(worker: int, given: str, seconds: float) -> None:
 
     Args:
         worker: number of a worker that has a task.
-        given: text that says on which positions and records this task works.
+        given: text that names the positions and records of this worker's task.
         seconds: seconds since any worker sent something.
     """
     _LOGGER.warning(
@@ -111,9 +111,9 @@ def log_silence(worker: int, given: str, seconds: float) -> None:
 
 
 class HangWatch:
-    """Reports tasks that take too long.
+    """Reports tasks that take too long, from a thread of its own.
 
-    A task is reported after `seconds` seconds, and again each time that it has run for so long.
+    A task is reported after `seconds` seconds, and again after each further `seconds` seconds.
 
     Args:
         seconds: seconds after which a task is reported. None: no task is reported, and no thread is
@@ -140,9 +140,8 @@ class HangWatch:
     def add(self, worker: Worker) -> None:
         """Watch one more worker that runs in this process.
 
-        The first call starts the thread of the watch, unless tasks are never reported (`seconds` is
-        None). If the system cannot start a thread, nothing is watched until a later call can start
-        it.
+        The first call starts the watching thread, unless reports are switched off (`seconds` is
+        None). If the system cannot start a thread, the next call tries again.
         """
         self._workers.append(worker)
         if self._seconds is not None and self._thread is None:
@@ -157,7 +156,7 @@ class HangWatch:
                 self._thread = thread
 
     def close(self) -> None:
-        """Stop the thread. May be called twice."""
+        """Stop the watching thread. May be called twice."""
         self._ended.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -189,15 +188,15 @@ def _watch(watch: ref[HangWatch], ended: threading.Event, pause: float) -> None:
 
 
 def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) -> Hang:
-    """Describe the task that a worker is running. Called from another thread.
+    """Return a report on the task that a worker is running. Called from another thread.
 
     The worker continues meanwhile, so the record that it is processing may be unknown.
 
     Args:
         worker: the worker.
         busy: the start time of its current task, the task, and the identifier of its thread.
-        reads: the reads that threads make in advance. If the worker waits for records, the one of
-            these reads that began first is described.
+        reads: the reads that threads make in advance. If the worker waits for records, the report
+            describes the oldest of these reads.
         seconds: seconds since the task began.
     """
     _, task, thread = busy
@@ -252,9 +251,9 @@ def _frames_of(thread: int | None) -> list[FrameType]:
 
 
 def _users_part(frames: list[FrameType]) -> list[FrameType]:
-    """Return the innermost stack frames, up to the first frame of this package's own code.
+    """Return the innermost stack frames, up to the first frame of headrace's own code.
 
-    These are the frames of the user's code.
+    The returned frames belong to the user's code and the libraries that it calls.
     """
     count = next((number for number, frame in enumerate(frames) if is_ours(frame)), len(frames))
     return frames[:count]
@@ -263,7 +262,7 @@ def _users_part(frames: list[FrameType]) -> list[FrameType]:
 def _operation_in(frames: list[FrameType], pipeline: Pipeline) -> str:
     """Return the name of the operation whose function runs in one of the stack frames.
 
-    Return "reading" if no operation's function does.
+    Return "reading" if no frame runs the function of an operation.
     """
     codes = {frame.f_code for frame in frames}
     for number, operation in enumerate(pipeline.operations):

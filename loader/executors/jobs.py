@@ -15,15 +15,16 @@ class Job:
     """A piece of work for a worker.
 
     Attributes:
-        number: number of the job. Jobs that are given out a second time are ordered by it.
+        number: number of the job. If jobs are assigned again, they are assigned in the order of
+            their numbers.
         divisible: True if the job can be divided into smaller jobs, which are then run one by one.
-        cost: expected seconds.
-        series: number of the job's series; None: the job is in no series. In a series, each job
-            continues where the job before it ended.
+        cost: expected seconds of work.
+        series: number of the job's series; None if the job belongs to no series. In a series, each
+            job continues where the job before it ended.
         alone: True if the job is the only one in its message. If a worker ends during such a job,
             the job is the cause.
         tries: number of workers that ended during this job while it was alone in its message.
-        dropped: True if its result is not needed any more.
+        dropped: True if the job's result is not needed any more.
     """
 
     number: int
@@ -63,8 +64,9 @@ class PoolWorker(Generic[J]):
     def has_room(self, job: Job, depth: int) -> bool:
         """Return True if the worker has started up and may get one more message of jobs.
 
-        It may have at most `depth` messages at a time. If `job`, or the first job that the worker
-        has, is one during which a worker ended before, that job must be the worker's only one.
+        The worker may have at most `depth` unanswered messages. One exception: if another worker
+        ended earlier during `job`, or during the first unfinished job of this worker, at most one
+        message.
         """
         is_tried = job.tries > 0 or (bool(self.jobs) and self.jobs[0].tries > 0)
         return self.ready and self.messages < (1 if is_tried else depth)

@@ -36,8 +36,8 @@ class InlineExecutor(Executor):
 
     Args:
         pipeline: pipeline of the run.
-        options: options of the loader. Those for reading, statistics, long tasks and random
-            generators are used; those for workers are not.
+        options: options of the loader. Options about workers have no effect; options about reading,
+            statistics, long tasks and random generators are used.
     """
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
@@ -63,9 +63,9 @@ class InlineExecutor(Executor):
         """Return the number of inputs (positions, or rows of earlier tasks) of a stage's next task.
 
         A stage is a group of operations that run in one task. A task of a stage that makes batches
-        has the inputs of one batch, or of several batches if these are made quickly. Tasks of a
-        stage that makes single rows grow step by step, up to a limit, as long as they take less
-        than 30 ms.
+        has the inputs of one batch; of several batches if a batch is made in a short time. Tasks of
+        a stage that makes single rows grow step by step, up to a limit, as long as a task takes
+        less than 30 ms.
         """
         if not self._units:
             return self._pace.inputs(stage)
@@ -73,9 +73,10 @@ class InlineExecutor(Executor):
         return unit * self._units if self._ahead.reads_in_place(0, unit) else unit
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage (operations that run in one task) to submit at a time.
+        """Return how many tasks of a stage may be submitted before the first one's result is taken.
 
-        These are the task that runs next, and the tasks whose records are read in advance.
+        They are the task that runs next, and the tasks whose records are read in advance. A stage
+        is a group of operations that run in one task.
         """
         inputs = self.inputs(stage)
         known = self._windows.get((stage, inputs))
@@ -88,7 +89,7 @@ class InlineExecutor(Executor):
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
         """Return the handle (result to come) of a task, which runs when `result` is called.
 
-        If records are read in advance, the reading of the task's records begins now.
+        If the source is read in advance, the reading of the task's records begins now.
 
         Args:
             task: the task.
@@ -118,7 +119,7 @@ class InlineExecutor(Executor):
         return self._worker.run_unit(task, ahead, made)
 
     def note_units(self, units: int, seconds: float) -> None:
-        """Choose how many batches the next task makes, so that it takes about 30 ms.
+        """Choose how many batches the next task makes, so that the task takes about 30 ms.
 
         Args:
             units: number of batches that were made last.
@@ -155,7 +156,7 @@ class InlineExecutor(Executor):
 
 @dataclass(slots=True)
 class InlineHandle:
-    """Handle of a task that runs when the caller asks for its result.
+    """Handle (result to come) of a task that runs when the caller asks for the result.
 
     Attributes:
         executor: executor that runs the task.
@@ -177,7 +178,7 @@ class InlineHandle:
 
 
 class _OfThread(threading.local):
-    """The worker of the current thread; None before its first task."""
+    """Thread-local variable: the worker of the current thread; None before its first task."""
 
     worker: Worker | None = None
 
@@ -226,15 +227,15 @@ class ThreadExecutor(Executor):
         A stage is a group of operations that run in one task. A task of a stage that makes batches
         has the inputs of one batch, or of up to 8 batches if these are slices of columns (arrays
         with all records). Tasks of a stage that makes single rows grow step by step, up to a limit,
-        as long as they take less than 30 ms.
+        as long as a task takes less than 30 ms.
         """
         return self._pace.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage (operations that run in one task) to submit at a time.
+        """Return how many tasks of a stage may be submitted before the first one's result is taken.
 
-        There are enough tasks to keep all threads busy. If tasks wait for their records, there are
-        more, so that the records of these tasks are read in advance.
+        The number keeps all threads busy. It is higher if tasks wait for their records, so that
+        more records are read in advance. A stage is a group of operations that run in one task.
         """
         if not self._pace.waits(stage):
             return self._window
@@ -243,9 +244,9 @@ class ThreadExecutor(Executor):
         )
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Call[Block]:
-        """Submit a task to the threads, and return the call that runs it.
+        """Submit a task to the threads, and return the call that runs the task.
 
-        If records are read in advance, the reading of the task's records begins now.
+        If the source is read in advance, the reading of the task's records begins now.
 
         Args:
             task: the task.

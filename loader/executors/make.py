@@ -84,7 +84,7 @@ def make_executor(
 def _warn_of_held_generators(pipeline: Pipeline) -> None:
     """Warn of the first operation that has a random generator as attribute.
 
-    Each worker process has a copy of that generator, so all workers would draw the same numbers.
+    Each worker process has a copy of this generator, so all workers would draw the same numbers.
     """
     for number, held in generators_by_operation(pipeline.operations).items():
         warn(
@@ -106,7 +106,7 @@ def _on_processes_or_here(
     workers:
 
     * Batches are slices of arrays in memory. Then workers and calling thread are both measured, and
-      the faster one is used.
+      the faster of them is used.
     * Records are only read and batched, and each source reads with threads of its own. Then the
       calling thread is used.
 
@@ -132,14 +132,13 @@ def _on_processes_or_here(
 
 
 def _are_in_memory(columns: Any) -> bool:
-    """Return True if `columns` is a tree of arrays in memory, which are read without a file."""
     return columns is not None and all(map(_owns_memory, flatten(columns)[0]))
 
 
 def _owns_memory(column: Any) -> bool:
     """Return True if NumPy or a `bytes` object of this process owns the memory of an array.
 
-    False for a mapped file, and for memory that another library has allocated.
+    Return False for a mapped file, and for memory that another library has allocated.
     """
     while isinstance(column, np.ndarray) and column.base is not None:
         column = column.base
@@ -147,10 +146,6 @@ def _owns_memory(column: Any) -> bool:
 
 
 def _only_reads(pipeline: Pipeline) -> bool:
-    """Return True if records are only read and batched, by sources with their own threads.
-
-    Such a source reads on several threads without help.
-    """
     return all(operation.only_stacks for operation in pipeline.operations) and all(
         leaf.source_facts.has_own_threads for leaf in pipeline.leaves
     )

@@ -68,12 +68,12 @@ class Limits(NamedTuple):
     A stage is a group of operations that run in one task.
 
     Attributes:
-        least: smallest number of inputs in a task. The number of inputs is always a multiple of it.
+        least: smallest number of inputs in a task. Each task has a multiple of this number.
         task: largest number of inputs in a task.
-        message: largest number of inputs in all tasks of a message together. Tasks may also make no
-            more rows than this, unless a task with `least` inputs makes more.
-        nbytes: largest number of bytes of a task's rows. Only a task with `least` inputs may exceed
-            it.
+        message: largest number of inputs in all tasks of a message together. It is also the largest
+            number of rows that a task makes, unless a task with `least` inputs makes more.
+        nbytes: largest number of bytes of a task's rows, unless a task with `least` inputs has
+            more.
     """
 
     least: int
@@ -83,9 +83,9 @@ class Limits(NamedTuple):
 
 
 def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
-    """Return the limits for the length of tasks in the calling thread, by index of the stage.
+    """Return the limits for the length of tasks in the calling thread.
 
-    A stage is a group of operations that run in one task.
+    The result is a dict from the index of a stage (operations that run in one task) to its limits.
     """
 
     def units(stage: Stage) -> int:  # what is run through is so again, to resume
@@ -96,14 +96,15 @@ def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
 
 
 def limits_of(pipeline: Pipeline, several: bool) -> dict[int, Limits]:
-    """Return the limits for the length of tasks that workers run, by index of the stage.
-
-    A stage is a group of operations that run in one task.
+    """Return the limits for the length of tasks that workers run.
 
     Args:
         pipeline: pipeline of the run.
         several: True if the tasks of one message to a worker may make several batches together;
             False if they make one batch.
+
+    Returns:
+        A dict from the index of a stage (operations that run in one task) to its limits.
     """
     units = 1 if not several else MAX_UNITS if len(pipeline.stages) == 1 else MAX_REREAD_UNITS
     return {stage.number: _limits(pipeline, stage, units) for stage in pipeline.stages}
@@ -147,8 +148,8 @@ class Pace:
     """Measures the times of tasks, and chooses the length of the next task.
 
     Args:
-        limits: for each stage (operations that run in one task), by index: the smallest and largest
-            number of inputs of a task.
+        limits: dict from the index of a stage (operations that run in one task) to the limits for
+            the number of inputs of its tasks.
     """
 
     def __init__(self, limits: Mapping[int, Limits]) -> None:
@@ -197,14 +198,13 @@ class Pace:
     def tasks_within(self, stage: int, inputs: int, nbytes: int | None) -> int:
         """Return how many tasks of a stage may have their rows in memory at the same time.
 
-        The number is unlimited (`sys.maxsize`) if there is no limit, or if the size of rows is
-        unknown.
+        The result is `sys.maxsize` if `nbytes` is None, or if the size of rows is unknown.
 
         Args:
             stage: index of the stage (operations that run in one task).
             inputs: number of inputs of each task.
-            nbytes: bytes of memory for the rows of all stages, each of which may use an equal
-                share; None for no limit.
+            nbytes: bytes of memory for the rows of all stages together. Each stage may use an equal
+                share. None for no limit.
         """
         weight = self._weights.get(stage, 0) * inputs
         return (
@@ -245,7 +245,7 @@ class Pace:
 
 
 class TaskSizes:
-    """Decides how many inputs the tasks of workers have, and how many tasks to submit at a time.
+    """Decides how many inputs tasks of workers have, and how many tasks are submitted in advance.
 
     Args:
         pipeline: pipeline of the run.
@@ -273,9 +273,10 @@ class TaskSizes:
         self._windows.clear()
 
     def follow_room(self) -> None:
-        """From now on, take the number of ready workers in the pool as the number of workers.
+        """Use the number of ready workers in the pool as the number of workers, from now on.
 
-        Before that, it is the number in the options, or the argument of `resize`.
+        Before this call, the number of workers is the one in the options, or the argument of
+        `resize`.
         """
         self._follows_room = True
 
@@ -296,14 +297,14 @@ class TaskSizes:
             self._budget.note(task.stage, input_count(task), block.count, block.nbytes)
 
     def waits(self) -> bool:
-        """Return True if tasks of any stage wait for records."""
+        """Return True if tasks of any stage (operations that run in one task) wait for records."""
         return any(map(self.pace.waits, self._windows))
 
     def inputs(self, stage: int) -> int:
         """Return the number of inputs (positions, or rows of earlier tasks) of a stage's next task.
 
-        Tasks become longer if they take little time. They stay short if their rows would fill too
-        much memory. A stage is a group of operations that run in one task.
+        A stage is a group of operations that run in one task. The number grows if tasks take little
+        time, and stays small if the rows of more inputs would fill too much memory.
         """
         inputs = self._inputs.get(stage)
         if inputs is None:
@@ -319,10 +320,11 @@ class TaskSizes:
         return sys.maxsize if self._budget is None else self._budget.most_rows()
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage (operations that run in one task) to submit at a time.
+        """Return how many tasks of a stage may be submitted before the first one's result is taken.
 
-        More tasks are submitted if workers wait for records, so that these are read in advance; and
-        fewer tasks if the rows of a task take much memory.
+        A stage is a group of operations that run in one task. The number is higher if workers wait
+        for records, so that more records are read in advance; and lower if the rows of a task take
+        much memory.
         """
         known = self._windows.get(stage)
         if known is None or self._budget is not None or self._follows_room:
@@ -349,13 +351,13 @@ class TaskSizes:
 
 
 def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions: int) -> int:
-    """Return for how many tasks of a stage one worker should read records in advance.
+    """Return for how many further tasks of a stage one worker should read records in advance.
 
     Args:
         pipeline: pipeline of the run.
         options: options for reading.
-        stage: index of the stage (operations that run in one task). For a stage that reads no
-            source, or one that is not read in advance, the result is 0.
+        stage: index of the stage (operations that run in one task). The result is 0 if the stage
+            reads no source, or if its source is not read in advance.
         positions: number of positions in a task.
     """
     leaf = pipeline.stages[stage].leaf
@@ -372,8 +374,9 @@ def keys_ahead(leaf: Leaf, options: ReadOptions) -> int:
     """Return how many record keys of a source are read in advance.
 
     Usually one key is one record, and the result is `options.prefetch_buffer_size`. If a key stands
-    for several records, there are fewer keys, so that they stand for this number of records. But
-    there is at least one key for each concurrent read, as far as `prefetch_buffer_size` allows.
+    for several records, the result is smaller, so that the keys stand for `prefetch_buffer_size`
+    records. But the result is at least the number of concurrent reads, if `prefetch_buffer_size` is
+    not smaller.
 
     Args:
         leaf: the source with its sampler.

@@ -1,18 +1,19 @@
 """Decide which worker does which job, and what happens to the jobs of a worker that ended.
 
-No process, clock or I/O.
+This module uses no process, clock or I/O.
 
 In: jobs and events, each with the time. Out: actions, which the caller carries out in order.
 
 The rules:
 * A job goes to the worker with the least work. Missing workers are started first. If the pool has a
-  `depth`, a worker gets jobs only after it has started up, and has at most `depth` messages of
-  jobs; other jobs wait in their order. A job during which a worker ended is then tried alone,
-  because answers to jobs before it may have been lost.
-* A job of a series continues where the one before it ended. They all go to one worker, as long as
-  it exists and has room. A new series goes to the worker that has the fewest series.
+  `depth`, a worker gets jobs only after it has started up, and has at most `depth` unanswered
+  messages of jobs; other jobs wait in their order. A job during which a worker ended is then tried
+  alone, because answers to jobs before it may have been lost.
+* A job of a series continues where the job before it ended. All jobs of a series go to one worker,
+  as long as this worker exists and has room. A new series goes to the worker that has the fewest
+  series.
 * If a worker ends, its jobs are assigned again, each alone. The job that it was doing is divided if
-  possible. If not, and if it was alone in its message, this counts as a try; after `MAX_TRIES`
+  possible. If not, and if the job was alone in its message, this counts as a try; after `MAX_TRIES`
   tries the job is given up.
 * If workers are lost through no fault of a job, their jobs are assigned again, and no try is
   counted.
@@ -68,7 +69,7 @@ class WorkerPool(Generic[J]):
     Args:
         worker_count: largest number of workers.
         timeout: seconds that a job may take; None for no limit.
-        depth: largest number of unanswered messages of a worker. Then a worker gets no jobs until
+        depth: largest number of unanswered messages of a worker; a worker then gets no jobs until
             it has started up. None: any number of messages, also before the worker has started up.
     """
 
@@ -85,7 +86,7 @@ class WorkerPool(Generic[J]):
         self._failed_starts = 0
 
     def after(self, event: Event, now: float) -> list[Action[J]]:
-        """Record an event at the time `now`, and return the actions that follow from it."""
+        """Record an event at the time `now`, and return the actions that it makes necessary."""
         actions: list[Action[J]] = []
         match event:
             case Ready(worker):
@@ -128,7 +129,7 @@ class WorkerPool(Generic[J]):
         return [*map(Kill, over), *self.spawn_missing()]
 
     def let_go(self) -> list[Action[J]]:
-        """Give no more jobs to surplus workers, and return the actions that kill the idle ones.
+        """Give no more jobs to surplus workers; return actions that kill those without jobs.
 
         If there are more workers than `worker_count`, those that were started last are surplus.
         """
@@ -136,7 +137,7 @@ class WorkerPool(Generic[J]):
         return self.without_idle()
 
     def without_idle(self) -> list[Action[J]]:
-        """Remove surplus workers whose jobs are all done, and return the actions that kill them."""
+        """Remove surplus workers without jobs, and return the actions that kill these workers."""
         idle = [number for number in self._leaving if not self._workers[number].jobs]
         for number in idle:
             del self._workers[number]
@@ -153,7 +154,7 @@ class WorkerPool(Generic[J]):
 
     @property
     def workers(self) -> list[int]:
-        """The numbers of the workers in the pool."""
+        """Numbers of the workers in the pool."""
         return list(self._workers)
 
     @property
@@ -162,10 +163,9 @@ class WorkerPool(Generic[J]):
         return not self._waiting and not any(worker.jobs for worker in self._workers.values())
 
     def drop_jobs(self, most_seconds: float) -> bool:
-        """Drop all jobs, because their results are not needed.
+        """Drop all jobs, because their results are not needed any more.
 
-        Return True if each worker needs at most `most_seconds` to finish the jobs that it already
-        has; these jobs are expected to take `PoolWorker.load` seconds.
+        Return True if each worker is expected to finish the jobs that it has within `most_seconds`.
         """
         self._waiting.clear()
         for job in chain.from_iterable(worker.jobs for worker in self._workers.values()):
@@ -179,7 +179,7 @@ class WorkerPool(Generic[J]):
     def assign(self, jobs: Sequence[J], now: float) -> list[Action[J]]:
         """Assign new jobs, all to one worker in one message, as soon as a worker has room for them.
 
-        Return the actions to carry out now.
+        Return the actions that the caller has to carry out now.
         """
         actions = self.spawn_missing() if len(self._workers) < self._worker_count else []
         insort(self._waiting, jobs, key=lambda jobs: jobs[0].number)
@@ -204,9 +204,9 @@ class WorkerPool(Generic[J]):
     def _worker_for(self, job: J) -> PoolWorker[J] | None:
         """Return the worker that gets a job; None if no worker has room.
 
-        It is the worker with the least work. A job of a series goes to the worker that had the last
-        job of the series. If that worker has no room, or there is none, it goes to the worker with
-        the fewest series.
+        A job without a series goes to the worker with the least work. A job of a series (jobs that
+        continue one another) goes to the worker that had the last job of the series. If this worker
+        is gone or has no room, the job goes to the worker with the fewest series.
         """
         workers: Iterable[PoolWorker[J]] = self._workers.values()
         if self._leaving:
@@ -230,9 +230,9 @@ class WorkerPool(Generic[J]):
         return worker
 
     def take_back(self, worker: int, jobs: Sequence[J]) -> None:
-        """Remove jobs from a worker, because the message with them was not sent.
+        """Remove jobs from a worker, because the message with these jobs was not sent.
 
-        The caller assigns them a second time.
+        The caller assigns the jobs again.
         """
         holder = self._workers[worker]
         holder.messages -= 1
@@ -243,7 +243,7 @@ class WorkerPool(Generic[J]):
     def ready(self, worker: int, now: float) -> None:
         """Record that a worker has started up at the time `now`.
 
-        The time limit of its first job starts then.
+        The time limit of the worker's first job starts at this time.
         """
         if worker in self._workers:  # or it was let go while it began
             self._workers[worker].ready = True
@@ -261,14 +261,15 @@ class WorkerPool(Generic[J]):
         return done
 
     def ended(self, worker: int, how: str, now: float) -> list[Action[J]]:
-        """Record that a worker has ended, and return the actions that follow.
+        """Record that a worker has ended, and return the actions that the caller has to carry out.
 
         The caller has already handled all answers of this worker.
 
         Args:
             worker: number of the worker.
-            how: how it ended, such as "by signal SIGKILL", to follow "was terminated unexpectedly".
-            now: the current time.
+            how: how it ended, such as "by signal SIGKILL". A message says "was terminated
+                unexpectedly" before these words.
+            now: the current time in seconds.
         """
         if worker not in self._workers:  # it was let go
             return []
@@ -303,7 +304,7 @@ class WorkerPool(Generic[J]):
         return [Warn(f"{event}; another one is made"), *self.spawn_missing()]
 
     def lost(self, workers: Iterable[int], event: str | None, now: float) -> list[Action[J]]:
-        """Record that workers ended through no fault of their jobs; return the actions that follow.
+        """Record that workers ended through no fault of their jobs.
 
         For all other workers, the timeout of the current job begins again, because they may have
         waited for rows that were lost.
@@ -311,7 +312,10 @@ class WorkerPool(Generic[J]):
         Args:
             workers: numbers of the workers that ended.
             event: what happened, for a warning to the user; None for no warning.
-            now: the current time.
+            now: the current time in seconds.
+
+        Returns:
+            The actions that the caller has to carry out.
         """
         known = [worker for worker in workers if worker in self._workers]  # others were let go
         told = [Warn(f"{event}; its work is done again")] if known and event is not None else []
@@ -323,12 +327,11 @@ class WorkerPool(Generic[J]):
     def all_ended(self, how: str, now: float) -> list[Action[J]]:
         """Record that the process that makes workers has ended, and all workers with it.
 
-        Return the actions that follow.
+        Return the actions that the caller has to carry out.
 
         Args:
-            how: text that says how it ended, such as "was terminated unexpectedly by signal
-                SIGKILL".
-            now: the current time.
+            how: how it ended, such as "was terminated unexpectedly by signal SIGKILL".
+            now: the current time in seconds.
         """
         jobs = self._jobs_of(list(self._workers))
         self._failed_starts += 1
@@ -339,15 +342,14 @@ class WorkerPool(Generic[J]):
         return [again, Restart(), *self.spawn_missing(), *self._assign_again(jobs, now)]
 
     def _jobs_of(self, workers: Iterable[int]) -> list[J]:
-        """Remove workers from the pool, and return the jobs that they had, by job number."""
         gone = [self._forget(worker) for worker in workers]
         return sorted((job for worker in gone for job in worker.jobs), key=attrgetter("number"))
 
     def _forget(self, worker: int) -> PoolWorker[J]:
         """Remove a worker that has ended, and return what the pool knew about it.
 
-        If too few workers would then remain, one of the surplus workers (those that were to end
-        soon) stays.
+        If too few workers would remain, one of the surplus workers (which were to end when idle)
+        stays.
         """
         gone = self._workers.pop(worker)
         self._leaving.discard(worker)
@@ -356,9 +358,9 @@ class WorkerPool(Generic[J]):
         return gone
 
     def _assign_again(self, jobs: Iterable[J], now: float) -> list[Action[J]]:
-        """Assign jobs again that ended workers had, each alone in a message; and waiting jobs.
+        """Assign the jobs of ended workers again, each alone in a message; return the actions.
 
-        Jobs that were dropped are left out. Return the actions that send the jobs.
+        Jobs that were dropped are left out. Other jobs that wait for a worker are assigned, too.
         """
         for job in [job for job in jobs if not job.dropped]:
             insort(self._waiting, [job], key=lambda jobs: jobs[0].number)
@@ -373,9 +375,9 @@ class WorkerPool(Generic[J]):
         ]
 
     def late_at(self) -> float:
-        """Return the time at which the next job will exceed its timeout.
+        """Return the time at which the next job will exceed its timeout, in seconds.
 
-        It is infinity if no job runs or there is no timeout.
+        Return infinity if no job runs, or if there is no timeout.
         """
         began = [worker.began for worker in self._workers.values() if worker.jobs and worker.ready]
         return min(began, default=float("inf")) + (

@@ -1,15 +1,19 @@
-"""The executor whose workers are elsewhere: it connects a pool with a transport.
+"""The executor that runs tasks in worker processes, on this machine or others.
 
-In: tasks. Out: handles (results to come). The pool decides which worker runs which task; the
-transport starts workers and exchanges messages with them. The executor has no thread of its own.
-While the caller asks for a result, it passes the transport's events to the pool, and the pool's
-actions to the transport.
+It connects a pool with a transport. The pool decides which worker runs which task; the transport
+starts workers and exchanges messages with them.
 
-The rules for failures are in `pool`. If a worker ends during a task that can be divided, the result
-of this task is a block that lists smaller tasks. These are then run, so that rows before the record
-at fault are delivered. A task that is given up fails with `WorkerCrashedError`, or is skipped. If
-rows can be lost with a machine, each block keeps its task, and the task is run a second time when
-its rows are lost.
+In: tasks. Out: handles (results to come). The executor has no thread of its own. While the caller
+asks for a result, the executor passes the transport's events to the pool, and the pool's actions to
+the transport.
+
+If a worker ends during a task, these rules hold (the module `pool` has more rules):
+
+* If the task can be divided, its result is a block that lists smaller tasks. These are run next, so
+  that rows before the record at fault are delivered.
+* If the task ends workers again and again, it fails with `WorkerCrashedError`, or is skipped.
+* If rows can be lost with a machine, each block keeps its task, and the task is run a second time
+  when its rows are lost.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ Workers that need more are ended instead.
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PooledHandle(Job):
-    """A task that a worker runs, and its result (`block`: the rows), once it has arrived."""
+    """Handle of a task that a worker runs; `block` is the result (the rows) once it has arrived."""
 
     executor: PooledExecutor
     task: Task
@@ -80,10 +84,11 @@ class PooledHandle(Job):
         return block
 
     def _has_come(self) -> bool:
-        """Return True if the task's result is there.
+        """Return True if the task's result has arrived.
 
-        If the task was given up, each of its inputs is run alone. The result is then that of the
-        first input that ended workers again; if no input did, it is the failure of the whole task.
+        If the task was given up because workers ended during it, each of its inputs is run alone.
+        The result is then that of the first input during which a worker ended again. If there is no
+        such input, the result is the failure of the whole task.
         """
         if self.block is None and self.suspects:
             self.block = next((one.block for one in self.suspects if one.gave_up), None)
@@ -95,7 +100,7 @@ class PooledHandle(Job):
 class PooledExecutor(Executor):
     """Runs tasks with workers in other processes, to which a transport carries messages.
 
-    Reports starts and failures of workers to the observer of the run.
+    It reports starts and failures of workers to the observer of the run.
     """
 
     elsewhere = True
@@ -150,7 +155,7 @@ class PooledExecutor(Executor):
         return self._pool.ready_count > 0
 
     def is_idle(self) -> bool:
-        """Handle all messages of workers, and return True if each submitted task is then done."""
+        """Handle all messages of workers, and return True if all submitted tasks are then done."""
         self.send_gathered()
         self.handle_events(wait=False)
         return self._pool.is_idle
@@ -165,10 +170,10 @@ class PooledExecutor(Executor):
         return self._sizes.window(stage)
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle | DoneHandle:
-        """Submit a task on rows of `blocks` (results of earlier tasks), and return its handle.
+        """Submit a task, and return its handle (a result to come).
 
-        A task that reads records is sent at once. Tasks on rows are collected until they fill a
-        message, or until the caller waits for a result.
+        A task that reads records is sent at once. Tasks on rows of `blocks` (results of earlier
+        tasks) are collected until they fill a message, or until the caller waits for a result.
         """
         if (
             task.stage in self._at_hand.stages
@@ -210,11 +215,11 @@ class PooledExecutor(Executor):
     # The loop: event → pool → actions → transport
 
     def handle_events(self, wait: bool) -> None:
-        """Handle all events of the transport so far.
+        """Handle all events that the transport has now.
 
         Args:
-            wait: True: first wait for an event, but not longer than until a task exceeds its
-                timeout.
+            wait: True: if there is no event, wait for one, but not longer than until a task exceeds
+                its timeout. False: do not wait.
 
         Raises:
             WorkerCrashedError: workers end again and again. The executor is closed first.
@@ -273,7 +278,6 @@ class PooledExecutor(Executor):
                 self._assign(handles)
 
     def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:
-        """Carry out actions of the pool in order, and then the actions that follow from them."""
         self._actions += actions
         if self._acting:
             return
@@ -311,7 +315,7 @@ class PooledExecutor(Executor):
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
         """Send the tasks of `handles` to a worker.
 
-        If rows to which they refer are lost, first run the tasks again that made these rows.
+        If the tasks refer to rows that are lost, first run the tasks again that made these rows.
         """
         blocks: dict[int, Block] = {
             number: block for handle in handles for number, block in handle.blocks.items()
@@ -346,10 +350,10 @@ class PooledExecutor(Executor):
             self._assign([rows.again])
 
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
-        """Give a task up, because workers ended during it; `reason` says how the last worker ended.
+        """Give a task up; `reason` says how the last worker ended during the task.
 
         If the task has several inputs and errors are not skipped, each input is run alone, so that
-        the error can name the input at fault. Otherwise nothing is run any more.
+        the error can name the input at fault. Otherwise the task fails at once.
         """
         handle.gave_up = f"{reason}, in {self._last_hang}" if self._last_hang else reason
         inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)
@@ -360,9 +364,9 @@ class PooledExecutor(Executor):
             self._assign([suspect])
 
     def _suspect(self, handle: PooledHandle, task: Task) -> PooledHandle:
-        """Return a handle for a single input of a task that ended workers.
+        """Return a handle for one input of a task that ended workers.
 
-        If a worker ends during this input, too, the input is at fault, and is not tried again.
+        If another worker ends during this input, the input is at fault, and is not tried again.
         """
         suspect = self._handle(task, handle.blocks, 1, False, handle.series)
         suspect.tries = MAX_TRIES - 1

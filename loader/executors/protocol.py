@@ -14,9 +14,9 @@ from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 
 
 class Handle(Protocol):
-    """The result of one task; the task may not have run yet.
+    """Interface of the result of one task, which may not have run yet.
 
-    Its methods are called on the thread that uses the executor.
+    The methods are called on the thread that uses the executor.
     """
 
     def ready(self) -> bool:
@@ -35,11 +35,11 @@ class Handle(Protocol):
 
 
 class Executor(Protocol):
-    """Runs tasks.
+    """Interface of objects that run tasks.
 
-    Its methods, and those of its handles (results to come), are called by one thread at a time, and
-    never during another call. This is the thread that uses the iterator: the user's thread, or that
-    of a feeder. The next call may come from another thread.
+    Only one thread at a time calls the methods, and those of the handles (results to come), and
+    never during another call. It is the thread that uses the iterator: the user's thread, or that
+    of a feeder, which makes batches ahead of the user. The next call may come from another thread.
     """
 
     elsewhere: ClassVar[bool] = False
@@ -51,28 +51,29 @@ class Executor(Protocol):
     def inputs(self, stage: int) -> int:
         """Return the number of inputs (positions, or rows of earlier tasks) of a stage's next task.
 
-        It is enough for one or several outputs. A stage is a group of operations that run in one
+        They are enough for one or several outputs. A stage is a group of operations that run in one
         task. The elements of the stream do not depend on this number. Called by modules of `stream`
         before they make a task.
         """
 
     def most_rows(self) -> int:
-        """Return the largest number of rows to put together, where the stream allows any number.
+        """Return the largest number of rows of joined streams to pass on together.
 
-        Called by `stream.join` each time that it puts together rows of joined streams, which a task
-        or the user then gets at once. By default, there is no limit.
+        Called by `stream.join` each time that it collects rows of joined streams, to pass them on
+        to a task or to the user. By default, there is no limit.
         """
         return sys.maxsize
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage to submit at a time; 1 if nothing is done in advance.
+        """Return how many tasks of a stage may be submitted before the first one's result is taken.
 
-        Called by modules of `stream` when a run begins, and then for each block (the rows of one
-        task) that they need. A stage is a group of operations that run together in one task.
+        The result is 1 if nothing is done in advance. A stage is a group of operations that run in
+        one task. Called by modules of `stream` when a run begins, and then for each block (the rows
+        of one task) that they need.
         """
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Submit a task, and return its handle (a result to come). Does not wait.
+        """Submit a task, and return its handle (a result to come), without waiting.
 
         Called by `stream.ordered` once for each task, in the order of the elements. An executor may
         divide a task. The task's result is then a block that has smaller tasks in place of rows,
@@ -99,20 +100,20 @@ class Executor(Protocol):
         return False
 
     def close(self) -> None:
-        """Stop, and drop unfinished tasks. No other method is called afterwards.
+        """Stop the work, and drop unfinished tasks. No other method is called afterwards.
 
         `run_handle` calls it when a run ends: at the end of the stream, at an error, when
-        `set_state` moves the iterator, or when the iterator is closed; and once more if the first
-        call was interrupted. An executor that is deleted without `close` leaves nothing behind
-        either.
+        `set_state` moves the iterator, or when the iterator is closed. It calls `close` once more
+        if the first call was interrupted. An executor that is deleted without `close` leaves
+        nothing behind either.
         """
 
 
 class Tuning:
     """Keeps the search for the best number of workers from one epoch of a loader to the next.
 
-    Only one executor at a time can use the search. If another executor begins meanwhile, it begins
-    a new search.
+    Only one executor at a time can use the search. An executor that begins while another one uses
+    the search begins a new search.
     """
 
     def __init__(self) -> None:
@@ -121,14 +122,17 @@ class Tuning:
     def take(self) -> Any:
         """Return the progress of the search, and remove it from this object.
 
-        The result is None if no search was stored yet, or if another executor has taken it and has
-        not given it back.
+        The search is for the best number of workers. The result is None if no progress was stored
+        yet, or if another executor has taken it and has not given it back.
         """
         found, self._found = self._found, None
         return found
 
     def give_back(self, found: Any) -> None:
-        """Store the progress of the search, `found`, for the executor of the next epoch."""
+        """Store the progress (`found`) of the search for the best number of workers.
+
+        The executor of the next epoch takes it.
+        """
         self._found = found
 
     def __reduce__(self) -> tuple[type[Tuning], tuple[()]]:
@@ -136,12 +140,15 @@ class Tuning:
 
 
 def window_of(workers: int, buffer_size: int, leaves: int) -> int:
-    """Return how many tasks of a stage (operations that run in one task) to submit at a time.
+    """Return how many tasks of a stage may be submitted before the first one's result is taken.
+
+    A stage is a group of operations that run in one task.
 
     Args:
         workers: number of workers.
         buffer_size: number of finished tasks that are kept ready for each worker.
-        leaves: number of sources. If there are several, the tasks are divided among their stages.
+        leaves: number of sources. Each source has a stage that reads it, and these stages share the
+            tasks equally.
     """
     window = workers * (1 + buffer_size)
     return window if leaves == 1 else max(2, -(-window // leaves))

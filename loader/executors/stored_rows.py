@@ -50,7 +50,7 @@ class Budget:
         self._largest: dict[int, float] = {}  # bytes of a task, by the stage
 
     def set_store(self, name: str, size: float) -> None:
-        """Set the capacity of the object store `name` in bytes; 0 removes the store."""
+        """Set the capacity of the object store `name` in bytes; 0 means that the store is gone."""
         self._stores.pop(name, None)
         if size > 0:
             self._stores[name] = size
@@ -73,9 +73,12 @@ class Budget:
         self._largest[stage] = max(float(size), (self._largest.get(stage, 0.0) * 7 + size) / 8)
 
     def most_inputs(self, stage: int) -> int:
-        """Return the largest number of inputs for a task that reads records, so that its rows fit.
+        """Return the largest number of inputs of a task with which its rows fit into the stores.
 
-        It is 1 until a task of its stage (operations that run in one task) is done.
+        The result is 1 until a task of the stage is done.
+
+        Args:
+            stage: index of the stage (operations that run in one task). It reads records.
         """
         if stage not in self._weights:
             return 1
@@ -84,8 +87,8 @@ class Budget:
     def most_rows(self) -> int:
         """Return the largest number of rows that one task, or one object in a store, should have.
 
-        These rows fill at most an eighth of the smallest object store. The result is 1 until a task
-        is done, because the size of a row is unknown.
+        These rows fill at most an eighth of the smallest object store. The result is 1 until the
+        first task is done, because the size of a row is unknown.
         """
         return 1 if self._row is None else self._most(self._object(), self._row)
 
@@ -93,9 +96,9 @@ class Budget:
         return min(self._stores.values(), default=0.0) * OBJECT_SHARE
 
     def most_tasks(self, stage: int, inputs: int) -> int:
-        """Return how many tasks of a stage may be running, or finished but not received, at a time.
+        """Return how many tasks of a stage may be submitted before the first one's result is taken.
 
-        It is at least 1, and unlimited until the size of a task's rows is known.
+        The result is at least 1. It is unlimited until the size of a task's rows is known.
 
         Args:
             stage: index of the stage (operations that run in one task).
@@ -114,7 +117,7 @@ class Budget:
 
 
 class RunsAgain(Protocol):
-    """Interface of an executor that can run a task again whose rows were lost."""
+    """Interface of an executor that can run a task a second time, if the task's rows were lost."""
 
     def handle_events(self, wait: bool) -> None: ...
 
@@ -143,11 +146,10 @@ class RowsWithTask(Generic[H]):
     again: H | None = None  # the task, while it is run again
 
     def are_lost(self) -> bool:
-        """Return True if the rows are lost, and were not made again yet.
+        """Return True if the rows are lost, and the task has not made them again yet.
 
-        If the task has been run a second time, its new rows replace the lost ones first.
-
-        Raises the error of the second run if it failed, or WorkerCrashedError if it made no rows.
+        If the second run of the task is done, its rows replace the lost rows. Its error is raised
+        if it failed; WorkerCrashedError if it made no rows.
         """
         if self.again is not None and (block := self.again.block) is not None:
             self.again = None

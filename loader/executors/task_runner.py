@@ -40,9 +40,9 @@ _number: int | None = None  # of the worker that this process is
 
 
 def begin_worker(number: int) -> None:
-    """Prepare to be a worker: `breakpoint()` will raise an error; random generators get new seeds.
+    """Prepare this process to be a worker, before anything is unpickled.
 
-    The generators are the global ones. Called before anything is unpickled.
+    From now on, `breakpoint()` raises an error. The global random generators get new seeds.
 
     Args:
         number: number of the worker.
@@ -81,8 +81,8 @@ class WorkerSetup(NamedTuple):
 class OptionsFirst:
     """Options that become a `WorkerSetup` when they are unpickled in a worker.
 
-    Unpickling them calls `worker_init_fn`. They are pickled before the pipeline, so this function
-    is called before the pipeline is unpickled.
+    Unpickling the options calls the user's `worker_init_fn`. The options are pickled before the
+    pipeline, so `worker_init_fn` is called before the pipeline is unpickled.
     """
 
     def __init__(self, options: ExecutionOptions) -> None:
@@ -118,8 +118,8 @@ class TaskRunner(Generic[T]):
         allocate: function that returns the memory for batches.
         encode: function that returns rows in the form to send, and their number of bytes.
         tell_of_hang: function that is called with the report about a task that takes long.
-        weighs_records: True if the size that is reported for a task should be the size of the
-            records that it read, in case they have more bytes than its rows.
+        weighs_records: True to report, as the size of a task, the bytes of the records that it read
+            if these are more than the bytes of its rows. False: always the bytes of its rows.
     """
 
     def __init__(
@@ -151,9 +151,10 @@ class TaskRunner(Generic[T]):
         self.reads_ahead = self._ahead.helps
 
     def begin(self, tasks: Sequence[Task]) -> RecordsAhead | None:
-        """Begin to read the records of the first task of a message, which may have several tasks.
+        """Begin to read the records of the first task of a message.
 
-        Return a function that waits for the records; None if they are not read in advance.
+        Return a function that waits for the records and returns them; None if they are not read in
+        advance.
         """
         return self._ahead.begin(tasks[0]) if self.reads_ahead else None
 
@@ -195,7 +196,7 @@ def _hang_seconds(options: ExecutionOptions) -> float | None:
 def _encoded(
     block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any], T]
 ) -> tuple[Block, T]:
-    """Return a block (rows of one task) and its encoded rows, without rows that cannot be encoded.
+    """Encode the rows of a block (the result of a task); leave out rows that cannot be encoded.
 
     If a row cannot be encoded, `on_error` decides. If it skips the failure, all rows made of the
     same inputs as that row are left out, and are counted as skipped. Otherwise the block ends
@@ -206,6 +207,9 @@ def _encoded(
         task: the task.
         pipeline: pipeline of the run.
         encode: function that returns rows in the form to send.
+
+    Returns:
+        The block without rows that were left out, and its encoded rows.
 
     Raises:
         OSError, MemoryError: raised by `encode`, for example because memory is short; no row is at
@@ -246,18 +250,18 @@ def _culprit(
 def _without_first(
     block: Block, task: Task, pipeline: Pipeline, row: int, error: Exception
 ) -> Block:
-    """Remove a row that cannot be encoded from a block, and other rows that must go with it.
+    """Remove a row that cannot be encoded from a block, together with other rows.
 
-    A block has the rows of one task. If `on_error` skips the failure, the other rows are those made
-    of the same inputs. Otherwise, they are also all later rows, and the block ends with the
-    failure.
+    A block has the rows of one task. If `on_error` skips the failure, all rows made of the same
+    inputs as this row are removed, and counted as skipped. Otherwise, all later rows are removed as
+    well, and the block ends with the failure.
 
     Args:
         block: rows of the task.
         task: the task.
         pipeline: pipeline of the run.
         row: index of the row.
-        error: why it cannot be encoded.
+        error: why the row cannot be encoded.
     """
     stage = pipeline.stages[task.stage]
     where = _place(block, task, pipeline, row)
@@ -290,9 +294,9 @@ def _without_first(
 
 
 def _keys(block: Block, task: Task, pipeline: Pipeline, row: int) -> list[Any]:
-    """Return, in a list, the key of the first record from which a row was made.
+    """Return a list with the key of the first record from which a row was made.
 
-    Return [] if the record is unknown, because the row comes from joined streams.
+    The list is empty if the record is unknown, because the row comes from joined streams.
     """
     stage = pipeline.stages[task.stage]
     if block.tags is None:

@@ -1,7 +1,7 @@
 """Pools of threads that call functions, and of coroutines. A closed pool has no threads.
 
-In: functions with arguments. Out: their results. Unlike with the locks of `concurrent.futures`, an
-interrupt (Ctrl-C) during a wait for a result leaves the pool intact.
+In: functions with arguments. Out: their results. An interrupt (Ctrl-C) during a wait for a result
+leaves the pool intact. With the locks of `concurrent.futures`, it may not.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Call(Generic[T]):
         del self
 
     def give_up(self) -> None:
-        """Mark the call as failed, because no thread will make it; wake the thread that waits."""
+        """Mark the call as failed, because no thread will make it, and wake the waiting thread."""
         self._error = RuntimeError(
             "the iterator was closed while its work waited for a thread. Make a new one, "
             "iter(loader), and restore the state in it."
@@ -82,11 +82,11 @@ class Call(Generic[T]):
 
 
 class Pool:
-    """A pool of threads, which are started as calls are submitted.
+    """A pool of threads. Threads are started as calls are submitted.
 
     Args:
         count: largest number of threads.
-        name: beginning of their names.
+        name: beginning of the threads' names.
     """
 
     def __init__(self, count: int, name: str) -> None:
@@ -167,7 +167,7 @@ class CoroutinePool:
         self._coroutines: Coroutines | None = None
 
     def begin(self, work: MakeCoroutine, count: int) -> None:
-        """Begin to run `count` coroutines; `work` is called for each, and returns it."""
+        """Begin to run `count` coroutines: call `work` so many times, and run what it returns."""
         if count:
             # asyncio takes 50 ms of a worker's start
             from ...sources.asynchronous.event_loop import Coroutines

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class StoredRows(Protocol):
-    """Rows of one task, which the transport stores in its own way as long as this object exists."""
+    """Rows of one task, which the transport keeps in its own form as long as this object exists."""
 
     @property
     def lost(self) -> bool:
-        """True if the rows are lost, with the worker or machine that had them.
+        """True if the rows are lost, because the worker or machine that had them is gone.
 
         Always False if rows outlive their worker. If it is True, the loop runs the task a second
         time, and the new rows replace these. Read on the thread that uses the iterator: before each
@@ -55,9 +55,9 @@ class StoredRows(Protocol):
 
 
 class NamedRows(NamedTuple):
-    """Rows `[first, last)` of an earlier block (a task's rows), to which a message's tasks refer.
+    """Rows `[first, last)` of an earlier block (a task's rows), to which tasks of a message refer.
 
-    These tasks count rows from `first`, so that other rows of the block need not be sent.
+    The tasks count rows from `first`, so that other rows of the block need not be sent.
 
     Attributes:
         block: number of the block.
@@ -75,12 +75,12 @@ class NamedRows(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Tasks for one worker, which runs them in order and answers them together.
+    """Tasks for one worker. The worker runs them in order, and sends one answer for all of them.
 
     Attributes:
         tasks: either one task on consecutive positions; or one or several tasks on groups of rows,
-            which may belong to several stages.
-        named: rows of earlier blocks that the tasks refer to.
+            which may belong to several stages (groups of operations).
+        named: rows of earlier blocks (results of tasks) that the tasks refer to.
     """
 
     tasks: Sequence[Task]
@@ -95,8 +95,8 @@ class Message(NamedTuple):
     ) -> Message:
         """Return a message for tasks on groups of rows, with the rows to which they refer.
 
-        If only some rows of a block are sent, the tasks in the message count from the first of
-        these.
+        If only some rows of a block are sent, the first of these has the index 0 in the message's
+        tasks.
 
         Args:
             tasks: the tasks.
@@ -133,12 +133,13 @@ class Message(NamedTuple):
 
 
 def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Blocks:
-    """Return, in a worker, the blocks (rows of one task each) to which a message refers, by number.
+    """Return, in a worker, the blocks (rows of one task each) to which a message refers.
+
+    The result is a dict from block number to block.
 
     Args:
         named: rows of blocks, as in the message.
-        load: function that takes what the transport has sent for all rows of a block, and returns
-            the rows.
+        load: function that takes the transport's form of a block's rows, and returns the rows.
     """
     return {one.block: Block.of(load(one.rows)[one.first : one.last], one.tags) for one in named}
 
@@ -171,9 +172,8 @@ class Answered(NamedTuple):
 class Ended(NamedTuple):
     """Event: a worker has ended.
 
-    It is the worker's last event, after all its answers that were not lost. It comes once for each
-    worker that ends, also after `kill`. Only if a worker was idle when it was killed, the event may
-    not come.
+    It is the worker's last event: answers that were not lost come before it. It comes once for each
+    worker that ends, also after `kill`; except that it may not come if the worker had no task.
 
     Attributes:
         worker: number of the worker.
@@ -197,7 +197,7 @@ class Hanging(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """Event: no worker sent anything for `seconds` while the executor waited for a result."""
+    """Event: no worker has sent anything for `seconds` seconds while the executor waited."""
 
     seconds: float
 
@@ -205,8 +205,8 @@ class Silent(NamedTuple):
 class AllEnded(NamedTuple):
     """Event: the process that makes workers has ended, and all workers with it.
 
-    The loop then calls `restart` or `close`. `how` completes the sentence "the process that makes
-    the workers …".
+    The loop then calls `restart` or `close`. The text `how` completes the sentence "the process
+    that makes the workers …".
     """
 
     how: str
@@ -221,7 +221,7 @@ class Lost(NamedTuple):
         workers: numbers of the workers.
         how: a sentence that says what happened, such as "node 10.0.0.7 of the Ray cluster was
             lost".
-        is_news: False if the user was already warned of it.
+        is_news: False if the user was already warned of this loss.
     """
 
     workers: Sequence[int]
@@ -232,8 +232,8 @@ class Lost(NamedTuple):
 class Room(NamedTuple):
     """Event: the number of workers for which the cluster has room.
 
-    It comes at every check, also if the number has not changed. If it has changed, the loop starts
-    workers, or kills surplus workers that have not started up.
+    The event comes at every check of the cluster, also if the number has not changed. If it has
+    changed, the loop starts workers, or kills surplus workers that have not started up.
     """
 
     workers: int
@@ -265,7 +265,7 @@ class Spawn(NamedTuple):
 
 
 class Give(NamedTuple, Generic[J]):
-    """Action: send `jobs` to a worker, in one message. Nothing is sent if the worker has ended."""
+    """Action: send jobs to a worker, in one message. Nothing is sent if the worker has ended."""
 
     worker: int
     jobs: Sequence[J]
@@ -274,7 +274,7 @@ class Give(NamedTuple, Generic[J]):
 class Kill(NamedTuple):
     """Action: kill the worker with this number.
 
-    The event `Ended` follows; if the worker was idle, it may not follow.
+    The event `Ended` follows; if the worker had no task, it may not follow.
     """
 
     worker: int
@@ -288,13 +288,13 @@ class Finish(NamedTuple, Generic[J]):
 
 
 class Divide(NamedTuple, Generic[J]):
-    """Action: replace the job by smaller jobs that do the same together."""
+    """Action: replace a job by smaller jobs, which do the same work together."""
 
     job: J
 
 
 class GiveUp(NamedTuple, Generic[J]):
-    """Action: let the job fail, because workers ended each time that it was tried.
+    """Action: let a job fail, because workers ended each time that it was tried.
 
     `reason` says how the last worker ended.
     """
@@ -343,22 +343,22 @@ class Transport(Protocol):
     may_lose_rows: bool
 
     def start(self, worker: int) -> None:
-        """Start a worker.
+        """Start a worker, and return at once.
 
-        Its number is new: 0, 1, 2 … over the life of the transport, also after `restart`. Called
-        `worker_count` times at the beginning; later after `Ended`, `AllEnded`, `Lost` or `Room`, or
-        if the loop wants more workers. Returns at once; `poll` later returns `Ready` for the
-        worker, or `Ended` if it cannot start.
+        `poll` later returns `Ready` for the worker, or `Ended` if it cannot start. The number is
+        new: 0, 1, 2 … over the life of the transport, also after `restart`. Called `worker_count`
+        times at the beginning; later after `Ended`, `AllEnded`, `Lost` or `Room`, or if the loop
+        wants more workers.
         """
 
     def send(self, worker: int, message: Message) -> None:
-        """Send a worker a message, after its earlier ones.
+        """Send a worker a message, after its earlier ones, and return at once.
 
         Called once for each message, thousands of times a second. At most `depth` messages of a
-        worker are unanswered at a time. Returns at once: if the worker cannot receive at the
-        moment, the message is kept and sent later. Does nothing if the worker has ended: the caller
-        is told by `Ended`, `Lost` or `AllEnded`, which may be among the events that it is handling.
-        Either `Answered` or the worker's end follows, never both. Rows in `named` are not lost.
+        worker are unanswered at a time. If the worker cannot receive at the moment, the message is
+        kept and sent later. Does nothing if the worker has ended: the caller learns this from
+        `Ended`, `Lost` or `AllEnded`, which may be among the events that it is handling. Either
+        `Answered` or the worker's end follows, never both. Rows in `named` are not lost.
         """
 
     def poll(self, seconds: float | None) -> Sequence[Event]:
@@ -376,15 +376,15 @@ class Transport(Protocol):
         """
 
     def kill(self, worker: int) -> None:
-        """End a worker at once, even if it runs a task.
+        """End a worker at once, even if it runs a task; do not wait for its end.
 
-        Called once for a worker: if a task exceeds its timeout, or if the worker is surplus and
-        idle. Returns at once. `Ended` follows after the worker's last answers; if the worker was
-        idle, it may not follow. Does nothing if the worker has ended.
+        Called once for a worker: if a task exceeds its timeout, or if the worker is surplus and has
+        no task. `Ended` follows after the worker's last answers; if the worker had no task, it may
+        not follow. Does nothing if the worker has ended.
         """
 
     def restart(self) -> None:
-        """Start a new process that makes workers. All workers started earlier have ended.
+        """Start a new process that makes workers; all earlier workers have ended.
 
         Called once after each `AllEnded`, before any other method, unless the run ends then. Never
         called if the transport does not send `AllEnded`.

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def levels_here() -> dict[str, int]:
-    """Return the levels of those loggers for which this process has set a level, by logger name.
+    """Return the levels of the loggers for which this process has set a level, by logger name.
 
     The name "" is the root logger.
     """
@@ -30,23 +30,26 @@ def levels_here() -> dict[str, int]:
 
 
 def set_levels(levels: Mapping[str, int]) -> None:
-    """Set the loggers of this process, by name, to the levels that they have in the user's process.
+    """Give the loggers of this worker process the levels that they have in the user's process.
 
-    Log records that the user's process would drop are then not made here.
+    The worker then makes no log records that the user's process would drop.
+
+    Args:
+        levels: dict from logger name to level.
     """
     for name, level in levels.items():
         logging.getLogger(name or None).setLevel(level)
 
 
 class Forward(logging.Handler):
-    """Logging handler that passes each record, pickled to bytes, to `send`."""
+    """Logging handler that pickles each record to bytes, and passes them to the function `send`."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         super().__init__()
         self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass a record, pickled, to the function `send`.
+        """Pickle a record, and pass the bytes to the function `send`.
 
         An OSError is ignored, because the user's process is then gone; `logging` reports other
         errors.
@@ -60,14 +63,14 @@ class Forward(logging.Handler):
 
 
 def forward(send: Callable[[bytes], None]) -> None:
-    """Pass log records of this process, pickled, to `send` and not to its own root handlers."""
+    """Pass log records of this process, pickled, to `send`, in place of its own root handlers."""
     logging.root.handlers[:] = [Forward(send)]
 
 
 def _as_bytes(record: logging.LogRecord) -> bytes:
-    """Pickle a record with its text already formatted.
+    """Pickle a log record with its text already formatted, including the traceback.
 
-    This is because the record's arguments and exception may not be picklable.
+    The record's arguments and exception are left out, because they may not be picklable.
     """
     fields = dict(vars(record))
     exception = record.exc_text or (
@@ -85,7 +88,7 @@ def _as_bytes(record: logging.LogRecord) -> bytes:
 def handle_here(data: bytes) -> None:
     """Unpickle a worker's log record, and pass it to the logger of the same name in this process.
 
-    It is dropped if that logger does not log records of this level.
+    The record is dropped if the logger does not log records of this level.
     """
     fields: dict[str, Any] = pickle.loads(data)
     record = logging.makeLogRecord(fields)

@@ -1,1 +1,1 @@
-"""The state of an iterator that a checkpoint stores, and how a run resumes from one or several."""
+"""The state of an iterator, which a checkpoint stores, and how a run resumes from saved states."""

@@ -1,10 +1,10 @@
-"""Resume a mix of streams to which datasets were added, or from which some were removed.
+"""Resume a mix of streams to which datasets were added, or from which datasets were removed.
 
 In: the current pipeline, and a state. Out: the state, rearranged for this pipeline. Datasets that
 are in both mixes continue where they were. Added datasets begin at their start. Changed weights
 need no work here, because each dataset has its own position. Work that was begun in the earlier
 mix, such as a window of a `Pack` of which only some rows were delivered, becomes a leftover: it is
-saved apart in the state, and the rest of its rows is made as in the earlier mix.
+saved apart in the state, and its other rows are made as in the earlier mix.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def with_datasets_of_now(
 ) -> LoaderState:
     """Rearrange a shard's state for the current pipeline, if the pipeline's last mix has changed.
 
-    Its datasets or its weights may have changed. The last mix is the last join of streams in the
-    pipeline. The state is returned unchanged if this mix is the same as in the state, or if the
-    last join of the pipeline or of the state is not a mix.
+    The last mix is the last join of streams in the pipeline; its datasets or its weights may have
+    changed. The state is returned unchanged if this mix is the same as in the state, or if the last
+    join of the pipeline or of the state is not a mix.
 
     Args:
         pipeline: the current pipeline.
@@ -104,7 +104,7 @@ def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> b
     """Return True if a random operation after the mix would now draw other numbers.
 
     The key of an operation's random numbers contains the operation's index in the pipeline. So the
-    numbers differ if the pipeline has more or fewer operations before it than in the state.
+    numbers differ if the number of operations before it has changed since the state was saved.
 
     Args:
         pipeline: the current pipeline.
@@ -118,7 +118,7 @@ def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> b
 def _has_changed(state: LoaderState) -> bool:
     """Return True if records of any source were appended or omitted before the state was saved.
 
-    The orders of sources that are joined to a stream can change in no other way during a run.
+    In joined streams, the order of a source cannot change in any other way during a run.
     """
     return bool(state.history.changes) or any(
         OMITTED in order for order in state.identity.every_order
@@ -127,6 +127,8 @@ def _has_changed(state: LoaderState) -> bool:
 
 class _Moved:
     """Converts cursors and other saved values from earlier datasets of a mix to the current ones.
+
+    A cursor is a place in the stream.
 
     Args:
         pipeline: the current pipeline, whose last join is the mix.
@@ -167,8 +169,8 @@ class _Moved:
         Datasets that were added to the mix begin at their start.
 
         Args:
-            cursor: cursor of the whole earlier pipeline, or of a section of it that contains the
-                mix.
+            cursor: saved cursor of the whole pipeline, or of a part of the pipeline that contains
+                the mix.
 
         Raises:
             CheckpointError: the saved cursor does not say how far the mix has come, so the state is
@@ -190,10 +192,10 @@ class _Moved:
         )
 
     def check_draws(self, cursor: Cursor) -> None:
-        """Check that finishing partly delivered work needs the same random numbers as before.
+        """Check that work delivered in part can be finished with the same random numbers as before.
 
         Args:
-            cursor: the place from which the run continues, for the current pipeline.
+            cursor: the place in the current pipeline's stream from which the run continues.
 
         Raises:
             CheckpointError: an operation of a dataset would draw other numbers, because the
@@ -267,9 +269,11 @@ class _Moved:
         return {moved[former]: mark for former, mark in marks.items() if former in moved}
 
     def identity(self, saved: Identity) -> Identity:
-        """Return the current pipeline's identity, but with the saved orders of known datasets.
+        """Return the identity of the current pipeline, with saved orders where there are any.
 
-        These are the datasets that are in both mixes.
+        The identity is the description of sources, orders and operations in a state. The order of a
+        dataset that is in both mixes is the saved one, because records may have been appended or
+        omitted since.
 
         Args:
             saved: identity of the earlier pipeline.
@@ -283,7 +287,7 @@ class _Moved:
         """Convert a leftover (unfinished work of an earlier shard) to the current pipeline.
 
         Returns:
-            A list with the converted leftover; an empty list if the leftover's dataset was removed.
+            A list with the converted leftover; an empty list if its dataset was removed.
         """
         stage = rest.stage
         rest = dataclasses.replace(
@@ -306,10 +310,10 @@ class _Moved:
 
 
 def _uppermost(state: LoaderState) -> dict[str, Any] | None:
-    """Return the description of the join nearest to the output of a pipeline, if it is a mix.
+    """Return the saved description of the last join of streams, if it is a mix.
 
-    The pipeline is the one that saved the state. Return None if it is another kind of join, if
-    there is no join, or if the state does not say how far the mix has come.
+    Return None if it is another kind of join, if there is no join, or if the state does not say how
+    far the mix has come.
     """
     last = state.identity.joins[-1] if state.identity.joins else {}
     is_mix = last.get("kind") == "mix" and state.cursor.notes and state.cursor.notes[-1]

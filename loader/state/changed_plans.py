@@ -3,8 +3,8 @@
 A plan says, before anything is read, which records each batch has. It is made window by window: the
 records of a window are grouped into batches together.
 
-In: the new pipeline, and saved states. Out: both, with the earlier run's plan for all windows that
-a shard has begun, and the new plan for all later windows.
+In: the current pipeline, and saved states. Out: both, with the earlier run's plan for all windows
+that a shard has begun, and the current plan for all later windows.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from .schema import LoaderState
 def with_plan(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline of planned batches, and saved states, to a plan that has changed since.
+    """Adapt a pipeline of planned batches to a plan that differs from the one in saved states.
 
     Planned batches are those of `BudgetBatch` with known lengths. Their plan says in advance which
-    records each batch has. Other pipelines and their states are returned unchanged.
+    records each batch has. The states are adapted, too. Other pipelines and their states are
+    returned unchanged.
 
     Args:
-        pipeline: the new pipeline, as the program built it, before any state is applied.
+        pipeline: the current program's pipeline, before any state is applied.
         states: states of all shards of one run, or of one shard.
         strict: if True, the pipeline is not adapted to another plan, and the caller later raises if
             the plan differs.
@@ -80,7 +81,7 @@ def without_epochs(order: Values) -> Values:
     """Return the values that describe an order of planned batches, without the number of epochs.
 
     The plan of an epoch does not depend on the number of epochs. So two orders have the same plan
-    if these values are equal.
+    if the returned values are equal.
     """
     return {name: value for name, value in order.items() if name != "epochs"}
 

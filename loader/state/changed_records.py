@@ -1,9 +1,9 @@
 """Resume a run if records were appended to its sources, or other records are omitted than before.
 
-In: the new pipeline, and saved states. Out: both, with an order of records that is the earlier
-run's up to the position where the run stopped, and has the new records from there on. The parts of
-a mix each have such an order, under the part's name; a single source has one order, under the name
-"" (`ONLY`).
+In: the current pipeline, and saved states. Out: both, with a new order of records. Up to the
+position where the run stopped, it is the earlier run's order; from this position on, it has the new
+records. The parts of a mix each have such an order, under the part's name; a single source has one
+order, under the name "" (`ONLY`).
 """
 
 from __future__ import annotations
@@ -51,17 +51,18 @@ Histories = Mapping[str, RecordsHistory]
 def migrate_records(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and saved states to records that were appended or omitted since.
+    """Adapt a pipeline and states to records appended or omitted since the states were saved.
 
     The pipeline reads a single source, or one mix of several.
 
     Args:
-        pipeline: the new pipeline, as the program built it, before any state is applied.
+        pipeline: the current program's pipeline, before any state is applied.
         states: states of all shards of one run, or of one shard.
         strict: if True, all records that the run omitted must still be omitted (more may be); and
             records may be appended only if the records before them are the same.
-        run: function that runs a pipeline (see `Run`). It is called only if a state was saved
-            inside a window of rows (results of earlier operations), to find the end of the window.
+        run: function that runs a pipeline (see `Run`). It is called only to find the end of a
+            window (inputs that a `Pack`, for example, processes together), if a state was saved
+            inside the window and earlier operations made its inputs.
 
     Returns:
         The pipeline and the states to resume from.
@@ -147,7 +148,7 @@ def _with_orders(
 
 
 def _with_order(pipeline: Pipeline, orders: ChangingOrders) -> Pipeline:
-    """Return the pipeline with the orders of its mix's parts, or of its single source, replaced.
+    """Return the pipeline with new orders of its mix's parts, or of its single source.
 
     Args:
         pipeline: the pipeline.
@@ -158,7 +159,7 @@ def _with_order(pipeline: Pipeline, orders: ChangingOrders) -> Pipeline:
 
 
 def _as_it_was(pipeline: Pipeline, saved: SavedOrder, length: int) -> Pipeline:
-    """Return the pipeline of a mix with the earlier run's weights, and with the ends of its parts.
+    """Return the pipeline of a mix, with the weights and the ends of parts of the earlier run.
 
     Args:
         pipeline: pipeline of the mix.
@@ -173,7 +174,7 @@ def _former_source(pipeline: Pipeline, orders: ChangingOrders, histories: Histor
     """Return the fingerprint of the source, or of the mix's sources, as the earlier run read it.
 
     A generation is a version of the files of a growing source. Each growing source is taken at the
-    generation that the run read last. So records that were appended later do not count.
+    generation that the earlier run read last, so records that were appended later do not count.
 
     Args:
         pipeline: the current pipeline.
@@ -220,7 +221,7 @@ def _with_generations(leaf: Leaf, state: LoaderState) -> LoaderState:
     """Add the numbers of generations to a state, for sources whose generation it does not contain.
 
     A generation is a version of the files of a growing source. It is found by the number of records
-    that the source has in the state. Sources whose order cannot change during a run get no number.
+    that the state has for the source. Sources whose order cannot change during a run get no number.
     """
     saved, parts = state.order(), leaf.sampler.whole.parts
     for name, generations in generations_of(leaf.source).items():
@@ -235,8 +236,8 @@ def _with_generations(leaf: Leaf, state: LoaderState) -> LoaderState:
 def _generation_of(records: Any, generations: Generations) -> dict[str, int]:
     """Return {GENERATION: number} of the first generation that has a given number of records.
 
-    A generation is a version of the files of a growing source. Return {} if its number is 0, or if
-    no generation has this number of records.
+    A generation is a version of the files of a growing source. Return {} if this is generation 0,
+    or if no generation has this number of records.
 
     Args:
         records: number of records.
@@ -250,7 +251,7 @@ def _generation_of(records: Any, generations: Generations) -> dict[str, int]:
 def in_generation(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline of an epoch, and states, for the same generation of the source's files.
+    """Adapt the pipeline of an epoch, or the states, so that both have the same generation.
 
     A generation is a version of the files of a growing source. If a state was saved inside the
     epoch, the pipeline is changed to the generation that the run was reading. Otherwise, the states
@@ -324,10 +325,10 @@ def in_epoch(
 def _check_weights(whole: VectorSampler, states: Sequence[LoaderState]) -> None:
     """Check that no weights or parts of a mix have changed if a state was saved inside an epoch.
 
-    It is for loops over `loader.epochs()`.
+    This check is only for loops over `loader.epochs()`.
 
     Args:
-        whole: the program's order of all epochs.
+        whole: the current program's order of all epochs.
         states: states of one run.
 
     Raises:

@@ -1,7 +1,7 @@
 """Resume a pipeline whose order or records have changed since the states were saved.
 
-In: the new pipeline, which may join several streams, and saved states. Out: both, in the form to
-resume. Each source of joined streams is adapted separately. The joins themselves (mix, zip and
+In: the current pipeline, which may join several streams, and saved states. Out: both, in the form
+to resume. Each source of joined streams is adapted separately. The joins themselves (mix, zip and
 others) need no adapting to changed records, because they count rows, and do not depend on which
 records these rows are made of.
 """
@@ -34,12 +34,13 @@ def migrate(
     """Adapt a pipeline and states to changes of the order or records since the states were saved.
 
     Args:
-        pipeline: the new pipeline, as the program built it, before any state is applied.
+        pipeline: the current program's pipeline, before any state is applied.
         states: states of all shards of one run, or of one shard.
         strict: if True, the order must be the same, except that records may be appended and more
             records omitted.
-        run: function that runs a pipeline (see `Run`). It is called only if a state was saved
-            inside a window of rows (results of earlier operations), to find the end of the window.
+        run: function that runs a pipeline (see `Run`). It is called only to find the end of a
+            window (inputs that a `Pack`, for example, processes together), if a state was saved
+            inside the window and earlier operations made its inputs.
 
     Returns:
         The pipeline and the states to resume from.
@@ -70,7 +71,7 @@ def migrate(
 
 
 def _omitted(state: LoaderState) -> set[str]:
-    """Return a digest of each set of records that a run omitted, at its start or later."""
+    """Return digests of the sets of records that a run omitted, at its start or later."""
     values = (*state.identity.every_order, *(change.values for change in state.history.changes))
     return {each[OMITTED] for each in values if each.get(OMITTED)}
 
@@ -86,7 +87,6 @@ def _inputs(join: Values) -> Values:
 def _with_leaves(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt each source of joined streams, and the states, to changed orders or records."""
     if len(states[0].identity.orders) != len(pipeline.leaves):
         return pipeline, states  # a later comparison tells
     for number in range(len(pipeline.leaves)):
@@ -121,7 +121,7 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
 class LeafAlone:
     """A leaf (a source with its sampler) of joined streams, as a pipeline of its own.
 
-    If the whole pipeline has no joins, it has only this leaf, and is itself this pipeline.
+    If the whole pipeline has no joins, it has only one leaf, and `pipeline` is the whole pipeline.
 
     Attributes:
         number: index of the leaf.
@@ -143,7 +143,9 @@ class LeafAlone:
         return cls(number, dataclasses.replace(alone, snapshot=snapshot), True)
 
     def state_of(self, whole: Pipeline, state: LoaderState) -> LoaderState:
-        """Return the part of a state that is about this leaf, as a state of this leaf's pipeline.
+        """Return a state for this leaf's pipeline, taken from a state of the whole pipeline.
+
+        A leaf is a source with its sampler.
 
         Args:
             whole: the whole pipeline.
@@ -163,11 +165,11 @@ class LeafAlone:
         )
 
     def put_back(self, whole: Pipeline, changed: Pipeline) -> Pipeline:
-        """Return the whole pipeline with this leaf replaced by the leaf of `changed`.
+        """Return the whole pipeline, with this leaf (source with its sampler) replaced.
 
         Args:
             whole: the whole pipeline.
-            changed: the leaf's own pipeline after a change.
+            changed: the leaf's own pipeline after a change; its leaf is the new one.
         """
         if not whole.joins:
             return changed
@@ -177,7 +179,9 @@ class LeafAlone:
         return dataclasses.replace(whole, leaves=tuple(leaves), snapshot=snapshot)
 
     def put_back_state(self, whole: LoaderState, of_leaf: LoaderState) -> LoaderState:
-        """Return a state of the whole pipeline with this leaf's source, order and history replaced.
+        """Return a state of the whole pipeline, with new values for this leaf.
+
+        A leaf is a source with its sampler. Its source, order and history are replaced.
 
         Args:
             whole: the state of the whole pipeline.
@@ -195,7 +199,7 @@ class LeafAlone:
 
 
 def _may_change(leaf: Leaf, saved: SavedOrder) -> bool:
-    """Return True if records of a source can be omitted or appended, or were in the earlier run.
+    """Return True if records of a source can be omitted or appended, now or in the earlier run.
 
     Args:
         leaf: the source with its sampler.
@@ -212,7 +216,7 @@ def _with_leaf(
     """Adapt one source of joined streams, and the states, if the order of its records has changed.
 
     Args:
-        pipeline: the new pipeline, as the program built it, before any state is applied.
+        pipeline: the current program's pipeline, before any state is applied.
         states: states of one run.
         number: index of the source among all sources of the pipeline.
         strict: if True, the order must be the same, except that records may be appended and more
@@ -241,10 +245,10 @@ def _with_leaf(
 
 
 def _records(order: SavedOrder) -> list[Any]:
-    """Return the values that decide which records an order has, for a comparison of two orders.
+    """Return the values that decide which records an order has, to compare two orders by them.
 
-    These are, for the start of the run, the omitted records and the generation (version of the
-    source's files), also of each part of a mix; and all later changes of the order.
+    They are: the omitted records and the generation (version of the source's files) at the start of
+    the run, also for each part of a mix; and all later changes of the order.
     """
     begins = (order.described, *parts_in(order.described).values())
     return [
@@ -257,7 +261,7 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
     """Check that no state was saved inside a batch or window of rows of joined streams.
 
     It is called if the order of a source has changed. Batches and windows that are made of one
-    source's records, before streams are joined, are not looked at.
+    source's records, before streams are joined, are not checked.
 
     Args:
         pipeline: the pipeline.
@@ -281,7 +285,7 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
 
 
 def _check_repeated(pipeline: Pipeline, number: int) -> None:
-    """Check that `repeat()` does not read a source, whose order has changed, several times.
+    """Check that a source whose order has changed is not read several times, by `repeat()`.
 
     Args:
         pipeline: the pipeline.
@@ -300,10 +304,10 @@ def _check_repeated(pipeline: Pipeline, number: int) -> None:
 
 
 def _check_not_ended(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
-    """Check that a growing source, whose order has changed, has not ended on any shard of a mix.
+    """Check that a growing source whose order has changed has not ended on any shard of a mix.
 
     A shard on which the source has ended in the mix would not read records that are appended later.
-    Sources that do not grow pass.
+    For sources that do not grow, nothing is checked.
 
     Args:
         pipeline: the pipeline of joined streams.

@@ -1,8 +1,8 @@
 """Resume a run with other weights, or other parts (datasets) of a mix, than the earlier run had.
 
-In: the new pipeline, and saved states. Out: both, with an order that follows the earlier run up to
-the position where it stopped, and the new weights and parts from there on. Pipelines and states
-without such a change are returned unchanged.
+In: the current pipeline, and saved states. Out: both, with a new order. Up to the position where
+the earlier run stopped, it is the earlier run's order; from this position on, it has the current
+weights and parts. Pipelines and states without such a change are returned unchanged.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ def migrate_weights(
     """Adapt a pipeline and states to changed weights, or changed parts (datasets), of a mix.
 
     Args:
-        pipeline: the new pipeline, as the program built it, before any state is applied.
+        pipeline: the current program's pipeline, before any state is applied.
         states: states of all shards of one run, or of one shard. If something has changed, the
             states of all shards are needed, except for joined streams.
         strict: if True, nothing is adapted to changes of the program, and the caller later raises
             if something has changed. Changes that the run itself made, such as `iterator.change`,
             stay.
-        run: function that runs a pipeline (see `Run`). It is called only if a state was saved
-            inside a window of rows (results of earlier operations), to find the end of the window.
+        run: function that runs a pipeline (see `Run`). It is called only to find the end of a
+            window (inputs that a `Pack`, for example, processes together), if a state was saved
+            inside the window and earlier operations made its inputs.
 
     Returns:
         The pipeline and the states to resume from.
@@ -105,12 +106,12 @@ def migrate_weights(
 def _set_apart(
     pipeline: Pipeline, states: Sequence[LoaderState], saved: SavedOrder, change: str, run: Run
 ) -> tuple[Sequence[LoaderState], int]:
-    """Return states that can resume with other weights or parts, and the first position with these.
+    """Prepare states to resume with other weights or parts of a mix.
 
     Args:
-        pipeline: the new pipeline, as the program built it, before any state is applied.
+        pipeline: the current program's pipeline, before any state is applied.
         states: states of one run.
-        saved: the order of the run.
+        saved: the order of the run that saved the states.
         change: text that says what has changed, for messages.
         run: function that runs a pipeline (see `Run`).
 
@@ -144,14 +145,14 @@ def _set_apart(
 
 
 def _replaced_part(mix: VectorSampler, saved: SavedOrder) -> str:
-    """Return a text that names the first part of a mix whose order differs from the earlier run.
+    """Return a text that names the first part of a mix whose order differs from the saved one.
 
     The text is "the order of part 'name'". It is "" if the order of no part differs, or if the
     sampler is not a mix.
 
     Args:
-        mix: the program's sampler.
-        saved: the order of the earlier run.
+        mix: the current program's sampler.
+        saved: the order of the run that saved the state.
     """
     for name, part in mix.parts.items() if mix.facts.parts else ():
         before = saved.part(name).described
@@ -193,8 +194,9 @@ def _check_dealt(states: Sequence[LoaderState], change: str, later: Blocks | Non
     Args:
         states: states of all shards.
         change: text that says what has changed, for the message.
-        later: the blocks of positions in which the program divides records by cost, if these are to
-            be checked as well as the blocks of the run; else None.
+        later: groups of positions whose records the current program divides among shards by cost;
+            they are then also checked, besides the groups of the run that saved the states. None to
+            check only the latter.
 
     Raises:
         CheckpointError: a state was saved inside such a batch.
@@ -219,7 +221,7 @@ def _check_dealt(states: Sequence[LoaderState], change: str, later: Blocks | Non
 def is_within(state: LoaderState) -> bool:
     """Return True if a state was saved inside a group of elements that are made together.
 
-    Such a group is the rows of one record, of one batch or of one window. Return True, too, if the
+    Such a group has the rows of one record, of one batch or of one window. Return True, too, if the
     state has leftovers (unfinished work of earlier shards).
     """
     return any(state.cursor.skips) or bool(state.cursor.unfinished)
@@ -229,12 +231,12 @@ def _check_within(pipeline: Pipeline, saved: Identity) -> None:
     """Check that no mix has changed that is inside another dataset.
 
     Such a mix is sliced, shuffled, repeated or part of another dataset, so its parts could not
-    continue with their next elements. The pipeline's last mix, which is outside of all others, may
-    have changed.
+    continue with their next elements. A mix that is not inside another dataset may have changed.
 
     Args:
         pipeline: the current pipeline.
-        saved: identity of the pipeline that saved the state.
+        saved: identity (description of sources, orders and operations) of the pipeline that saved
+            the state.
 
     Raises:
         CheckpointError: such a mix has changed.
@@ -256,14 +258,15 @@ def _check_within(pipeline: Pipeline, saved: Identity) -> None:
 def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) -> None:
     """Check that no dataset was removed from a mix while records of it are still to be delivered.
 
-    Such records exist if shards stopped at different steps, or inside a window: up to the position
-    of the change, the earlier mix is still read. A window of rows (results of earlier operations)
-    that was begun is run, to find its end.
+    Such records exist if shards stopped at different steps, or inside a window (inputs that a
+    `Pack`, for example, processes together): up to the position of the change, the earlier mix is
+    still read. If earlier operations made the inputs of a window, the window is run to find its
+    end.
 
     Args:
-        loaders: the new pipeline, as the program built it, before any state is applied.
+        loaders: the current program's pipeline, before any state is applied.
         pipeline: the pipeline that resumes.
-        cursor: place from which it resumes.
+        cursor: place in the stream from which it resumes.
         run: function that runs a pipeline (see `Run`).
 
     Raises:

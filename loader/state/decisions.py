@@ -1,8 +1,8 @@
 """The log by which the shards of a run agree at which position they begin to read appended records.
 
-In: a position, and the newest generation (version of a source's files) that a shard found there.
-Out: the decision of the first shard that checked for appended records at this position. All other
-shards read this decision from the log; they do not communicate in any other way.
+In: a position, and the newest generation (version of a source's files) that a shard found when it
+checked at this position. Out: the decision of the first shard that checked at this position. All
+other shards read this decision from the log; they do not communicate in any other way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...samplers.history import ONLY
 
 
 class Decision(NamedTuple):
-    """Which generation (version of a source's files) is read from a position on.
+    """A decision which generation (version of a source's files) to read from a position on.
 
     Attributes:
         generation: number of the generation.
@@ -36,7 +36,9 @@ Decisions = dict[str, Decision]
 
 
 class DecisionLog:
-    """A folder with one file for each position at which the shards check for appended records.
+    """A log of decisions: a folder with a file for each position at which shards check a source.
+
+    At these positions, the shards check for appended records.
 
     Args:
         folder: path of the folder. It is created when the first decision is written.
@@ -46,7 +48,7 @@ class DecisionLog:
         self._folder = folder
 
     def read(self, position: int) -> Decisions | None:
-        """Return the decisions at a position, by source name; None if no shard has checked there.
+        """Return the decisions at a position, by source name; None if the log has none for it.
 
         Raises:
             CheckpointError: the position's file is damaged, or cannot be read.
@@ -79,7 +81,8 @@ class DecisionLog:
     def first(self, position: int, found: Decisions) -> Decisions:
         """Return the decisions at a position that were written first; they hold for all shards.
 
-        If the log has none for this position, the decisions of this shard are written and returned.
+        If the log has no decisions for this position, the decisions of this shard are written and
+        returned.
 
         Args:
             position: position at which the shards check for appended records.

@@ -36,7 +36,7 @@ def has_state(item: Any) -> bool:
 
 
 def with_state(item: Any) -> Any:
-    """Return the object itself, after checking that it has a state (a method `get_state`).
+    """Return `item`, after checking that it has a state (a method `get_state`).
 
     Raises:
         TypeError: it has no `get_state`. The message says what to pass instead.
@@ -83,7 +83,7 @@ def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
 
 
 def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
-    """Restore from this process's file; if all shards' states are needed, from all files.
+    """Restore an iterator from this process's file; from all files if all states are needed.
 
     Args:
         folder: folder with the files.
@@ -108,22 +108,25 @@ def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
 def as_said(strict: bool) -> dict[str, bool]:
     """Return keyword arguments for `set_state`: {"strict": False} if `strict` is False, else {}.
 
-    So the argument `strict` is passed only if it is needed, and iterators of other libraries, whose
-    `set_state` does not have it, can be restored, too.
+    So `strict` is passed only if it is False. Iterators of other libraries, whose `set_state` does
+    not have this argument, can then be restored, too.
     """
     return {} if strict else {"strict": False}
 
 
 def process_of(path: Any) -> tuple[int, int] | None:
-    """Return (index, count) of a file's process, from its name; None for any other name."""
+    """Return (index, count) of processes from the name of a file; None for any other name.
+
+    Names of state files are `process_<index>-of-<count>.json`.
+    """
     found = _NAME.fullmatch(path.name)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def _states_in(folder: Any) -> list[bytes] | None:
-    """Return the states of all processes, from a folder, in the order of the processes.
+    """Return the states of all processes from the files in a folder, in the order of processes.
 
-    Return None if some are missing, or if there are files of runs on different numbers of
+    Return None if some files are missing, or if there are files of runs on different numbers of
     processes.
     """
     files = sorted((path for path in _files_in(folder) if process_of(path)), key=process_of)  # type: ignore[arg-type]
@@ -148,7 +151,7 @@ def _all_states(folder: Any, file: str) -> list[bytes]:
 
 
 def to_bytes(state: Any) -> bytes:
-    """Return the bytes of a state for a file.
+    """Return the bytes of a state, to be written to a file.
 
     States of headrace are JSON text already, and are returned unchanged. In other libraries, states
     are dicts, and are returned as JSON.
@@ -187,7 +190,7 @@ def unreadable(path: Any, error: OSError) -> CheckpointError:
     """Return a CheckpointError that says which file cannot be read, and why.
 
     Args:
-        path: path to name if the error names none.
+        path: path that the message names if `error` has no path.
         error: the error of the operating system.
     """
     place = error.filename or path
@@ -196,7 +199,7 @@ def unreadable(path: Any, error: OSError) -> CheckpointError:
 
 
 async def write_later(folder_to_come: Any, state: Any) -> None:
-    """Wait until the folder exists, then write the state to this process's file.
+    """Wait until the folder exists, then write the state to this process's file in it.
 
     Args:
         folder_to_come: object of Orbax with `await_creation()`, which waits for the folder and

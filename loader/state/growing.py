@@ -42,7 +42,7 @@ PAUSE_SECONDS = 0.2
 
 
 class WaitNotice:
-    """Logs, once in a run, that the run waits for more records."""
+    """Logs that the run waits for more records, once in a run."""
 
     def __init__(self) -> None:
         self._said = False
@@ -67,13 +67,13 @@ class WaitNotice:
 class OrderChangedError(Exception):
     """Raised if appended records change the order of a run at a position.
 
-    The iterator catches it, and switches to the new order.
+    The iterator catches the error, and switches to the new order.
 
     Attributes:
         position: first global position (counted over all shards) with the new order.
         leaf: index of the source among the joined sources; 0 without joins.
-        news: a dict by name of the source, or of the mix's part, for each that has appended
-            records: the `Decision` about the generation (version of its files) to read.
+        news: dict from the name of each source (or part of a mix) with appended records to the
+            `Decision`: which generation (version of the source's files) to read.
     """
 
     def __init__(self, position: int, leaf: int, news: Decisions) -> None:
@@ -87,7 +87,7 @@ def grown(
     """Return the pipeline and state to continue a run after appended records changed its order.
 
     Args:
-        loaders: the pipeline as the program built it, before any state was applied.
+        loaders: the current program's pipeline, before any state was applied.
         state: state of the user's position.
         change: position of the change, and the generations (versions of the source's files) to read
             from there on.
@@ -119,7 +119,8 @@ def _grown_mix(mix: Any, saved: SavedOrder, change: OrderChangedError) -> Any:
     Args:
         mix: the mix over the new versions of the sources.
         saved: the run's mix before the change.
-        change: the position of the change, and the decisions by name of these parts.
+        change: position of the change, and the decisions by name of the parts with appended
+            records.
     """
     former, parts = saved_order(saved), {}
     counts = dict(zip(former.names, former.counts(change.position).tolist()))
@@ -218,12 +219,12 @@ class Lookout:
 
         Returns:
             True if the check was made and found no change of the order. False if the check could
-            not be made yet; this is only possible with `wait=False`, if shards have not read up to
-            the check's position, or if all records were read and the writer is still at work.
+            not be made yet, which is possible only with `wait=False`: shards have not read up to
+            the check's position; or all records were read and the writer is still at work.
 
         Raises:
-            OrderChangedError: records were appended. The iterator catches it, and switches to the
-                new order.
+            OrderChangedError: records were appended. The iterator catches this error, and switches
+                to the new order.
             CheckpointError: the log of the decisions cannot be read or written.
             SourceError: a file has changed.
         """
@@ -243,7 +244,7 @@ class Lookout:
         return True
 
     def _is_new(self, look: int, name: str, found: Decision) -> bool:
-        """Return True if the decision about a source changes the order of its records.
+        """Return True if a decision about a source changes the order of its records.
 
         Args:
             look: position of the check.
@@ -286,7 +287,7 @@ class Lookout:
         """Check one source for appended records, and decide which generation of it is read next.
 
         A generation is a version of the source's files. The decision also says if its new records
-        are read in the current epoch already, or from the next one on.
+        are read in the current epoch already, or from the next epoch on.
 
         Args:
             name: name of the part of a mix; "" for a single source.
@@ -294,8 +295,8 @@ class Lookout:
             look: position of the check.
 
         Returns:
-            The decision; or None if an epoch ends at this check, the source's writer is still at
-            work, and it has appended nothing. Then a message is logged, once in a run.
+            The decision. None if an epoch ends at this check, the source's writer is still at work,
+            and the writer has appended nothing; a message is then logged, once in a run.
         """
         source, order = self._sources[name], self._orders[name]
         complete = source.complete
@@ -313,12 +314,12 @@ class Lookout:
     def _began_incomplete(self, name: str, look: int) -> bool:
         """Return True if the source's writer was still at work when an epoch got its records.
 
-        Then records that the writer has appended since belong to this epoch, too, even if it has
-        ended by now.
+        Records that the writer has appended since then also belong to this epoch, even if the
+        writer has ended by now.
 
         Args:
             name: name of the part of a mix; "" for a single source.
-            look: position of the check. The epoch ends there.
+            look: position of the check, at which the epoch ends.
         """
         source, order = self._sources[name], self._orders[name]
         if source.generation_complete(order.generation):
@@ -328,11 +329,12 @@ class Lookout:
 
 
 def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
-    """Return an epoch's pipeline over the generation (version of the files) that all shards read.
+    """Return an epoch's pipeline over the generation that all shards read in this epoch.
 
-    It is for loops over `loader.epochs()`. The shard that begins the epoch first decides on the
-    newest generation, and writes it to the log; the other shards read the log. The pipeline is
-    unchanged if the loader does not look for appended records.
+    A generation is a version of the files of a growing source. This function is for loops over
+    `loader.epochs()`. The shard that begins the epoch first decides on the newest generation, and
+    writes it to the log; the other shards read the log. The pipeline is returned unchanged if the
+    loader does not check for appended records.
 
     Raises:
         CheckpointError: the log cannot be read or written.
@@ -352,7 +354,7 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
 
 
 def _log_of(leaf: Leaf, growth: GrowthOptions, *loop: str) -> DecisionLog | None:
-    """Return the log of the decisions about appended records.
+    """Return the log by which shards agree when to read appended records.
 
     Return None if there is a single shard and the user gave no log.
 

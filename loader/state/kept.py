@@ -1,6 +1,6 @@
 """The values that a run keeps in its states besides its place in the stream, as one object.
 
-These are the steps that the run skips, and the user's own values (see `set_extra_state`).
+They are the steps that the run skips, and values that the user has added (`set_extra_state`).
 
 In: values that the loader or the user sets. Out: their entries in the JSON of a state, and back;
 one object for a new number of shards, made of the objects of all earlier shards; and texts that
@@ -36,7 +36,7 @@ class Kept:
 
     Attributes:
         skipped: steps that the run skips because the user asked for it.
-        extra: the user's own values, as JSON text; "" for none.
+        extra: values that the user has added, as JSON text; "" for none.
     """
 
     skipped: SkippedSteps = NONE_SKIPPED
@@ -50,7 +50,7 @@ class Kept:
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Kept:
-        """Read the values from the parsed JSON of a state. Other entries of the state are ignored.
+        """Read the values from the parsed JSON of a state. Other entries are ignored.
 
         Args:
             content: the entries of the state, by name.
@@ -72,15 +72,15 @@ class Kept:
         first object in `shards`.
 
         Args:
-            shards: values of all earlier shards. Those of the shard with the largest step come
-                first.
+            shards: values of all earlier shards. The first must be those of the shard with the
+                largest step.
         """
         steps = union(chain.from_iterable(each.skipped.steps for each in shards))
         return cls(SkippedSteps(steps, shards[0].skipped.absorbed), shards[0].extra)
 
     @property
     def told(self) -> dict[str, tuple[str, Any]]:
-        """The values for tools to show: a dict from a label to a pair (text, plain JSON values)."""
+        """Values for tools to show: a dict from a label to a pair (text, plain JSON values)."""
         steps = ", ".join(f"{start:,} to {stop - 1:,}" for start, stop in self.skipped.steps)
         return {
             "left out": (
@@ -92,12 +92,12 @@ class Kept:
 
     @property
     def extra_values(self) -> Any:
-        """A copy of the user's own values; None if there are none."""
+        """A copy of the values that the user has added; None if there are none."""
         return json.loads(self.extra or "null")
 
 
 class Keeper:
-    """Holder of the values that a run keeps in its states, as they are now.
+    """Holder of the current values that a run keeps in its states.
 
     An iterator and all positions taken from it share one `Keeper`. So if the user sets a new value,
     the states of earlier positions have it, too: for example, the position after a batch that a
@@ -111,26 +111,26 @@ class Keeper:
         self.kept = kept
 
     def set_extra(self, values: Any) -> None:
-        """Replace the user's own values, as `set_extra_state` of an iterator does.
+        """Replace the values that the user has added, as `set_extra_state` of an iterator does.
 
         Raises:
             TypeError: the values are not a dict of plain JSON values.
-            ValueError: they are too long.
+            ValueError: the values are too long.
         """
         self.kept = replace(self.kept, extra=_extra_text(values))
 
 
 class ExtraState:
-    """Base of iterators whose states can contain values of the user."""
+    """Base class of iterators: the user can add values to their states."""
 
     def here(self) -> Any:
-        """Return the user's position."""
+        """Return the user's position in the stream."""
         raise NotImplementedError
 
     def get_extra_state(self) -> Any:
         """Return a copy of the values that `set_extra_state` stored; None if there are none.
 
-        They were stored in this run, or in the run whose state was restored.
+        The values were stored in this run, or in the run whose state was restored.
 
         Raises:
             TypeError: the iterator is a feeder that reads from something other than a `DataLoader`.
@@ -142,13 +142,13 @@ class ExtraState:
 
         All later states contain the values, until you set others. This also holds for a device
         feeder that has read ahead. The values change nothing in the stream. `set_state` restores
-        them. If `set_states` resumes on another number of shards, it restores those of the shard
-        with the largest step.
+        them. If `set_states` resumes on another number of shards, it restores the values of the
+        shard with the largest step.
 
         Args:
             values: a dict of plain JSON values: dicts with texts as keys, lists, texts, finite
-                numbers, True, False or None; at most 10,000 characters as JSON, where one outside
-                ASCII counts as six. None removes the values.
+                numbers, True, False or None. As JSON text, they may have at most 10,000 characters;
+                a character outside ASCII counts as six. None removes the values.
 
         Raises:
             TypeError: `values` is not a dict, or contains something else than plain JSON values,
@@ -170,7 +170,7 @@ class ExtraState:
 
 
 def _extra_text(values: Any) -> str:
-    """Check the user's own values, and return them as JSON text; "" for None.
+    """Return the values that the user has added, checked, as JSON text; "" for None.
 
     Raises:
         TypeError: the values are not a dict, or parsing the JSON text would not give equal values.

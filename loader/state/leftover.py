@@ -1,11 +1,13 @@
 """Leftovers: windows, or batches split into elements, that an earlier shard delivered only in part.
 
-In: the place where that shard stopped. Out: a place from which any shard can continue, and
+A window has the inputs that a `Pack`, for example, processes together.
+
+In: the place where the earlier shard stopped. Out: a place from which any shard can continue, and
 leftovers. One of the new shards makes each leftover again, and delivers the elements that the
 earlier shard did not deliver.
 
-The place after a window must be known. The end of a window of records is computed. A window of rows
-(results of earlier operations) is run to find its end.
+The place after a window must be known. If the inputs of a window are records, its end is computed.
+If they are rows that earlier operations made, the window is run to find its end.
 """
 
 from __future__ import annotations
@@ -45,10 +47,11 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
     also used if the same shard continues with another mix.
 
     Args:
-        loaders: the new pipeline, as the program built it, before any state is applied.
+        loaders: the current program's pipeline, before any state is applied.
         state: state of the shard.
-        run: function that runs a pipeline (see `Run`). It is called only if the shard stopped
-            inside a window of rows (results of earlier operations), to find the end of the window.
+        run: function that runs a pipeline (see `Run`). It is called only to find the end of a
+            window (inputs that a `Pack`, for example, processes together), if the shard stopped
+            inside the window and earlier operations made its inputs.
         mix: the earlier mix as JSON text, if the mix has changed; else "".
 
     Raises:
@@ -62,13 +65,13 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
     ends = tuple(None if leaf.endless else leaf.total for leaf in former.leaves)
 
     def split(part: Subtree, cursor: Cursor) -> Cursor:
-        """Return the cursor (place in the stream) to continue a section of the pipeline.
+        """Return the cursor (place in the stream) to continue a part of the pipeline.
 
-        A window or batch that was begun in this section becomes a leftover in this cursor.
+        If a window or batch in this part was begun, it becomes a leftover in the returned cursor.
 
         Args:
-            part: the section.
-            cursor: cursor of this section at which the shard stopped.
+            part: the part of the pipeline.
+            cursor: cursor of this part at which the shard stopped.
         """
         rests = tuple(rest for rest in cursor.unfinished if rest.stage == part.stage)
         if part.stage is None:
@@ -93,12 +96,13 @@ def set_apart(
 ) -> list[LoaderState]:
     """Return states that can continue in a changed order.
 
-    Most windows that were delivered in part have the same records in the earlier and in the changed
-    order. Their states are returned unchanged. Two kinds of windows need the earlier order, and
-    become leftovers (unfinished work that is saved apart in the state, and is made in the earlier
-    order):
+    A window has the inputs that a `Pack`, for example, processes together. If a state was saved
+    inside a window, the window usually has the same records in the earlier and in the changed
+    order, and the state is returned unchanged. Two kinds of windows need the earlier order. They
+    become leftovers: unfinished work that is saved apart in the state, and is made in the earlier
+    order.
 
-    * windows of rows (results of earlier operations)
+    * windows of rows that earlier operations made
     * a window that is shorter than others because the earlier order ended in it
 
     Args:
@@ -116,10 +120,10 @@ def set_apart(
 
 
 def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
-    """Return True if a partly delivered window of a state must be finished with the earlier order.
+    """Return True if a state was saved inside a window that only the earlier order can finish.
 
-    This is necessary for a window of rows (results of earlier operations), and for a window that is
-    shorter than others because the earlier order ended in it.
+    Such a window (inputs that a `Pack`, for example, processes together) has rows that earlier
+    operations made; or it is shorter than others because the earlier order ended in it.
 
     Args:
         former: pipeline with the earlier order.
@@ -138,11 +142,11 @@ def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
     """Run a leftover (unfinished work of an earlier shard) to its end, and drop its rows.
 
-    So errors of this work are raised when the run resumes, not later. Only a window of rows
-    (results of earlier operations) is run. For a batch or window of records, nothing is read.
+    Errors of this work are then raised when the run resumes, not later. If the leftover is made of
+    records, and not of rows that earlier operations made, nothing is read.
 
     Args:
-        loaders: the new pipeline, as the program built it, before any state is applied.
+        loaders: the current program's pipeline, before any state is applied.
         rest: the leftover.
         run: function that runs a pipeline (see `Run`).
     """
@@ -159,10 +163,10 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
 
     Args:
         former: pipeline of the shard that had begun the batch or window.
-        part: section of that pipeline up to the operations that make the batch or window.
-        cursor: cursor of this section, inside the batch or window.
-        run: function that runs a pipeline (see `Run`). It is called if the window is made of rows
-            (results of earlier operations), not of records.
+        part: the part of this pipeline from its sources to the batch or window.
+        cursor: cursor of this part, inside the batch or window.
+        run: function that runs a pipeline (see `Run`). It is called if the inputs of the window are
+            rows that earlier operations made, not records.
     """
     assert part.stage is not None, "only stages make something of several inputs"
     stage = former.stages[part.stage]
@@ -177,17 +181,17 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
 def _to_end(
     former: Pipeline, part: Subtree, cursor: Cursor, run: Run
 ) -> Iterator[tuple[Rows, int]]:
-    """Run a section of a pipeline to the end of the window at its cursor (place in the stream).
+    """Run a part of a pipeline to the end of the window at a cursor (place in the stream).
 
     Args:
         former: pipeline of the shard that had begun the window.
-        part: section of that pipeline up to the operations that make the window.
-        cursor: cursor of this section, inside the window.
+        part: the part of this pipeline from its sources to the window.
+        cursor: cursor of this part, inside the window.
         run: function that runs a pipeline (see `Run`).
 
     Yields:
         For each element of the window that is not yet delivered: the `Rows` object that contains
-            it, and its index there.
+        it, and its index in this object.
     """
     with closing(run(dataclasses.replace(former, top=part), cursor)) as elements:
         for _, rows, row in elements:
@@ -246,15 +250,15 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
 
 
 def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
-    """Return True if a cursor (place in the stream) does not fit a pipeline's section.
+    """Return True if a cursor (place in the stream) does not fit a part of a pipeline.
 
-    It does not fit if it lies after the end of the section; if it has more or fewer entries than
-    the section has sources and joins; or if an entry cannot be the progress of its join.
+    It does not fit if it lies after the end of the part; if it has more or fewer entries than the
+    part has sources and joins; or if an entry cannot be the progress of its join.
 
     Args:
         pipeline: the pipeline.
-        part: the section.
-        cursor: cursor of the section.
+        part: the part of the pipeline.
+        cursor: the cursor.
     """
     ends = [leaf.total for leaf in pipeline.leaves[part.leaves]]
     beyond = any(position > end for position, end in zip(cursor.positions, ends))
@@ -268,13 +272,13 @@ def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
 
 
 def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
-    """Add the shards of earlier runs to a pipeline that are needed to finish leftovers.
+    """Add shards of earlier runs to a pipeline, to finish their leftovers.
 
     Leftovers are unfinished work of such shards. They are made with the order and the mix of the
     shard that began them.
 
     Args:
-        loaders: the new pipeline, as the program built it, before any state is applied.
+        loaders: the current program's pipeline, before any state is applied.
         pipeline: pipeline to which the shards are added.
         unfinished: the leftovers.
 
@@ -318,9 +322,9 @@ def _former(
 
 
 def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
-    """Return the section of a pipeline that makes a leftover (unfinished work of an earlier shard).
+    """Return the part of a pipeline that makes a leftover (unfinished work of an earlier shard).
 
-    Return None if the pipeline has no such section.
+    Return None if the pipeline has no such part.
     """
     return pipeline.stages[rest.stage].part if rest.stage < len(pipeline.stages) else None
 
@@ -333,8 +337,8 @@ def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) 
         order: the order of one shard, as `order_for` returns it.
         order_shards: says how the shards of the run get their orders. 0: all shards read one order,
             or each shard has an order of its own and the number of shards never changed. 1: all
-            shards read parts of the order that a single shard would have. A larger number: each
-            shard of the first run had an order of its own, and there were as many shards.
+            shards read parts of the order that a single shard would have. A larger number n: the
+            first run had n shards, each with an order of its own.
 
     Returns:
         `order` if `order_shards` is not 0; else the sampler for a single shard. Its length includes

@@ -30,7 +30,7 @@ from .schema import LoaderState
 
 
 class StreamPosition(NamedTuple):
-    """The position between the element that the user received last and the next one.
+    """A position in the stream, between the element that the user received last and the next one.
 
     Its methods compute the values that iterators return: state, step, epoch, records.
 
@@ -55,26 +55,26 @@ class StreamPosition(NamedTuple):
 
     @property
     def cursor(self) -> Cursor:
-        """The cursor (a place in the stream) of this position, from which the stream continues."""
+        """The cursor (place in the stream) of this position, from which the stream continues."""
         return self.start if self.run is None else self.run.origin.cursor_after(self.row)
 
     @property
     def kept(self) -> Kept:
-        """The other values that the run keeps, such as skipped steps."""
+        """Other values that the run keeps in its states, such as skipped steps."""
         return self.keeper.kept
 
     @property
     def is_at_end(self) -> bool:
         """True if this shard has certainly read all of its positions.
 
-        False if it has not, or if that cannot be known: if elements have different numbers of
+        False if it has not, or if that is unknown because elements have different numbers of
         records, for example after a `Filter`.
         """
         return self.pipeline.aligned and self.cursor.positions[0] >= self.pipeline.leaf.total
 
     @property
     def state(self) -> LoaderState:
-        """The state from which the stream continues."""
+        """The state from which the stream continues after this position."""
         shard = self.pipeline.shard
         state = LoaderState(
             cursor=self.cursor,
@@ -121,7 +121,7 @@ class StreamPosition(NamedTuple):
 
     @property
     def unread(self) -> Ranges:
-        """Ranges of this shard's positions that belong to steps to skip, from here on.
+        """Ranges of this shard's positions that will be skipped after this position.
 
         Empty if they are unknown, because elements can have different numbers of records.
         """
@@ -131,7 +131,7 @@ class StreamPosition(NamedTuple):
         return self.kept.skipped.positions(at, self.pipeline.stages[0].unit)
 
     def describe(self, worker_count: int) -> str:
-        """Describe the position, the number of workers and the source, for an iterator's `repr`."""
+        """Return a text for an iterator's `repr`: the position, number of workers and source."""
         place, source = (
             f"step={self.step}, epoch={self.epoch}",
             short_repr(self.pipeline.leaves[0].source),
@@ -177,10 +177,11 @@ class StreamPosition(NamedTuple):
 
 
 class StreamPositionAPI(Changeable, ExtraState, Resumable):
-    """Base of the iterators of a `DataLoader` and of device feeders.
+    """Base class of the iterators of a `DataLoader` and of device feeders.
 
-    Most of the methods raise a TypeError for a feeder that reads from something other than a
-    `DataLoader`.
+    It has the methods that both have: to save and restore the position in the stream, to change the
+    run, and to return facts such as the step, the epoch and the last records. Most of the methods
+    raise a TypeError for a feeder that reads from something other than a `DataLoader`.
     """
 
     _ended: bool  # `next` has told the end
@@ -188,7 +189,7 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def here(self) -> StreamPosition:
         """Return the user's position as an object, for tools such as `headrace`'s command line.
 
-        Takes less than a microsecond.
+        A call takes less than a microsecond.
 
         Raises:
             TypeError: a feeder reads from something other than a `DataLoader`.
@@ -196,7 +197,7 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
         raise NotImplementedError
 
     def _description_text(self) -> str:
-        """Describe the position, the number of workers and the source, for `repr`."""
+        """Return a text for `repr`: the position, the number of workers and the source."""
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -216,9 +217,8 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def passed(self) -> int:
         """Number of delivered elements, also by earlier runs, without steps left out by `skip()`.
 
-        There is an exception: if all elements have the same number of records, elements that were
-        delivered before the number of shards changed are not counted. `len()` does not count them
-        either.
+        One exception: if all elements have the same number of records, elements that were delivered
+        before the number of shards changed are not counted. `len()` does not count them either.
 
         Raises:
             TypeError: the number is unknown, because a feeder reads from something other than a
@@ -264,10 +264,10 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def part_epochs(self) -> dict[str, int]:
         """Epoch, from 0, that each part (dataset) of a mix has reached at this shard's last record.
 
-        It is the epoch of the part's last record up to there in the order of all shards, so records
-        of other shards count, too. Between rows of one window of a `Pack`, the epoch is computed at
-        the window's first record. If several streams are joined, the dict has each of their
-        sources.
+        Each epoch is that of the part's last record before this shard's place in the order of all
+        shards, so records of other shards count, too. Between rows of one window of a `Pack`, the
+        epoch is computed at the window's first record. If several streams are joined, the dict has
+        each of their sources.
 
         Raises:
             AttributeError: there is a single source that is not a mix. So `hasattr` is True only
@@ -290,8 +290,8 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     def part_records(self) -> dict[str, int]:
         """Number of records of each part (dataset) of a mix, up to the record delivered last.
 
-        The records of all runs and all shards are counted that come, in the order of the stream,
-        before this shard's place. Other shards may have delivered some records after this place, or
+        Records of all runs and all shards are counted, if they come before this shard's place in
+        the order of the stream. Other shards may have delivered some records after this place, or
         not yet all before it. If several streams are joined, the dict has each of their sources.
 
         Raises:

@@ -1,6 +1,6 @@
 """The methods of objects that have a state and can be closed.
 
-These objects are iterators, device feeders, loops over epochs, and those of a `RemoteLoader`.
+These objects are iterators, device feeders, and loops over epochs, also those of a `RemoteLoader`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .files import is_json_text, restore_later, write_later
 
 
 class Resumable(ClosedAtExit):
-    """Base of objects that have a state and can be closed."""
+    """Base class of objects that have a state and can be closed, such as iterators."""
 
     def __iter__(self) -> Self:
         return self
@@ -51,8 +51,8 @@ class Resumable(ClosedAtExit):
         Args:
             states: results of `get_state` on each of the shards of the earlier run, in any order.
             strict: False accepts states of another source, sampler or other operations.
-            equal_steps: True takes a list with the state of any one shard, if all shards were at
-                the same step.
+            equal_steps: True if `states` has the state of any one shard, and all shards were at the
+                same step.
 
         Raises:
             CheckpointError: a state is missing or damaged, or belongs to another pipeline.

@@ -1,9 +1,9 @@
 """Resume a pipeline from the state of its own shard, or from those of all shards of an earlier run.
 
-In: saved states, and the new pipeline. Out: the pipeline and the state to resume with; or a
+In: saved states, and the current pipeline. Out: the pipeline and the state to resume with; or a
 `CheckpointError` that says why the run cannot be resumed. No record is read here, with one
-exception: the caller's function `run` may be called to find the end of a window that was delivered
-in part.
+exception: the caller's function `run` may be called to find the end of a window (inputs that a
+`Pack`, for example, processes together) that was delivered in part.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Resumed(NamedTuple):
     """A run that resumes from a state.
 
     Attributes:
-        program: the pipeline as the program built it, adapted to changes since the state was saved.
+        program: the current program's pipeline, adapted to changes since the state was saved.
         pipeline: the pipeline that runs. It reads only what earlier runs did not read.
         start: cursor (place in the stream) from which it runs.
         state: state of this shard.
@@ -68,15 +68,16 @@ def resume(
     of_all_shards: bool = False,
     equal_steps: bool = False,
 ) -> Resumed:
-    """Resume a run, also with a program whose order of records differs from the run's.
+    """Resume a run from saved states, also if the current program orders records differently.
 
     Args:
-        program: the new pipeline, as the program built it, before any state is applied.
+        program: the current program's pipeline, before any state is applied.
         states: a list with the state of this shard; or with other states, see `of_all_shards` and
             `equal_steps`.
         strict: False accepts a state of another source, sampler or other operations.
-        run: function that runs a pipeline (see `Run`). It is called only if a state was saved
-            inside a window of rows (results of earlier operations).
+        run: function that runs a pipeline (see `Run`). It is called only to find the end of a
+            window (inputs that a `Pack`, for example, processes together), if a state was saved
+            inside the window and earlier operations made its inputs.
         of_all_shards: True if `states` has the states of all shards of a run, in any order.
         equal_steps: True if `states` has the state of only one shard, and all shards were at the
             same step. Then `of_all_shards` must be True, too.
@@ -131,7 +132,7 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Resumed:
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
-    """Describe, as a list of short texts, how a pipeline differs from the one that saved a state.
+    """Return short texts that say how a pipeline differs from the one that saved a state.
 
     The list is empty if they do not differ. Another batch size counts as a difference only if the
     state was saved inside a batch, or if one of the pipelines has more batches or windows than the
@@ -158,12 +159,12 @@ def merge_shard_states(
     If the earlier run had as many shards as now, the result is the saved state of this shard.
 
     Args:
-        pipeline: the new pipeline, as the program built it, before any state is applied.
+        pipeline: the current program's pipeline, before any state is applied.
         states: states of all shards of the earlier run, in any order.
         strict: False accepts states of another source, sampler or other operations.
-        run: function that runs a pipeline (see `Run`). It is called only if a shard of the earlier
-            run stopped inside a window of rows (results of earlier operations), to find the end of
-            the window.
+        run: function that runs a pipeline (see `Run`). It is called only to find the end of a
+            window (inputs that a `Pack`, for example, processes together), if a shard of the
+            earlier run stopped inside the window and earlier operations made its inputs.
 
     Raises:
         CheckpointError: a state is missing, or is of another run or pipeline.
@@ -262,7 +263,8 @@ def _dealt_after(
 ) -> ReshardHistory:
     """Return the history of shards after a run with planned batches.
 
-    Planned batches are those of `BudgetBatch` with known lengths.
+    Planned batches are those of `BudgetBatch` with known lengths. The history says which batches
+    the shards of earlier runs have read.
 
     Args:
         leaf: source of the planned batches, with its sampler.
@@ -292,7 +294,7 @@ def _dealt_after(
 
 
 def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
-    """Return the states sorted by shard, after checking that they are all states of one run.
+    """Return the states sorted by shard, after checking that all states of one run are given.
 
     Raises:
         CheckpointError: states are missing, or are of different runs; or two states are of the same
@@ -346,12 +348,13 @@ def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None
 
 
 def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) -> Ranges:
-    """Return the ranges of local positions that the shards of a run skipped, or were to skip later.
+    """Return the ranges of local positions that the shards skipped, or still have to skip.
 
-    Each step of the pipeline must have the same number of positions.
+    Local positions are counted within one shard. Each step of the pipeline must have the same
+    number of positions.
 
     Args:
-        states: states of all shards.
+        states: states of all shards of a run.
         skipped: steps that the run skips.
         total: number of positions of the order, on all shards together.
 

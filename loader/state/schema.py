@@ -1,8 +1,9 @@
 """The layout of the state that a checkpoint stores.
 
-In: a place in the stream, the identity of the pipeline and its history. Out: JSON of a few hundred
-bytes, and back. For a mix, the JSON has about 200 bytes more for each part; a mix of 100 parts or
-more is compressed, and has about 50 bytes for each part.
+In: a place in the stream, the identity of the pipeline (a description of its sources, orders and
+operations) and its history. Out: JSON of a few hundred bytes, and back. For a mix, the JSON has
+about 200 bytes more for each part; a mix of 100 parts or more is compressed, and has about 50 bytes
+for each part.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class LoaderState:
     version: int = VERSION
 
     def order(self, leaf: int = 0) -> SavedOrder:
-        """Return the saved order of the leaf (source with its sampler) at an index."""
+        """Return the saved order of a leaf (source with its sampler), given the leaf's index."""
         mark = self.marks.get(leaf, Mark())
         return SavedOrder(self.identity.orders[leaf], self.history.orders[leaf], mark.ended)
 
@@ -128,7 +129,7 @@ class LoaderState:
         Args:
             data: the bytes.
             like: another state of the same run, which is only used to save time: if both states
-                have the same history, it is not parsed a second time.
+                have the same history, the history is not parsed a second time.
 
         Raises:
             CheckpointError: the bytes are not a state of a version that can be read, or are
@@ -156,7 +157,7 @@ class LoaderState:
         Args:
             values: the values.
             like: another state of the same run, which is only used to save time: if both states
-                have the same history, it is not parsed a second time.
+                have the same history, the history is not parsed a second time.
 
         Raises:
             CheckpointError: the values are not a state of a version that can be read, or are
@@ -202,7 +203,7 @@ def parsed(states: Any) -> list[LoaderState]:
         states: a list of results of `to_json`.
 
     Raises:
-        CheckpointError: `states` is not a list, or one of them is not a state.
+        CheckpointError: `states` is not a list, or an item is not a state.
     """
     if not isinstance(states, (list, tuple)):
         raise CheckpointError(
@@ -228,7 +229,7 @@ NAMES = sorted(
 
 
 def sealed(content: bytes) -> bytes:
-    """Return a state with its checksum in front.
+    """Return the JSON text of a state with a checksum added at its beginning.
 
     The checksum detects damage, but does not protect against intended changes.
 
@@ -242,7 +243,7 @@ def sealed(content: bytes) -> bytes:
 
 
 def unsealed(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a state without the checksum, after checking that the checksum is right.
+    """Check the checksum of a state, and return the state's values without the checksum.
 
     Raises:
         CheckpointError: the state is damaged: its checksum is not the one of the values.
@@ -265,7 +266,7 @@ def unsealed(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_grains(values: Any) -> None:
-    """Raise a CheckpointError if values are a state of Grain.
+    """Raise a CheckpointError if values are a state of Grain, another library.
 
     The message says how to continue from Grain's state.
     """

@@ -1,4 +1,7 @@
-"""Copy a block (the rows of one task) with another failure, or remove rows delivered earlier."""
+"""Change blocks: copy a block with another failure, or remove rows that were delivered earlier.
+
+A block has the rows of one task.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from .tasks import Block, Failure, SpanTask
 
 
 def apart(block: Block, failure: Failure) -> Block:
-    """Copy a block (the rows of one task) so that its exception is in no reference cycle.
+    """Return a copy of a block whose exception is in no reference cycle.
 
-    The exception is moved from `failure` to a new failure object in the copy. Its traceback refers
-    to frames of the task, and these refer to the old block, but nothing refers to the copy.
+    A block has the rows of one task. The exception is moved from `failure` to a new failure object
+    in the copy. The exception's traceback refers to frames of the task, and these frames refer to
+    the old block, but nothing refers to the copy.
 
     Args:
         block: the block.

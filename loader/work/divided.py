@@ -1,6 +1,6 @@
 """Divide a task into smaller tasks, to find the record at which a worker ends.
 
-In: a task. Out: smaller tasks that together do the same.
+In: a task. Out: smaller tasks, which do the work of the task together.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .tasks import GroupTask, SpanTask, Task, input_count
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
     """Divide a task into smaller tasks to run one by one; return [task] if it cannot be divided.
 
-    The smaller tasks depend on the inputs of the task:
+    How it is divided depends on the inputs of the task:
 
-    * If the task reads positions: at most 32 ranges of positions, each for one or several outputs.
-      A range for several outputs can be divided further.
-    * If the task runs on rows of earlier tasks that it does not group into batches: single rows.
-    * If the task runs on one window of a `Pack` or of batches by budget: the single elements that
-      the window makes.
+    * If the task reads positions: into at most 32 ranges of positions. Each range makes one or more
+      outputs; a range for several outputs can be divided further.
+    * If the task runs on single rows of earlier tasks: into one task for each row.
+    * If the task runs on one window (records that a `Pack`, or batches by budget, put together):
+      into one task for each element that the window makes.
     """
     stage = pipeline.stages[task.stage]
     if isinstance(task, GroupTask) and not stage.groups:
@@ -51,7 +51,7 @@ def inputs_of(task: Task) -> Sequence[Task]:
 
 
 def single_rows(task: GroupTask) -> list[GroupTask]:
-    """Split a task about rows into one task for each row, in order."""
+    """Split a task on several rows into one task for each row, in order."""
     rows = [(block, row, row + 1) for block, start, stop in task.rows for row in range(start, stop)]
     order = (
         range(len(rows))

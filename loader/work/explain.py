@@ -66,15 +66,15 @@ def name_of(pipeline: Pipeline, number: int | None) -> str:
 
 
 def maker_for(pipeline: Pipeline, number: int | None) -> str:
-    """Return the name, for messages, of the operation that made the elements that another received.
+    """Return, for messages, the name of the operation that made what another operation received.
 
-    This is the last operation before the other one that is not a filter. If there is none, the
+    It is the last operation before the receiving one that is not a filter. If there is none, the
     result is "reading", because the elements are records of the source.
 
     Args:
         pipeline: the pipeline.
-        number: index of the operation that received the elements; None if it is unknown: the last
-            operation of the pipeline that is not a filter is then named.
+        number: index of the operation that received the elements. None if it is unknown: the result
+            is then the last operation of the pipeline that is not a filter.
     """
     before = range(len(pipeline.operations) if number is None else number)
     makers = [one for one in before if not pipeline.operations[one].only_filters]
@@ -82,7 +82,7 @@ def maker_for(pipeline: Pipeline, number: int | None) -> str:
 
 
 def place(leaf: Leaf, position: int) -> str:
-    """Return the place of a record, for messages: its key, its position, and its file if known.
+    """Return a text for messages that locates a record: its key, position, and file if known.
 
     Args:
         leaf: the source with its sampler.
@@ -96,9 +96,10 @@ def place(leaf: Leaf, position: int) -> str:
 
 
 def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
-    """Return a text that says with which record a batch began; "" if that does not help the user.
+    """Return a text for messages that says with which record a batch began.
 
-    It does not help if the batch's first record is of the same dataset as the record at fault.
+    Return "" if the batch's first record is of the same dataset as the record at fault, because the
+    text would not help the user then.
 
     Args:
         at_fault: source (with its sampler) and position of the record that does not fit into the
@@ -113,24 +114,28 @@ def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
 
 
 def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
-    """Return a value that identifies the dataset of the record at a position (over all shards).
+    """Return a tuple that identifies the dataset of a record.
 
-    It is `(name,)`, or `(name, part name)` for a mix.
+    It is `(name of the source,)`, or `(name of the source, name of the part)` for a mix.
+
+    Args:
+        leaf: the source with its sampler.
+        position: position of the record, counted over all shards.
     """
     keys = leaf.sampler.record_keys(np.array([position], dtype=np.int64))
     return leaf.name, *(leaf.source_facts.records_of(keys) if leaf.has_parts else ())
 
 
 def explained(error: Exception, where: str, who: str) -> Exception:
-    """Return an exception with a note "`who` failed `where`".
+    """Add a note "`who` failed `where`" to an exception, and return the exception.
 
-    Its traceback begins with the user's first frame. A StopIteration would silently end the stream,
-    so a StopIterationError is returned in its place. The same is done if a generator raised the
+    The traceback then begins with the user's first frame. A StopIteration would silently end the
+    stream, so a StopIterationError is returned in its place; also if a generator raised the
     StopIteration, which Python turns into a RuntimeError.
 
     Args:
         error: the exception.
-        where: text that says on which record.
+        where: text that says on which record the failure occurred.
         who: name of the operation, or "reading".
 
     Raises:
@@ -159,7 +164,7 @@ def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
 
 
 def describe_error(error: Exception) -> str:
-    """Describe a skipped record's failure in one line: the exception's class, message and notes."""
+    """Return one line about a skipped record's failure: the exception's class, message, notes."""
     notes = " ".join(notes_of(error))
     return f"{type(error).__name__}: {shorten(error)}{notes and f' ({notes})'}"
 
@@ -174,9 +179,10 @@ def forget(error: BaseException | None) -> None:
 
 
 def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
-    """Return the keys of the records that a task works on; [] if they are unknown.
+    """Return the keys of the records that a task works on; an empty list if they are unknown.
 
-    They are unknown if the task's rows were made by operations on joined streams.
+    They are unknown if the task's rows were made by operations on joined streams (a mix or zip, for
+    example).
 
     Args:
         task: the task.
@@ -194,7 +200,7 @@ def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
 
 
 def keys_of_tags(tags: Iterable[int], pipeline: Pipeline) -> list[Any]:
-    """Return the keys of the records for which tags stand.
+    """Return the keys of the records with the given tags.
 
     A tag is a number that stands for a source and a position. If a tag occurs several times, its
     key is returned once. If two tags stand for the same record, read at two positions, its key is
@@ -209,9 +215,13 @@ def keys_of_tags(tags: Iterable[int], pipeline: Pipeline) -> list[Any]:
 
 
 def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
-    """Return the keys of a source's records at positions (over all shards), as the user knows them.
+    """Return the keys of the records at some positions of a source, as the user knows them.
 
     For a mix, a key is a pair of part name and key. The list is empty if the sampler fails.
+
+    Args:
+        leaf: the source with its sampler.
+        positions: positions of the records, counted over all shards.
     """
     try:
         found = leaf.source_facts.records_of(leaf.record_keys(positions))
@@ -224,7 +234,7 @@ def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
 
 
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
-    """Return the result of a task that is given up, because workers ended during it too often.
+    """Return the result of a task that will not be tried again, as it ended workers too often.
 
     The result is a block (the rows of one task) without rows. The block's failure is a
     WorkerCrashedError. If `on_error` skips the records, the block has no failure, but a text about
@@ -251,7 +261,7 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
 
 
 def task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
-    """Describe a task for messages, by the positions and record keys that it works on.
+    """Return a text for messages with the positions and record keys on which a task works.
 
     Args:
         task: the task.
@@ -289,9 +299,13 @@ def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
 
 
 def _file_at(leaf: Leaf, position: int) -> str:
-    """Return, for messages, the file of the record at a position, and its index in the file.
+    """Return a text for messages with the file of a record, and the record's index in the file.
 
     Return "" if the source does not know the file, or if one element is made of several records.
+
+    Args:
+        leaf: the source with its sampler.
+        position: position of the record, counted over all shards.
     """
     try:
         (key,) = leaf.sampler.record_keys(np.array([position], dtype=np.int64)).tolist()
@@ -320,7 +334,7 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
 
 
 def _users_part(traceback: TracebackType | None) -> TracebackType | None:
-    """Return the traceback without the frames of this package before the user's first frame.
+    """Return a traceback from the user's first frame on, without headrace's frames before it.
 
     Return None if no frame is the user's.
     """
@@ -331,9 +345,9 @@ def _users_part(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return True if a frame runs code of those folders of this package that call the user's code.
+    """Return True if a frame runs code of headrace that calls the user's code.
 
-    It is False for most sources, also for those in this package: an error in a source shows its
-    frames.
+    Return False for most sources, also for those of headrace, so that an error in a source shows
+    the source's frames.
     """
     return frame.f_code.co_filename.startswith(_FOLDERS)

@@ -17,10 +17,10 @@ Told = Sequence[tuple[str, str, type[Warning]]]
 
 
 class Notices:
-    """Warnings about sources and operations, at most one per name.
+    """Warnings about sources and operations, at most one for each name.
 
-    In a worker, the warnings that it has collected. In the user's process, the warnings of all
-    workers.
+    In a worker, this object has the warnings that the worker has collected. In the user's process,
+    it has the warnings of all workers.
     """
 
     def __init__(self) -> None:
@@ -55,9 +55,9 @@ class Notices:
         self.tell(name, text, UserWarning)
 
     def take(self) -> Told:
-        """Return and remove the warnings added since the last call.
+        """Return the warnings added since the last call, and remove them from this object.
 
-        They include warnings of sources on reader threads.
+        Warnings of sources on reader threads are included.
         """
         for name, text in FROM_READERS.take():
             self.tell(name, text)
@@ -67,9 +67,9 @@ class Notices:
         return taken
 
     def warn(self, told: Told) -> None:
-        """Issue Python warnings for warnings of a worker, and for those collected in this process.
+        """Issue Python warnings: those of a worker, and those collected in this process.
 
-        Each name is warned of only once.
+        There is only one warning for each name of a source or operation.
 
         Args:
             told: warnings of the worker, from its `take`.

@@ -40,7 +40,7 @@ class KeyBlocks:
     same block.
 
     Args:
-        leaf: source with its sampler.
+        leaf: the source with its sampler.
     """
 
     def __init__(self, leaf: Leaf) -> None:
@@ -54,9 +54,9 @@ class KeyBlocks:
     def expect(self, count: int) -> None:
         """Announce that the keys of the next `count` positions will be used.
 
-        Usually, the keys of a whole block of positions are computed at a time. If `count` is 8,192
-        or more, only the keys of these `count` positions are computed, because other workers read
-        the positions after them.
+        Usually, the keys of a whole block of consecutive positions are computed at a time. If
+        `count` is 8,192 or more, only the keys of these `count` positions are computed, because
+        other workers read the positions after them.
         """
         self._ahead = count if count >= ENOUGH else self._leaf.block_size
 
@@ -77,7 +77,7 @@ class KeyBlocks:
         return keys[start - first : stop - first]
 
     def _computed(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """Compute the keys of a block of positions from `start` to `stop` or further.
+        """Compute the keys of the positions from `start` to `stop` or further.
 
         Return `start` and the keys. If the sampler fails for a position from `stop` on, only the
         keys of `[start, stop)` are returned.
@@ -96,10 +96,10 @@ class KeyBlocks:
         return keys if self._check is None else self._check(keys)
 
     def _announced(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """Return `start` and the keys of positions `[start, end)`, where `end` is `stop` or later.
+        """Compute the keys of positions from `start` to `stop` or further, and announce them.
 
-        The source's function `announce` has been called with these keys. The keys of the positions
-        that follow are computed, too, and announced to the source.
+        Return `start` and the keys. To announce keys means to call the source's function `announce`
+        with them. The keys of the next positions are also computed and announced.
         """
         (first, keys), (second, coming) = self._block, self._coming
         if first <= start < first + len(keys) == second and stop <= second + len(coming):
@@ -135,7 +135,7 @@ class Reader:
     def expect(self, task: SpanTask) -> None:
         """Announce that all positions of a task will be read, a few at a time.
 
-        So their keys are computed together.
+        The keys of all these positions are then computed together.
         """
         self._keys.expect(task.stop - task.start)
 
@@ -149,22 +149,22 @@ class Reader:
     def records(self, span: SpanTask) -> Sequence[Any]:
         """Return the records of a task, read in one call of the source.
 
-        Exceptions of source and sampler are raised.
+        Exceptions of the source and of the sampler are raised unchanged.
         """
         return self.read(self.keys(span))
 
     def all_but_unread(
         self, span: SpanTask, read: ReadRecords
     ) -> tuple[Sequence[Any], Exception | None]:
-        """Complete the records that were read in advance: read those again that could not be read.
+        """Complete the records that were read in advance: read again those that could not be read.
 
         Args:
             span: task on consecutive positions.
             read: its records, as far as they could be read.
 
         Returns:
-            All records and None. If a record cannot be read the second time either, the records
-            before it (found by reading them one by one), and the exception.
+            All records and None. If a record cannot be read the second time either: the records
+            before it (found by reading records one by one), and the exception.
         """
         records = read.records
         for start, stop in read.unread:
@@ -181,7 +181,7 @@ class Reader:
     def _after(
         records: Sequence[Any], read: tuple[Sequence[Any], Exception]
     ) -> tuple[Sequence[Any], Exception]:
-        """Return the result of a failed read, with earlier records put before its own.
+        """Return the result of a failed read, with earlier records put before its records.
 
         This is a separate function because the exception's traceback refers to the caller's frame.
         No variable of that frame must refer to the exception, or both would be in a reference
@@ -200,11 +200,11 @@ class Reader:
 
         Args:
             span: task whose records could not be read in one call.
-            failure: exception of that call.
+            failure: exception of the call that read them all.
 
         Returns:
-            The records before the one that fails, and its exception. If each record can be read
-            alone, an empty list and `failure`.
+            The records before the one that fails, and the exception of the failing record. If each
+            record can be read alone, an empty list and `failure`.
         """
         leaf = self._leaf
         records: list[Any] = []
@@ -240,7 +240,7 @@ class Gathering(NamedTuple):
 
 
 class ColumnReader:
-    """Makes batches directly from the columns of a source, in place of reading records.
+    """Makes batches directly from the columns of a source, instead of reading records.
 
     The batches equal those that the first operation, a plain `Batch`, would make of the records. So
     neither the records nor this operation are needed.
@@ -283,7 +283,7 @@ class ColumnReader:
         return [batch_at(start) for start in starts]
 
     def gathering(self, keys: NDArray[np.int64]) -> Gathering:
-        """Return an object that makes the batches of the records with these keys, one at a time."""
+        """Return an object that makes batches of the records with the given keys, one at a time."""
         size, specs, unflatten = self.batch_size, self._specs, self._structure.unflatten
         count = len(keys)
         rows = [
@@ -336,7 +336,7 @@ class ColumnReader:
 class _TextArray:
     """Array of strings or bytes, one for each record, which is read like a `TextColumn`.
 
-    Batches get the values as an array of Python objects, as they would from batching records.
+    Batches get the values as an array of Python objects, as if records had been batched.
 
     Args:
         column: the array, or a `MixedColumn` of such arrays.
@@ -349,7 +349,7 @@ class _TextArray:
         self._column, self.shape = column, column.shape
 
     def rows_of(self, keys: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Return an array of objects with the values of `keys`, and the index of each key in it.
+        """Return an array of objects with the values of `keys`, and each key's index in this array.
 
         The array may also have values of other keys.
         """
@@ -360,6 +360,6 @@ class _TextArray:
 
 
 def _as_objects(column: Any) -> Any:
-    """Return a column; as a `_TextArray` if its values are strings or bytes, else unchanged."""
+    """Wrap a column in `_TextArray` if its values are strings or bytes; else return it as it is."""
     is_text = not is_text_column(column) and column.dtype.kind in "US" and len(column.shape) == 1
     return _TextArray(column) if is_text else column

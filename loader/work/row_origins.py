@@ -1,4 +1,4 @@
-"""The origins of rows: the source and position from which each row of a block comes.
+"""Origins of rows: the source and position from which each row of a block comes.
 
 A block has the rows of one task.
 """
@@ -22,12 +22,12 @@ def _ints() -> Ints:
 
 @dataclass(slots=True)
 class RowOrigins:
-    """The origin of each row of a block (the rows of one task), stored by columns.
+    """The origin of each row of a block (the rows of one task), stored in one list per attribute.
 
     Attributes:
         inputs: for each row, the index in the task of the position or row that it was made of. For
             a batch, one of the indices of the positions or rows in the batch.
-        positions: for each row, the position of that input, counted over all shards. In a pipeline
+        positions: for each row, the position of this input, counted over all shards. In a pipeline
             with several sources, a tag: a number that stands for source and position. For rows of
             joined streams, the index of the joined row.
         rows: for each row, its index among all rows that were made of the same position.
@@ -51,10 +51,11 @@ class RowOrigins:
     def extend_each(
         self, inputs: NDArray[np.int64], positions: NDArray[np.int64], rows: Sequence[int]
     ) -> None:
-        """Add one row for each index in `inputs`.
+        """Add the origin of one row for each index in `inputs`.
 
         Args:
-            inputs: for each row, the index in the task of the input that it was made of.
+            inputs: for each row, the index in the task of the input (position or row) that the row
+                was made of.
             positions: positions of all inputs of the task, counted over all shards.
             rows: for each input of the task, its index among the rows of its position; empty if all
                 are 0.
@@ -64,11 +65,11 @@ class RowOrigins:
         self.rows += map(rows.__getitem__, inputs.tolist()) if rows else [0] * len(inputs)
 
     def extend(self, other: RowOrigins, first: int) -> None:
-        """Append the origins of another block (the rows of some positions), which follows this one.
+        """Append the origins of rows of a later part of the same task.
 
         Args:
-            other: origins of the other block.
-            first: index, in the task, of the first input of the other block.
+            other: origins of the rows of the later part.
+            first: index, in the task, of the first input (position or row) of the later part.
         """
         self.open = other.open
         self.inputs.frombytes((np.frombuffer(other.inputs, dtype=np.int64) + first).tobytes())
@@ -77,16 +78,16 @@ class RowOrigins:
         self.rows += other.rows
 
     def part(self, start: int, stop: int) -> RowOrigins:
-        """Return the origins of the rows `[start, stop)` as an object of their own.
+        """Return the origins of the rows `[start, stop)` as a new object.
 
-        Its `open` is False, and its `packed_rows` is empty: these two are not copied.
+        In the new object, `open` is False and `packed_rows` is empty: these two are not copied.
         """
         return RowOrigins(
             self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop]
         )
 
     def some(self, numbers: Sequence[int]) -> RowOrigins:
-        """Return the origins of the rows with these indices."""
+        """Return a new object with the origins of the rows with the given indices."""
         return RowOrigins(
             array("q", (self.inputs[number] for number in numbers)),
             array("q", (self.positions[number] for number in numbers)),
@@ -100,7 +101,7 @@ class RowOrigins:
         return _from_bytes, (self.inputs.tobytes(), self.positions.tobytes(), rows, self.open)
 
     def cut(self, count: int) -> None:
-        """Keep only the origins of the first `count` rows."""
+        """Remove the origins of all rows except the first `count` rows."""
         del self.inputs[count:], self.positions[count:], self.rows[count:], self.packed_rows[count:]
 
 

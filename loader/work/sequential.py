@@ -1,8 +1,9 @@
 """Read a source without random access: elements in order, from its beginning or from a saved state.
 
-In: tasks, each with a state of the source, and the position that belongs to it. Out: the elements
-of the tasks, and the source's state after them. Any worker can repeat a task: if its iterator is at
-another position, it restores the state in the task, and reads on to the task's first position.
+In: tasks, each with a state of the source, and the position to which the state belongs. Out: the
+elements of the tasks, and the source's state after them. Any worker can repeat a task: if the
+worker's iterator is at another position, the worker restores the state in the task, and reads on to
+the task's first position.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ class SequentialReader:
         self._at_work = Lock()
 
     def read(self, task: SpanTask) -> tuple[list[Any], Exception | None, SourceState]:
-        """Read a task's elements; return them, the exception or None, and the source's state then.
+        """Read the elements of a task.
 
-        There are fewer elements than positions in the task if the source ends or fails. After an
-        exception, the state is "", and the source counts as ended.
+        Returns:
+            Three values: the elements; the exception, or None; and the source's state after
+            reading. There are fewer elements than positions in the task if the source ends or
+            fails. After an exception, the state is "", and the source counts as ended.
         """
         with self._at_work, self._place():
             records, failure = self._records(task)
@@ -68,9 +71,10 @@ class SequentialReader:
         return found, None
 
     def close(self) -> None:
-        """Drop the iterator.
+        """Drop the iterator over the source.
 
-        If the source has workers of its own, the iterator is closed first, so that these stop.
+        If the source has workers of its own, the iterator is closed first, so that these workers
+        stop.
         """
         close = close_of(self._iterator)
         self._iterator, self._position = None, -1
@@ -78,10 +82,10 @@ class SequentialReader:
             close()
 
     def _place(self) -> AbstractContextManager[None]:
-        """Return a context manager for reading.
+        """Return a context manager inside which the source is read.
 
-        In it, loaders inside the source run in this thread, unless the source has workers of its
-        own.
+        In this context, loaders inside the source run in this thread, unless the source has workers
+        of its own.
         """
         return nullcontext() if self._leaf.source.has_workers else _here()
 

@@ -55,7 +55,7 @@ def without_failures(
     read: ReadRecords | None,
     run: RunTask,
 ) -> Block:
-    """Run each position or row of a failed task alone, and leave out those that fail.
+    """Run each input (position or row) of a failed task alone, and leave out those that fail.
 
     Args:
         pipeline: pipeline of the task.
@@ -63,11 +63,11 @@ def without_failures(
         blocks: blocks (the rows of one task each), by number, to whose rows the task may refer.
         failed: block in which the task failed.
         read: records of the task that were read in advance; None if there are none.
-        run: function that runs a task of one position or row, with its part of `read`.
+        run: function that runs a task of one input, with its part of `read`.
 
     Returns:
-        A block with the rows of the positions that did not fail. It ends with the first failure
-        that `on_error` does not skip.
+        A block with the rows of the inputs that did not fail. It ends with the first failure that
+        `on_error` does not skip.
     """
     elements: list[Element] = []
     tags, skipped = RowOrigins(), []
@@ -95,7 +95,7 @@ def without_failures(
 def _run_part(
     whole: Task, blocks: Blocks, read: ReadRecords | None, run: RunTask, part: Task
 ) -> Block:
-    """Run one position or row of a failed task.
+    """Run one input (position or row) of a failed task, and return the block with its rows.
 
     Args:
         whole: the failed task.
@@ -113,16 +113,18 @@ def _run_part(
 def _one_by_one(
     pipeline: Pipeline, task: Task, failed: Block, run_part: RunPart
 ) -> Iterator[tuple[Task, Block]]:
-    """Run each position or row of a failed task alone; yield its task, and the block (rows).
-
-    If all rows of the task are the inputs of one output, such as a batch, the task cannot be
-    divided. Then the failed task itself is yielded, with the block in which it failed.
+    """Run each input (position or row) of a failed task alone.
 
     Args:
         pipeline: pipeline of the task.
         task: task that failed.
-        failed: block in which it failed.
+        failed: block (the rows of one task) in which it failed.
         run_part: function that runs a task of one position or row.
+
+    Yields:
+        For each input, the task of this input, and the block with its rows. If all inputs of the
+        failed task make one output together, such as a batch, the task cannot be divided: then only
+        the failed task itself and `failed`.
     """
     if isinstance(task, GroupTask) and (
         pipeline.stages[task.stage].groups or input_count(task) == 1

@@ -69,7 +69,7 @@ PAGE = 4096
 
 @dataclass(eq=False, slots=True)
 class Slab:
-    """A piece of memory for the arrays of a batch, to be used again for later batches.
+    """A piece of memory for the arrays of a batch, which is used again for later batches.
 
     Attributes:
         memory: its bytes, 64-byte aligned.
@@ -119,7 +119,7 @@ class SlabPool:
 
     One thread calls `allocate`. A lease (the right to use a slab) may end in any thread, also
     during `allocate`, because the garbage collector may run at any time. The end of a lease only
-    appends to the list of free slabs, so that `allocate` can use indices into this list meanwhile.
+    appends to the list of free slabs, so indices into this list stay valid during `allocate`.
 
     Args:
         make: function that takes a number of bytes and returns a slab of at least this size. The
@@ -182,8 +182,8 @@ class SlabPool:
     def _slab(self, size: int) -> Slab:
         """Return a slab (a reusable piece of memory) of at least `size` bytes.
 
-        Of the free slabs that have up to about twice this size, it is the one that was released
-        last. If there is none, it is a new slab.
+        Free slabs of up to about twice this size are used, the one that was released last first. If
+        there is none, a new slab is made.
         """
         free = self._free
         while len(free) > MAX_FREE and len(free) * len(free[0].memory) > FREE_BYTES:
@@ -254,7 +254,7 @@ def create_shared(size: int) -> int:
     """Create shared memory of `size` bytes, and return its file descriptor.
 
     Raises:
-        OSError: there is no memory or no descriptor left.
+        OSError: there is no memory or no file descriptor left.
     """
     try:
         return anonymous_file("headrace-slab", size)
@@ -263,11 +263,18 @@ def create_shared(size: int) -> int:
 
 
 def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]:
-    """Map `size` bytes of shared memory, given by a file descriptor; return a writable array.
+    """Map shared memory, given by a file descriptor, and return it as a writable array.
 
-    The memory stays mapped as long as the array exists; the descriptor may be closed. `fresh` is
-    True if nothing was written to the memory yet. If it is large, its pages are then made now, as
-    large pages if the system has them. Raises OSError if no memory is left.
+    The memory stays mapped as long as the array exists; the descriptor may be closed.
+
+    Args:
+        descriptor: file descriptor of the memory.
+        size: number of bytes.
+        fresh: True if nothing was written to the memory yet. If the memory is large, its pages are
+            then made now, as large pages if the system has them.
+
+    Raises:
+        OSError: no memory is left.
     """
     try:
         return _attach(descriptor, size, fresh)

@@ -63,7 +63,7 @@ class StackedRows:
         return flatten(self.example, nodes=ROWS)[1].unflatten(self.columns)
 
     def is_like(self, other: Any) -> bool:
-        """Return True if `other` is `StackedRows` of equal structure, kinds, dtypes and shapes."""
+        """Return True if `other` is `StackedRows` of the same structure, kinds, dtypes, shapes."""
         return (
             isinstance(other, StackedRows)
             and self.kinds == other.kinds
@@ -98,7 +98,7 @@ class RowStack:
         self._list: list[Element] | None = None
 
     def extend(self, rows: Sequence[Element]) -> None:
-        """Append rows to those that were appended before."""
+        """Append rows to the rows that this object already has."""
         if self._list is None and rows:
             if self._put(rows):
                 self._count += len(rows)
@@ -133,7 +133,7 @@ class RowStack:
         return True
 
     def finish(self) -> StackedRows | list[Element]:
-        """Return all rows, as columns if possible, else as a list.
+        """Return all rows, as `StackedRows` (columns) if possible, otherwise as a list.
 
         The memory of the rows then belongs to the caller, and this object must not be used any
         more.
@@ -152,10 +152,10 @@ def _kind(leaf: Any) -> str | None:
 
 
 def side_by_side(rows: Sequence[Element]) -> StackedRows | None:
-    """Return rows as columns without a copy, if they are evenly spaced in a piece of memory.
+    """Return rows as columns (one array for each field) without a copy, if that is possible.
 
-    Return None if they are not. The rows of one window of a `Pack` are evenly spaced, for example.
-    There must be at least two rows.
+    It is possible if the rows are evenly spaced in a piece of memory, such as the rows of one
+    window of a `Pack`. Otherwise, return None. There must be at least two rows.
     """
     leaves, structure = flatten(rows[0], nodes=ROWS)
     if not leaves or not all(map(_is_part_of_an_array, leaves)):

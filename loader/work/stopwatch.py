@@ -3,7 +3,7 @@
 In: begin and end of tasks. Out: `TaskTimes`. If tasks are too short to time each of them, only
 every n-th task is timed, and its times are used for the others. To time each operation, the clock
 must be read twice for each call. So operations are timed in a small share of the tasks only. The
-share is larger if calls are long compared with a reading of the clock.
+share is larger if a call takes much longer than reading the clock.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Stopwatch:
 
     Attributes:
         share: largest share of the worker's time that the timing of operations may take.
-        every: number of tasks of which one is timed. Its times are used for the others.
+        every: one of so many tasks is timed. Its times are used for the others.
     """
 
     share = LOOKS_SHARE
@@ -103,10 +103,10 @@ class Stopwatch:
         self._read_bytes += sum(map(bytes_of, some)) / len(some) * len(records)
 
     def may_look(self, calls: int) -> bool:
-        """Return True if there is enough time left to time `calls` calls of operations one by one.
+        """Return True if there is enough time left to time `calls` calls of operations, each alone.
 
         Timing may take only `share` of the worker's time. If the result is True, the time for these
-        calls is deducted from what is left.
+        calls is deducted from the time that is left.
         """
         cost = 2 * calls * CALL_SECONDS + LOOK_SECONDS
         if cost > self._allowed:
@@ -200,8 +200,8 @@ class OperationClock:
 
     Args:
         count: number of operations.
-        single: number of operations at the start that get elements one by one. The slowest of their
-            calls is recorded.
+        single: number of operations at the start that get elements one by one. Their slowest call
+            is recorded.
         each: number of positions that one input was made of; more than one if inputs are batches
             made from columns (arrays with all records).
     """
@@ -258,9 +258,9 @@ class OperationClock:
 
         Args:
             inputs: number of the task's positions. All have passed the operations.
-            tag_of: function that names the record of the slowest call. It takes the number of
-                inputs of the task that come after an input, and returns the tag (a number that
-                stands for a record) of that input.
+            tag_of: function that returns the tag (a number that stands for a record) of the input
+                of the slowest call. Its argument is the number of inputs of the task after this
+                input.
         """
         now = perf_counter()
         self._seconds[-1] += now - self._since
@@ -294,7 +294,7 @@ class OperationClock:
         return look
 
     def calls(self, inputs: int) -> int:
-        """Estimate how many calls are timed while `inputs` positions pass the operations.
+        """Return an estimate of the calls that are timed while `inputs` positions are processed.
 
         For each input (a position, or a batch made from columns), these calls count: one call of
         each operation that gets elements one by one; and one call of what follows these operations,
@@ -350,12 +350,12 @@ def bytes_of(element: Element) -> int:
 
 
 def needed_seconds() -> float:
-    """Return the seconds, so far, in which this thread ran, or could run but had no processor."""
+    """Return for how many seconds this thread has run, or could run but had no processor."""
     return thread_time() + kept_seconds()
 
 
 def most_memory() -> int:
-    """Return the largest number of bytes of memory that this process has used so far.
+    """Return the largest number of bytes that this process has had in memory so far.
 
     Return 0 if the system does not report it.
     """
@@ -366,7 +366,7 @@ def most_memory() -> int:
 
 
 def kept_seconds() -> float:
-    """Return the seconds, so far, in which this thread was ready to run but had no processor.
+    """Return for how many seconds this thread was ready to run but had no processor.
 
     Return 0 if the system does not report this; only Linux does.
     """

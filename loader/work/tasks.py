@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Located(Protocol):
-    """Something that works on records, and can say on which one it works now."""
+    """Interface of an object that works on records, and can say on which record it works now."""
 
     def place_now(self) -> str:
-        """Return a text that names this record; "" if it is unknown.
+        """Return a text that names the record that is being processed; "" if it is unknown.
 
         Other threads may call this.
         """
@@ -36,7 +36,7 @@ class Units(ABC):
     """The elements of a task, each of which is made only when the caller asks for it.
 
     Attributes:
-        made: list to which each element is appended when it is made. The caller takes it out.
+        made: list to which each element is appended when it is made. The caller removes it.
     """
 
     def __init__(self) -> None:
@@ -46,8 +46,8 @@ class Units(ABC):
         """Set the objects that count the elements. Called before the first element is made.
 
         Args:
-            sums: sums over all tasks of these operations. Elements are added to them, except those
-                for which `note` is called.
+            sums: sums over all tasks of the same stage (operations that run in one task). Each
+                element is added to them, except elements for which `note` is called.
             note: function that is called for an element with a failure, times or warnings. Its
                 arguments are the task of this element alone, and a block (the rows of one task)
                 with the failure, times or warnings.
@@ -58,7 +58,7 @@ class Units(ABC):
     def make(self) -> Failure | None:
         """Make the next element, append it to `made`, and count it.
 
-        Return None, or the failure if it could not be made.
+        Return None, or the failure if the element could not be made.
         """
 
 
@@ -125,7 +125,8 @@ class Block:
 
     Attributes:
         count: number of rows.
-        tags: origins of the rows. None if each output of the task is one row, in order.
+        tags: origins of the rows (source and position). None if each output of the task is one row,
+            in order.
         failure: failure that stopped the task after these rows; None if the task was completed.
         skipped: a text for each failure whose records were skipped.
         notices: warnings about sources and operations, to be shown to the user.
@@ -133,8 +134,8 @@ class Block:
         waited: seconds in which the task waited for records that were read in advance.
         times: times of the task; None if it was not timed.
         seconds: seconds that the task took in another process; else 0.
-        nbytes: bytes of its rows (or of the records that it read, if these are more), if it was run
-            in another process; else 0.
+        nbytes: bytes of the rows (or of the records that the task read, if these are more), if the
+            task was run in another process; else 0.
         rows: the transport's object that has the rows; None if they are in this object.
         here: the rows, if they are in this object; else empty.
         parts: smaller tasks to be run in place of this block's task, if it was divided instead of
@@ -179,15 +180,15 @@ class Block:
 
     @property
     def header(self) -> tuple[Any, ...]:
-        """The fields before `rows` as a tuple; `Block(*header, rows)` makes the object from it."""
+        """The fields before `rows` as a tuple; `Block(*header, rows)` makes the block again."""
         return _IN_HEADER(self)
 
     @property
     def elements(self) -> Any:
-        """The rows. If a transport has them, they are loaded into this object first.
+        """The rows: a list, or `StackedRows` (columns).
 
-        A list; or `StackedRows` (columns), if the rows are sent, or were sent, from another
-        process. Loading may raise WorkerCrashedError.
+        If a transport has the rows, they are first loaded into this object. They are columns if
+        they will be sent, or were sent, from another process. Loading may raise WorkerCrashedError.
         """
         if self.rows is not None:
             self.here, self.rows = self.rows.load(), None
@@ -209,7 +210,7 @@ class Block:
     def look(self) -> Any:
         """Return the rows, and leave them with the transport if it has them.
 
-        So later tasks can still refer to the transport's rows.
+        Later tasks can then still refer to the transport's rows.
         """
         return self.here if self.rows is None else self.rows.load()
 
@@ -227,12 +228,12 @@ class SpanTask(NamedTuple):
         stage: index of the stage.
         start: first local position.
         stop: end of the local positions, exclusive.
-        leaf: index in `Pipeline.every_leaf` of the source with its sampler and shard. If it is a
-            shard of an earlier run, the local positions are counted within that shard.
+        leaf: index in `Pipeline.every_leaf` of the source, with its sampler and the shard in which
+            positions are counted. This may be a shard of an earlier run.
         since: for a source without random access: a position at or before `start`, and the source's
             state there. None at the beginning of the source, and for other sources.
-        only: for a task of one window: the index of the one element of the window to keep. None:
-            keep all elements.
+        only: for a task that repeats one window (records that a `Pack`, or batches by budget, put
+            together): index of the one element of the window to keep. None: keep all elements.
     """
 
     stage: int
@@ -269,8 +270,8 @@ class GroupTask(NamedTuple):
             of streams, for example); 0 if the rows come from no join.
         former: 0 for rows of this shard. For rows of a shard of an earlier run, the number of that
             shard, from 1.
-        only: for a task of one window: the index of the one element of the window to keep. None:
-            keep all elements.
+        only: for a task that repeats one window (records that a `Pack`, or batches by budget, put
+            together): index of the one element of the window to keep. None: keep all elements.
     """
 
     stage: int
@@ -286,7 +287,7 @@ class GroupTask(NamedTuple):
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Numbers of the blocks that the rows are from."""
+        """Numbers of the blocks from which the rows come."""
         return tuple(dict.fromkeys(block for block, _, _ in self.rows))
 
 
@@ -339,9 +340,9 @@ class ReadRecords(NamedTuple):
     failure: Exception | None = None
 
     def at(self, place: int) -> ReadRecords | None:
-        """Return the record at index `place` alone; no record if there are fewer records.
+        """Return a `ReadRecords` with only the record at index `place`.
 
-        Return None if this record could not be read.
+        It has no record if there are fewer records. Return None if this record could not be read.
         """
         if any(some.start <= place < some.stop for some in self.unread):
             return None

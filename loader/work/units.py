@@ -1,6 +1,6 @@
 """Tasks of several batches, each of which is made only when the caller asks for it.
 
-Used in the calling thread.
+Such tasks run in the calling thread.
 
 In: a task of several batches. Out: its batches, one by one. A task has a cost of its own, so it is
 cheaper to run one task for several batches. Each batch is made in the memory that the batch before
@@ -8,8 +8,8 @@ it released, from records that are still in the processor's caches.
 
 If batches are copied straight from columns (arrays with all records), and then go only through
 functions, a batch takes microseconds. So hardly anything is done besides copying it and calling the
-functions. The exception are batches that are timed, or watched for draws from global random
-generators: the worker makes each of these as a task of its own.
+functions. Batches that are timed, or watched for draws from global random generators, are an
+exception: the worker makes each of these as a task of its own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class MakesUnits(Protocol):
     def column_units(self, task: SpanTask) -> Units | None:
         """Return an object that makes a task's elements from columns (arrays with all records).
 
-        Return None if they cannot be made in this way.
+        Return None if the elements cannot be made from columns.
         """
 
     def run_unit(self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any]) -> Block | None:
@@ -61,14 +61,14 @@ class MakesUnits(Protocol):
             made: list to which the element is appended.
 
         Returns:
-            None; or a block (the rows of one task) that has no rows, but a failure, times or
-            warnings.
+            None in most cases. If there is a failure, or if there are times or warnings: a block
+            (the result of a task) with these, and without rows.
         """
 
     def note_units(self, units: int, seconds: float) -> None:
         """Record that a task of `units` elements took `seconds` seconds.
 
-        The number of elements of the next tasks is chosen from this.
+        The executor chooses the number of elements of the next tasks from this.
         """
 
 
@@ -133,8 +133,8 @@ def has_units(pipeline: Pipeline) -> bool:
     """Return True if a task of this pipeline may make several batches one by one, when asked for.
 
     The batches must be made of consecutive positions, and the order of these must be known when the
-    run begins. False for batches of columns (arrays with all records) without further operations,
-    because making several of these at once is faster than one by one.
+    run begins. Return False for batches of columns (arrays with all records) without further
+    operations, because making several of these at once is faster than one by one.
     """
     only_columns = pipeline.columns is not None and len(pipeline.operations) == 1
     known = pipeline.aligned and not pipeline.leaf.in_order and pipeline.leaf.growth is None
@@ -144,8 +144,8 @@ def has_units(pipeline: Pipeline) -> bool:
 class ColumnUnits(Units):
     """The elements of a task, each made from a batch of columns (arrays with all records).
 
-    Most elements are made here. Those that are timed, or watched for draws from global random
-    generators, are made by the worker.
+    This object makes most elements. The worker makes elements that are timed, or watched for draws
+    from global random generators.
 
     Args:
         worker: makes the elements that are timed or watched.
@@ -218,12 +218,12 @@ class ColumnUnits(Units):
         return block.failure
 
     def _part(self, start: int) -> SpanTask:
-        """Return a task for only the batch that begins at row `start` of the task."""
+        """Return a task for only the batch that begins at row `start` of the whole task."""
         stage, first, stop, leaf, *_ = self._task
         return SpanTask(stage, first + start, min(first + start + self.starts.step, stop), leaf)
 
     def place_now(self) -> str:
-        """Return, for messages, the place of the first record of the batch that is being made.
+        """Return a text that names the first record of the batch that is being made.
 
         Other threads may call this.
         """

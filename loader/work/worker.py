@@ -47,7 +47,7 @@ from .tasks import (
 
 
 class Worker:
-    """A pipeline that is ready to run tasks in one thread.
+    """Runs tasks of a pipeline in one thread.
 
     Args:
         pipeline: pipeline to run.
@@ -58,8 +58,8 @@ class Worker:
         owns_globals: True if nothing else in this process uses the global random generators, so
             their states may change.
         stopwatch: function that makes the stopwatch of a stage. None: nothing is timed.
-        run_throughs: shared readers of sources without random access, by the index of the stage.
-            None: readers of its own.
+        run_throughs: readers of sources without random access, which workers share, by the index of
+            the stage. None: this worker makes readers of its own.
         seeds_globals: True to seed the global random generators, and generators that are attributes
             of operations, for each element. Their states are restored after a task.
         watches_globals: True to warn of operations that draw from global generators. False if other
@@ -118,8 +118,8 @@ class Worker:
         """Run a task, and return a block with its rows.
 
         After a failure, the block has the rows made before it, and the failure; nothing is raised.
-        `blocks` are the results of earlier tasks to whose rows the task refers; `read_ahead` waits
-        for records that are being read in advance.
+        `blocks` are the results of earlier tasks to whose rows the task refers; `read_ahead` is a
+        function that waits for records that are being read in advance.
         """
         self.busy = perf_counter(), task, get_ident()
         try:
@@ -130,7 +130,8 @@ class Worker:
     def gathering(self, task: SpanTask) -> tuple[StepChain, Gathering] | None:
         """Return a task's connected operations, and the object that makes its batches from columns.
 
-        Columns are arrays with all records. Return None if the task cannot be run in this way.
+        Columns are arrays with all records. Return None if the task's batches cannot be made from
+        columns.
         """
         chain = self._chains.plain[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
@@ -145,8 +146,8 @@ class Worker:
         """Return how many of the next tasks of a stage (operations that run in one task) are plain.
 
         Plain tasks are neither timed nor watched for draws from global random generators, so the
-        caller may make their elements itself. They count as made: a second call returns only later
-        tasks. If random generators are seeded for each element, no task is plain.
+        caller may make their elements itself. These tasks then count as run: a second call returns
+        only later tasks. If random generators are seeded for each element, no task is plain.
 
         Args:
             stage: index of the stage.
@@ -174,8 +175,8 @@ class Worker:
     ) -> Block | None:
         """Make the element of a task of one element, and append it to `made`.
 
-        Return None; or a block (the rows of one task) that has no rows, but a failure, times or
-        warnings.
+        Return a block (the result of a task) without rows if there is a failure, times or warnings;
+        otherwise None.
         """
         if not self.count_untimed(task.stage, 1):
             block = self.run(task, NO_BLOCKS, read_ahead)
@@ -221,7 +222,7 @@ class Worker:
         return block if block.failure is None else apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
-        """Repeat a task that has imported torch, now with torch seeded; return the second result.
+        """Run a task again that has imported torch, now with torch seeded; return the new block.
 
         Return the first result, `block`, if seeding is not allowed.
         """
@@ -275,7 +276,6 @@ class Worker:
         return self._with_notices(block)
 
     def _with_notices(self, block: Block) -> Block:
-        """Add the warnings collected so far to a block (the rows of one task), and return it."""
         self._chains.tell_of_draws()
         if self._notices.new or FROM_READERS.texts:
             block.notices = self._notices.take()
@@ -284,7 +284,7 @@ class Worker:
     def close(self) -> None:
         """Close iterators of sources without random access, and release what operations hold.
 
-        If such a source has workers of its own, they are stopped.
+        If such a source has workers of its own, these workers are stopped.
         """
         for source in self._run_throughs.values():
             source.close()
@@ -305,10 +305,10 @@ class Worker:
         return self._with_notices(block)
 
     def _run_whole(self, task: Task, blocks: Blocks, read: ReadRecords | None) -> Block:
-        """Run a task up to its first failure, which is stored in the returned block with its rows.
+        """Run a task up to its first failure; return the rows before it and the failure.
 
         `blocks` are the results of earlier tasks to whose rows the task refers. `read` are records
-        of the task that were read in advance; None: they are read here.
+        of the task that were read in advance; None: this call reads them.
         """
         failed = True
         try:
@@ -376,7 +376,7 @@ class Worker:
 
         Args:
             task: the task.
-            read: records that were read in advance; None: they are read here.
+            read: records that were read in advance; None: this call reads them.
         """
         if read is not None and self._columns is None:
             return (

@@ -1,4 +1,5 @@
-"""Device feeders in several processes.
+"""Feeders in several processes: find each process's shard, and agree on each step.
 
-The modules find the shard that each process loads, and let the processes agree on each step.
+A feeder makes batches ahead of the user's loop. By their agreement, all processes have equally many
+batches.
 """

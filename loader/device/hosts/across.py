@@ -1,4 +1,4 @@
-"""Streams without devices that have the same number of batches on all hosts.
+"""Streams that have the same number of batches on all hosts, and stay on their hosts.
 
 In: a loader. Out: a description of such a stream, whose `iter()` makes the iterator. The function
 `across_hosts` is also a method of each class that assigns it to one of its attributes.
@@ -32,8 +32,8 @@ class HostLoader:
         on_uneven: what to do if hosts have different numbers of batches. "error": raise an error on
             all hosts. "drop": end the stream on all hosts when the first host has no batch left.
             "pad": continue until no host has a batch left; missing rows are zeros, and
-            `iterator.mask` is False for them. "repeat": continue likewise, but missing rows are
-            rows that the host had before.
+            `iterator.mask` is False for them. "repeat": as "pad", but missing rows are rows that
+            the host had before.
         folder: folder through which the hosts exchange messages, to agree on each batch. None: they
             use jax's coordination service.
         buffer_size: number of batches that may wait for you.
@@ -72,7 +72,7 @@ class HostLoader:
         return self.buffer_size
 
     def __len__(self) -> int:
-        """Return the length of the source, i.e. its number of batches on this host.
+        """Return the length of the source, which is its number of batches on this host.
 
         `on_uneven="drop"` may end the stream earlier; "pad" and "repeat" may make it longer.
 
@@ -125,9 +125,9 @@ def across_hosts(
         self: the loader or dataset whose method this is.
         on_uneven: what all hosts do at a batch that only some of them have. "error" (default):
             raise an error. "drop": end the stream. "pad": continue until no host has a batch left;
-            missing rows are zeros, and `iterator.mask` is False for them. "repeat": continue
-            likewise, but missing rows are rows that the host had before. These are rows of the same
-            batch, or, after the last batch of the host, its first batches again.
+            missing rows are zeros, and `iterator.mask` is False for them. "repeat": as "pad", but
+            missing rows are rows that the host had before. These are rows of the same batch, or,
+            after the last batch of the host, its first batches again.
         folder: folder that all hosts can read and write, for this program alone. The loader of each
             host must have a shard of its own. None (default): use jax.
         buffer_size: number of batches that may wait for you.

@@ -1,4 +1,4 @@
-"""Let a run's processes agree on steps before the transfer, so that all have equally many batches.
+"""Let processes agree on each step before the transfer, so that all have equally many batches.
 
 In: this process's offer for a step (a batch, the end, an error). Out: a verdict (deliver the batch,
 end, or raise an error), the same on all processes.
@@ -45,8 +45,9 @@ class Agreement:
     """The agreement of one run with the other processes, so that all take equally many batches.
 
     For each step, every process sends the others its offer (`Offer`: a batch, the end, an error),
-    and computes the same verdict from all offers. A feeder begins a new run after an error or
-    `set_state`. Only the run's transfer thread uses this object.
+    and computes the same verdict (what all processes do) from all offers. A run is the time in
+    which the threads of a feeder work; a new run begins after an error or `set_state`. Only the
+    run's transfer thread uses this object.
 
     Args:
         store: where the processes exchange messages.
@@ -76,7 +77,7 @@ class Agreement:
     def begin(self, stopped: Callable[[], bool]) -> bool:
         """Wait until the processes can exchange messages, and return True.
 
-        Return False if `stopped()` became True before.
+        Return False if `stopped()` becomes True before.
 
         Raises:
             HostsError: another process does not come.
@@ -86,9 +87,10 @@ class Agreement:
     def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
         """Send this process's offer for the next step, and return the verdict for all processes.
 
-        The offers of all processes are waited for. Steps to which all processes agreed in advance
-        are an exception: nothing is sent, and the verdict is that of the agreement. If this process
-        then offers something else than it promised, the verdict is a `Refuse` (an error).
+        An offer says what a process has for the step; the verdict says what all processes do. This
+        call waits for the offers of all processes. One exception: at a step to which all processes
+        agreed in advance, nothing is sent, and the verdict is the one agreed on. If this process
+        then does not have the batch that it promised, the verdict is a `Refuse` (an error).
 
         Args:
             offer: what this process has for the step.
@@ -117,8 +119,8 @@ class Agreement:
     def _as_promised(self, offer: Offer) -> Verdict:
         """Return the verdict for a step to which all processes agreed in advance.
 
-        The verdict is a `Refuse` if this process has no batch, if its batch is not like the
-        promised one, or if it failed.
+        The verdict is a `Refuse` (an error) if this process failed, has no batch, or has another
+        batch than the promised one.
         """
         assert self._agreed is not None
         promised, verdict = self._agreed
@@ -156,7 +158,7 @@ class Agreement:
         }
 
     def _wait_for(self, folder: str, process: str, stopped: Callable[[], bool]) -> str | None:
-        """Wait for a process's message about a step, and return it.
+        """Wait for a process's message about a step, and return the message.
 
         If the process leaves the run without such a message, return its message about leaving.
 
@@ -178,7 +180,7 @@ class Agreement:
         return None
 
     def _forget(self) -> None:
-        """Delete the messages of the previous block of steps, which all processes have passed."""
+        """Delete the messages of the previous block of steps, which all processes have read."""
         block = self._step // BLOCK
         if self._me == self._processes[0] and block > self._kept_from:
             self._store.delete(f"{self._folder}{self._kept_from}/")
@@ -187,8 +189,8 @@ class Agreement:
     def give_template(self, layout: str, template: Any) -> None:
         """Send the other processes a batch without rows, as a pattern for batches of its layout.
 
-        A process that has no batch left makes its own batches by the pattern. Only the first call
-        for a layout has an effect.
+        A layout is the structure, dtypes and shapes without rows. A process that has no batch left
+        makes its own batches by the pattern. Only the first call for a layout has an effect.
 
         Args:
             layout: description of the leaves of the batch, without the number of rows.
@@ -199,7 +201,9 @@ class Agreement:
             self._gave.add(layout)
 
     def template(self, stopped: Callable[[], bool]) -> Any:
-        """Return a batch without rows, sent by another process, with the layout of the last step.
+        """Return a batch without rows, sent by another process: a pattern for batches.
+
+        It has the layout (structure, dtypes and shapes without rows) of the last step.
 
         Args:
             stopped: function that returns True to stop waiting; the result is then None.
@@ -217,11 +221,12 @@ class Agreement:
         return f"{self._folder}template/{digest}/"
 
     def leave(self, failure: Offer | None) -> None:
-        """Leave the run, and send the other processes a message.
+        """Leave the run, and send the other processes a message that says so.
 
-        The last process to leave deletes the keys of the run. If this process fails at a step to
-        which all processes agreed in advance, it does not leave: the others do not wait for it, and
-        it can try the step again. But if a transfer failed (`spoiled`), it leaves in any case.
+        The last process to leave deletes the keys of the run. Exception: if this process failed at
+        a step to which all processes agreed in advance, it does not leave, because the others do
+        not wait for it and it can try the step again. But if a transfer failed (`spoiled`), it
+        leaves in any case.
 
         Args:
             failure: the failure because of which this process leaves; None if it did not fail.
@@ -288,9 +293,9 @@ class Agreements:
         """Return the agreement for the run that begins now; None if no other process takes part.
 
         Raises:
-            HostsError: in the last run, this process failed to put a batch on its devices that the
-                other processes have delivered; or jax runs without its coordination service, and no
-                folder was given.
+            HostsError: in the last run, this process could not put a batch on its devices, although
+                the other processes have delivered this batch; or jax runs without its coordination
+                service, and no folder was given.
         """
         if self._last is not None and self._last.spoiled:
             raise HostsError(
@@ -305,7 +310,7 @@ class Agreements:
         return self._last
 
     def forget(self) -> None:
-        """Leave the last run, if it was not left yet; the next run gets a new agreement.
+        """Leave the last run, unless it was already left; the next run gets a new agreement.
 
         Called if the next run begins at another position, or if no run follows.
         """

@@ -1,4 +1,4 @@
-"""Batches that stay on the host: filled up with rows, and given a mask.
+"""Batches that stay on the host: fill them up with rows, and make their masks.
 
 In: trees of arrays. Out: the same trees, perhaps with more rows. Only the feeder's transfer thread
 uses this module.
@@ -18,7 +18,7 @@ _NUMBERS = (bool, int, float, complex, np.generic)
 
 
 class OnHost:
-    """Fills batches up on the host. It has the methods of `Placement`.
+    """Fills batches up with rows, on the host. It has the methods of `Placement`.
 
     With "pad" and "repeat", arrays of numbers and of text are filled up with rows; other leaves,
     such as strings and objects, are passed on unchanged. Batches stay on their host, so the batches
@@ -38,7 +38,8 @@ class OnHost:
         """Split a batch into its leaves.
 
         Raises:
-            ShardingError: with "pad" or "repeat", its arrays have different numbers of rows.
+            ShardingError: with "pad" or "repeat", the arrays of the batch have different numbers of
+                rows.
         """
         leaves, structure = flatten(batch)
         kinds = [_kind(leaf) for leaf in leaves]
@@ -70,6 +71,12 @@ class OnHost:
 
         The mask is None unless `on_uneven` is "pad" or "repeat" and an array of the batch has an
         axis.
+
+        Args:
+            prepared: the batch.
+            rows: number of rows to which it is filled up; None to leave it as it is.
+            real: number of rows, from the first, for which the mask is True. None: all rows that
+                the batch had before it was filled up.
         """
         known = prepared.arrangement
         mask = None
@@ -83,14 +90,14 @@ class OnHost:
 class _OwnArrangement(Arrangement):
     """An `Arrangement` (facts about batches) whose description is the same for all batches.
 
-    So the hosts do not compare the shapes of their batches, which may differ.
+    So the hosts do not compare the shapes of their batches, which may be different on each host.
     """
 
     described = ""
 
 
 def _kind(leaf: Any) -> tuple[tuple[int, ...], Any]:
-    """Return the shape and dtype of a leaf; the dtype is None if the leaf cannot be filled up."""
+    """Return the shape and dtype of a leaf; the dtype is None if rows cannot be added to it."""
     if isinstance(leaf, _NUMBERS):
         return (), type(leaf)
     if (

@@ -9,9 +9,9 @@ another process is alive when it finds its own number in the other's file, becau
 earlier run can know the number. The numbers of all processes together name the folder of the run's
 messages. The first process removes the folders of earlier runs.
 
-From then on, each process rewrites its `hello` file every second, on a thread of its own, with a
-count. A process that waits for another one raises an error if the count of the other process stands
-still for a minute, or if the other process has a new number.
+After the meeting, each process rewrites its `hello` file every second, on a thread of its own, with
+a count. A process that waits for another one raises an error if the count of the other process
+stays the same for a minute, or if the other process has a new number.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class FolderStore:
         return self._meeting.run is not None
 
     def open(self, stopped: Callable[[], bool]) -> bool:
-        """Wait until all processes have met, and return True.
+        """Wait until all processes have met in the folder, and return True.
 
-        Return False if `stopped()` became True before.
+        Return False if `stopped()` becomes True before.
 
         Raises:
             HostsError: another process does not come, or the folder cannot be used.
@@ -103,7 +103,7 @@ class FolderStore:
         shutil.rmtree(self._path(folder), ignore_errors=True)
 
     def count(self, key: str) -> int:
-        """Add one to the number of a key, and return the new number.
+        """Add one to the number that is stored for a key, and return the new number.
 
         If two processes do this at the same time, both may get the number that includes both
         additions.
@@ -147,9 +147,9 @@ class Meeting:
         self._lock = threading.Lock()
 
     def meet(self, stopped: Callable[[], bool]) -> bool:
-        """Wait until all processes have met, and return True.
+        """Wait until all processes have met in the folder, and return True.
 
-        Return False if `stopped()` became True before.
+        Return False if `stopped()` becomes True before.
 
         Raises:
             HostsError: some processes do not come in time, or the folder cannot be written.
@@ -253,7 +253,6 @@ class Meeting:
                 )
 
     def _hello(self, process: int) -> dict[str, Any] | None:
-        """Return the content of a process's `hello` file; None if it is missing or unreadable."""
         text = _read(self._folder / "hello" / str(process))
         try:
             said = json.loads(text or "null")
@@ -276,9 +275,9 @@ class Meeting:
                 self._say_hello()
 
     def leave(self) -> None:
-        """Leave the meeting: remove this process's file, and end the thread that writes it.
+        """Leave the meeting: remove this process's `hello` file, and end the thread that writes it.
 
-        The last process to leave also removes the folder of the run.
+        The last process to leave also removes the folder of the messages.
         """
         atexit.unregister(self.leave)
         self._leaves.set()
@@ -310,7 +309,7 @@ def folder_store(folder: str | os.PathLike[str], me: int, processes: Sequence[in
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file in one step: other processes see either the former content or the whole text.
+    """Write a file in one step: other processes see either its former content or the whole text.
 
     Raises:
         HostsError: the file cannot be written.

@@ -1,4 +1,4 @@
-"""The feeder without devices: the iterator of a `HostLoader`.
+"""The feeder without devices: the iterator of a `HostLoader`, whose batches stay on the host.
 
 In: the description of a stream (`HostLoader`). Out: batches on the host, the same number on all
 hosts.
@@ -20,7 +20,7 @@ from .store import KeyValueStore, MessageStore, jax_processes
 
 
 class HostOptions(CommonOptions, Protocol):
-    """The options of a feeder without devices.
+    """Interface of the options of a feeder whose batches stay on the host.
 
     Attributes:
         folder: folder through which the hosts exchange messages, to agree on each batch. None: they
@@ -45,25 +45,25 @@ class HostFeeder(Feeder):
 
     @property
     def agrees(self) -> bool:
-        """True if several hosts agree on each batch."""
+        """True if there are several hosts, which agree on each batch before it is delivered."""
         return self._agreements.has_others
 
     def ask_to_stop(self) -> None:
-        """Ask all hosts to end their loops after the same batch, one of the next batches.
+        """Ask all hosts to end their loops after the same batch: one of the next batches.
 
-        The hosts must agree on their batches by a folder. On each host, `stops_here` is True after
-        that batch.
+        On each host, `stops_here` is True after this batch. The hosts must exchange messages
+        through a folder (the argument `folder=` of `across_hosts`).
         """
         self._upstream.stops = True
 
     @property
     def stops_here(self) -> bool:
-        """True if all hosts end their loops after the last batch, because one was asked to."""
+        """True if all hosts end their loops after the batch delivered last (see `ask_to_stop`)."""
         return self._stops_here
 
 
 def new_host_feeder(description: HostOptions) -> HostFeeder:
-    """Return a feeder that reads the source of a description.
+    """Return a new feeder (iterator over batches that stay on the host) with the given options.
 
     Raises:
         TypeError: the source is not a `DataLoader` or a dataset.

@@ -1,6 +1,7 @@
-"""Repeat the batches of a loader, from the first one, on a host whose stream ends before others.
+"""Repeat the batches of a loader, from the first one, on a host whose stream ends early.
 
-In: the number of a batch after the end. Out: the batch. Runs on the transfer thread.
+Other hosts have more batches, and each host needs equally many. In: the number of a batch after the
+end of the stream. Out: the batch. Runs on the transfer thread.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from ....errors import HostsError
 
 
 class Repeats:
-    """The stream of a loader from its beginning, again and again.
+    """Supplies batches after the end of a loader: the loader's stream, again and again.
 
-    It supplies batches after the loader's own end. Which batch follows depends only on the number
-    of batches since the end, so a resumed run gets the same batches.
+    The batch depends only on the number of batches since the loader's end, so a resumed run gets
+    the same batches.
 
     Args:
         loader: the loader.
@@ -30,9 +31,9 @@ class Repeats:
         self._next = 0  # number of the batch that the iterator returns next
 
     def batch(self, number: int) -> Any:
-        """Return the batch that follows as number `number` (from 0) after the end of the stream.
+        """Return batch number `number` (from 0) after the end of the stream.
 
-        Number 0 is the first batch of the stream again.
+        Batch 0 after the end is the first batch of the stream again.
 
         Raises:
             HostsError: the loader has no batch.
@@ -68,7 +69,7 @@ class Repeats:
         return iterator
 
     def close(self) -> None:
-        """Stop the work for these batches. May be called twice."""
+        """Stop the reading of these batches. May be called twice."""
         iterator, self._iterator, self._next = self._iterator, None, 0
         if iterator is not None:
             iterator.close()

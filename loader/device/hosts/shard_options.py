@@ -1,8 +1,9 @@
-"""Find the shard of each process.
+"""Find the shard of each process, from the sharding of the batches.
 
-Processes whose devices hold the same rows of a batch get the same shard, as model parallelism over
-several processes needs it. If each process holds other rows than all others, there is one shard for
-each process, as with `ShardByJaxProcess`; but shards are numbered in the order of their rows.
+Processes whose devices hold the same rows of a batch get the same shard, which model parallelism
+over several processes needs. If each process holds rows that no other process holds, there is one
+shard for each process, as with `ShardByJaxProcess`; but shards are numbered in the order of their
+rows.
 
 In: a sharding. Out: the shard of this process.
 """

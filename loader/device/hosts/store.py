@@ -1,4 +1,4 @@
-"""The stores by which processes exchange messages: a protocol, and jax's key-value store.
+"""Stores by which processes exchange messages: a protocol, and jax's key-value store.
 
 The key-value store belongs to jax's coordination service. For processes without jax, `folder.py`
 has a store with the same methods.
@@ -20,7 +20,7 @@ WAIT_MS = 200
 
 
 class MessageStore(Protocol):
-    """Store of texts by key, which all processes of a run can read and set.
+    """Interface of a store of texts by key, which all processes of a run can read and set.
 
     The parts of a key are separated by "/", like the folders of a path. Only the transfer thread of
     a run calls the methods.
@@ -38,14 +38,14 @@ class MessageStore(Protocol):
     def open(self, stopped: Callable[[], bool]) -> bool:
         """Wait until all processes use the store, and return True.
 
-        Return False if `stopped()` became True before.
+        Return False if `stopped()` becomes True before.
         """
 
     def set(self, key: str, value: str) -> None:
         """Set the text of a key, which no process has set before."""
 
     def replace(self, key: str, value: str) -> None:
-        """Set the text of a key again; it replaces the text that this process has set before."""
+        """Set the text of a key again, in place of the text that this process has set before."""
 
     def get(self, key: str, wait_ms: int = WAIT_MS) -> str | None:
         """Wait until a key exists, and return its text.
@@ -56,18 +56,18 @@ class MessageStore(Protocol):
     def there(self, folder: str) -> dict[str, str]:
         """Return the texts of all keys that are in a folder now, by the last part of the key.
 
-        The folder is the beginning of the keys. Nothing is waited for.
+        A folder is a common beginning of keys. This call does not wait.
         """
 
     def delete(self, folder: str) -> None:
-        """Delete all keys in a folder."""
+        """Delete all keys in a folder (a common beginning of keys)."""
 
     def count(self, key: str) -> int:
-        """Add one to the number of a key, and return the sum; 0 if this store cannot count."""
+        """Add one to the number of a key, and return the result; 0 if this store cannot count."""
 
 
 class KeyValueStore:
-    """The key-value store of jax's coordination service.
+    """Store of messages in the key-value store of jax's coordination service.
 
     Raises:
         HostsError: jax runs without its coordination service.
@@ -110,7 +110,7 @@ class KeyValueStore:
 
 
 def jax_processes() -> tuple[int, int]:
-    """Return the index of this process among the processes of jax, and their number.
+    """Return the index of this process among the processes of jax, and the number of processes.
 
     This does not import jax, and does not start its devices.
 

@@ -3,7 +3,7 @@
 In: a tree of arrays without rows. Out: JSON text; and from this text the tree again.
 
 The text comes over a network, so it names no code to run. Arrays are written as numbers, and dtypes
-as names of NumPy. Classes of the user must be named tuples or dataclasses, in modules that this
+by their NumPy names. Classes of the user must be named tuples or dataclasses, in modules that this
 process has imported.
 """
 
@@ -32,7 +32,7 @@ _FACTORIES: dict[str, Any] = {
 
 
 def to_text(tree: Any) -> str:
-    """Return a tree of arrays as JSON text.
+    """Convert a tree of arrays to JSON text.
 
     If an object in the tree cannot be described in JSON, only the name of its class is written, and
     `from_text` raises HostsError.
@@ -47,7 +47,7 @@ def to_text(tree: Any) -> str:
 
 
 def from_text(text: str) -> Any:
-    """Return the tree from which `to_text` made a text.
+    """Convert a text that `to_text` made back to the tree.
 
     Raises:
         HostsError: the text is invalid, it names a class that this process has not imported, or the

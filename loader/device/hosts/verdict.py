@@ -27,10 +27,11 @@ FILLING = ("pad", "repeat")
 
 @dataclass(frozen=True)
 class Offer:
-    """What one process has for a step: a batch, the end of its stream, an error, a closed feeder.
+    """An offer: what one process has for a step.
 
     Attributes:
-        kind: "batch", "end", "failed" (an error) or "closed".
+        kind: "batch", "end" (of its stream), "failed" (an error) or "closed" (the feeder was
+            closed).
         policy: the process's `on_uneven`.
         rows: number of rows of the batch; -1 if it has no leading axis, or if its number of rows
             does not matter.
@@ -63,6 +64,8 @@ class Offer:
 class Go:
     """Verdict: deliver the batch, filled up to a number of rows if `rows` is not None.
 
+    A verdict says what all processes do at a step.
+
     Attributes:
         rows: number of rows; None to leave the batch as it is.
         certain: number of following batches for which this verdict holds too, so that the processes
@@ -81,11 +84,13 @@ class Go:
 
 @dataclass(frozen=True)
 class Stop:
-    """Verdict: the stream ends here, on all hosts.
+    """Verdict: the stream ends at this step, on all hosts.
+
+    A verdict says what all processes do at a step.
 
     Attributes:
-        at: number of steps of the process that made most, if the streams of all processes have
-            ended; otherwise 0.
+        at: if the streams of all processes have ended, the number of steps of the longest stream;
+            otherwise 0.
     """
 
     at: int = 0
@@ -93,7 +98,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Refuse:
-    """Verdict: raise an error with this message, on all hosts."""
+    """Verdict (what all processes do at a step): raise an error with this message, on all hosts."""
 
     message: str
 
@@ -169,7 +174,6 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
 
 
 def _has_nothing(offer: Offer) -> bool:
-    """Return True if a process's stream has ended, and no run of it ever had a batch."""
     return offer.kind == "end" and offer.at == 0
 
 
@@ -178,14 +182,14 @@ def _step_after(batches: Mapping[int, Offer]) -> int:
 
 
 def _filled(offers: Mapping[int, Offer], batches: Mapping[int, Offer], rows: set[int]) -> Go:
-    """Return the verdict to fill the batches of a step with rows, so that all have equally many.
+    """Return the verdict to add rows to the batches of a step, so that all have equally many.
 
     The number is the largest number of rows of an offered batch, or of the usual batches of a
     process if that is larger. It is rounded up so that the rows can be divided over the devices of
     all processes.
 
     Args:
-        offers: offers of all processes, by process index.
+        offers: for each process, by its index, what it has for the step.
         batches: the offers among these that have a batch.
         rows: the different numbers of rows of the offered batches.
     """
@@ -196,10 +200,10 @@ def _filled(offers: Mapping[int, Offer], batches: Mapping[int, Offer], rows: set
 
 
 def amount(offer: Offer) -> str:
-    """Describe how much a process has for a step, such as "8 rows", for a message.
+    """Return a text that says how much a process has for a step, such as "8 rows".
 
-    The result is "a batch" if the number of rows does not matter, and says that the stream has
-    ended if there is no batch.
+    The text is "a batch" if the number of rows does not matter. If there is no batch, it says that
+    the stream has ended.
     """
     if offer.kind != "batch":
         return "none, its stream has ended"

@@ -23,7 +23,7 @@ UNKNOWN = (-1, 0)
 
 @dataclass
 class AskedBatch:
-    """A batch that a host was asked for, with what the controlling process expected of it.
+    """A batch that a host was asked for, with the layout that the controlling process expects.
 
     The controlling process must say which arrays it gets when it asks for a batch, before the host
     has made the batch. So it guesses the layout (structure, dtypes and shapes without rows).
@@ -41,7 +41,7 @@ class AskedBatch:
 
 
 class Caller:
-    """Calls the loader that runs on a host.
+    """Calls the loader that runs on a host, from the process that controls all hosts.
 
     Args:
         devices: the host's devices in the sharding.
@@ -62,7 +62,9 @@ class Caller:
         self._reading = threading.RLock()  # one that a signal's handler may take again
 
     def ask(self, taken: int) -> AskedBatch:
-        """Ask the host for its next batch, which is expected to be like the last one.
+        """Ask the host for its next batch, which is expected to have the layout of the last one.
+
+        A layout is the structure, dtypes and shapes without rows.
 
         Args:
             taken: number of batches that the user has received.
@@ -75,7 +77,7 @@ class Caller:
     def take(self, step: int, layout: int, rows: int) -> list[Any]:
         """Return the leaves of a batch that the host has read.
 
-        From then on, the next batches are expected to be like this one.
+        After this call, the next batches are expected to have the same layout and number of rows.
 
         Args:
             step: number of the batch in this run.
@@ -88,25 +90,25 @@ class Caller:
         return leaves
 
     def again(self, step: int, number: int) -> Answer:
-        """Let the host use an early batch again, for a step after the end of its stream.
+        """Let the host deliver one of its first batches again, because its stream has ended.
 
         Args:
             step: number of the step in this run.
-            number: how many batches follow the end of the host's stream before this one.
+            number: number of the batch, counted from 0 at the end of the host's stream.
         """
         return answer_of(self._loader.again(self._call(step, number)))
 
     def restore(self, states: str) -> Answer:
         """Let the host's loader continue from the states of all shards, given as JSON text.
 
-        Return the host's answer, whose kind is `FAILED` if the states do not fit.
+        Return the host's answer. It has the kind `FAILED` if the states do not fit the loader.
         """
         return answer_of(
             self._loader.restore(on_host(self.cpus, np.frombuffer(states.encode(), np.uint8)))
         )
 
     def layout(self, number: int) -> Prepared:
-        """Return a batch without rows in a layout (structure, dtypes and shapes of batches).
+        """Return a batch without rows that has a layout (structure, dtypes and shapes of batches).
 
         Args:
             number: number of the layout on the host.
@@ -116,11 +118,11 @@ class Caller:
         return self._layouts[number]
 
     def text(self, method: str, number: int = 0) -> str:
-        """Call a method of the `HostSide` that returns a text, and return the text.
+        """Call a method of the host's `HostSide` that returns a text, and return the text.
 
         Args:
             method: name of the method.
-            number: its argument.
+            number: argument of the method.
         """
         return self._bytes(method, number).decode()
 
@@ -133,7 +135,7 @@ class Caller:
         return [named_stats(content)] if content else []
 
     def tell(self, taken: int, question: str, argument: int = -1) -> Any:
-        """Return a host's answer to a question about the position after some batches.
+        """Return the host's answer to a question about the position after some batches.
 
         If the host failed, its error is raised.
 
@@ -169,9 +171,9 @@ class Caller:
             )
 
     def end(self) -> Any:
-        """Close the loader, without waiting for it.
+        """Close the host's loader, without waiting for it.
 
-        Return an array for `last_stats`. Its content can be read as soon as the loader is closed.
+        Return an array for `last_stats`. The array can be read as soon as the loader is closed.
         """
         return self._loader.end(self._call())
 

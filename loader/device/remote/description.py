@@ -1,4 +1,4 @@
-"""The description of a loader on many hosts that one process controls.
+"""Description of a loader that one process controls and that runs on many hosts.
 
 `iter()` of a description makes an iterator over the batches of all hosts.
 

@@ -1,4 +1,4 @@
-"""The epochs of a loader on many hosts that one process controls.
+"""Epochs of a loader that one process controls and that runs on many hosts.
 
 In: a description of the loader, and a number of epochs. Out: for each epoch, an iterator over the
 batches of all hosts. One state covers all hosts and epochs.
@@ -22,7 +22,7 @@ from .states import as_one, of_shards
 
 @dataclass(frozen=True)
 class OfEpoch:
-    """Function that makes the loader of one epoch, on a host.
+    """Function that makes the loader of one epoch; it is called on a host.
 
     Attributes:
         make_loader: function that makes the host's loader, with all epochs.
@@ -35,7 +35,7 @@ class OfEpoch:
     number: int
 
     def __call__(self, shard: ShardOptions) -> Any:
-        """Return the loader of the epoch, for a shard.
+        """Return the loader of the epoch, for a shard of the data.
 
         Raises:
             TypeError: `make_loader` does not return a `DataLoader`.

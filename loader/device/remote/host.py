@@ -130,7 +130,7 @@ class HostSide:
     def restore(self, text: Any) -> Any:
         """Continue from the states of all shards, in a JSON text.
 
-        Return an `Answer`, of the kind `FAILED` if a state does not fit.
+        Return an `Answer`. It has the kind `FAILED` if a state does not fit the loader.
         """
         if self._failure is not None:
             return _on(text, _in_words(Answer(BATCH)))  # each step tells the failure
@@ -153,8 +153,8 @@ class HostSide:
         The leaves are zeros if the batch has another layout than the expected one, or more rows.
 
         Args:
-            call: number of steps that the user has received, expected layout (-1: unknown, no
-                leaves are returned), and number of rows to which the batch is filled up.
+            call: number of steps that the user has received, number of the expected layout (-1:
+                unknown, so no leaves are returned), and number of rows after filling up.
         """
         taken, layout, rows = numbers_of(call)
         if self._failure is not None:
@@ -210,7 +210,7 @@ class HostSide:
         return Answer(FAILED)
 
     def _warns(self, step: int, prepared: Prepared) -> int:
-        """Return 1 at the first batch with an integer too large for devices, else 0."""
+        """Return 1 if this batch is the first with an integer too large for devices, else 0."""
         if self._warned or not prepared.arrangement.cut:
             return 0
         text = describe_cut(prepared.leaves, prepared.arrangement)
@@ -226,7 +226,7 @@ class HostSide:
         return number
 
     def _placed(self, call: Any, step: int, layout: int, rows: int) -> list[Any]:
-        """Return the leaves of a batch, filled up; each has the parts of this host's devices.
+        """Return the leaves of a batch, filled up; each has the parts for this host's devices.
 
         If the batch has another layout than `layout`, or more rows than `rows`, all leaves are
         zeros. If `layout` is negative (unknown), return an empty list.
@@ -246,7 +246,7 @@ class HostSide:
         ]
 
     def _in_parts(self, leaf: Any) -> Any:
-        """Return the rows of a leaf that each device of this host holds, device by device."""
+        """Return the rows of a leaf that this host's devices hold, one device after another."""
         parts, places = self._share.parts, self._share.places
         if places == tuple(range(parts)):
             return leaf
@@ -254,15 +254,15 @@ class HostSide:
         return np.concatenate([pieces[place] for place in places])
 
     def message(self, call: Any) -> Any:
-        """Return the first part of the error or warning at step `call[0]` (0 after `restore`)."""
+        """Return the first bytes of the error or warning at step `call[0]` (0 after `restore`)."""
         return self._begin_text(call, self._messages[numbers_of(call)[0]])
 
     def layout(self, call: Any) -> Any:
-        """Return the first part of a text: the batch without rows that has layout `call[0]`."""
+        """Return the first bytes of a text: layout `call[0]`, as a batch without rows."""
         return self._begin_text(call, to_text(self._layouts[numbers_of(call)[0]].template()))
 
     def stats(self, call: Any) -> Any:
-        """Return the first part of the loader's statistics, as bytes for `named_stats`.
+        """Return the first bytes of the loader's statistics; `named_stats` converts all bytes.
 
         There are no bytes if the loader could not be made.
         """
@@ -273,10 +273,10 @@ class HostSide:
     def tell(self, call: Any) -> Any:
         """Answer a question about the position after some batches.
 
-        Return the first part of the answer, as bytes for `told`.
+        Return the first bytes of the answer; `told` converts all bytes.
 
         Args:
-            call: number of batches, index of the question in `QUESTIONS`, argument of it (-1:
+            call: number of batches, index of the question in `QUESTIONS`, and its argument (-1:
                 none).
         """
         taken, question, argument = numbers_of(call)
@@ -294,7 +294,7 @@ class HostSide:
             return self._begin(call, as_told(error))
 
     def change(self, content: Any) -> Any:
-        """Change the run from a step on; return the first part of a success or error, for `told`.
+        """Change the run from a step on; return the first bytes of a success or error, for `told`.
 
         Args:
             content: pickle of the number of batches that were received, and the last three
@@ -312,7 +312,7 @@ class HostSide:
             return self._begin(content, as_told(error))
 
     def _here(self, taken: int) -> Any:
-        """Return the position after some batches, with changes that the user made to the run."""
+        """Return the position after `taken` batches, with changes that the user made to the run."""
         mark = self._marks[min(taken, max(self._marks))]
         if not self._upstream.changes:
             return mark
@@ -328,11 +328,11 @@ class HostSide:
         return _on(call, part_of(self._text, 0))
 
     def part(self, call: Any) -> Any:
-        """Return a further part of the text that was returned last, from byte `call[0]` on."""
+        """Return further bytes of the text that was returned last, from byte `call[0]` on."""
         return _on(call, part_of(self._text, numbers_of(call)[0]))
 
     def end(self, call: Any) -> Any:
-        """Close the loader, and return its statistics; zeros if it could not be made."""
+        """Close the loader, and return its statistics; zeros if the loader could not be made."""
         if self._failure is not None:
             return _on(call, np.zeros(LAST_BYTES, np.uint8))
         if self._repeats is not None:
@@ -342,7 +342,7 @@ class HostSide:
 
 
 def as_prepared(batch: Any) -> Prepared:
-    """Return a batch with facts about its leaves.
+    """Split a batch into its leaves, and add facts about the leaves.
 
     Raises:
         HostsError: a leaf is not an array of numbers with rows, or the leaves have different
@@ -371,7 +371,7 @@ def as_prepared(batch: Any) -> Prepared:
 def numbers_of(call: Any) -> tuple[int, int, int]:
     """Return the first three integers of `call`, an array that the controlling process sent.
 
-    The method of the host that gets the call says what the integers mean.
+    Each method of the host that gets a call says what the integers mean.
     """
     first, second, third = np.asarray(call)[:3].tolist()
     return first, second, third
@@ -395,6 +395,6 @@ def _divided(call: Any, value: Any) -> Any:
 
 
 def on_host(cpus: Sequence[Any], value: Any) -> Any:
-    """Put a value on all CPU devices of a host, as an array with which its loader can be called."""
+    """Put a value on all CPU devices of a host, as an argument for the loader on this host."""
     mesh = jax.sharding.Mesh(np.array(cpus), ("device",))
     return jax.device_put(value, NamedSharding(mesh, PartitionSpec()))

@@ -1,6 +1,7 @@
-"""The iterator of a `RemoteLoader`: calls all hosts' loaders, makes global arrays of their rows.
+"""The iterator of a `RemoteLoader`: calls the loaders of all hosts, makes global arrays.
 
-In: a description. Out: batches on the sharding; and one state that covers all hosts.
+In: a description. Out: batches on the sharding, whose rows come from all hosts; and one state that
+covers all hosts.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from .texts import last_stats
 class RemoteIterator(StreamPositionAPI):
     """One pass over the stream of a `RemoteLoader`.
 
-    Its state is the state after the last batch that you received: one small tree for all hosts.
+    Its state is the state after the last batch that you received: one JSON text for all hosts.
 
     Attributes:
         mask: array `bool[rows]` on the same sharding as the last batch, False for rows that were
@@ -57,11 +58,11 @@ class RemoteIterator(StreamPositionAPI):
         self._begin(None, 0, Kept())
 
     def _begin(self, states: str | None, step: int, kept: Kept) -> None:
-        """Set the position at which the hosts begin, when they are called next.
+        """Set the position from which the hosts begin when they are called next.
 
         Args:
             states: JSON text with the states of all shards; None to begin from the start.
-            step: number of steps of earlier runs.
+            step: number of steps before this position.
             kept: values of the user that are part of the state.
         """
         self._keeper = Keeper(kept)
@@ -120,7 +121,7 @@ class RemoteIterator(StreamPositionAPI):
             self._ask_ahead()
 
     def _ask_ahead(self) -> list[Caller]:
-        """Ask the hosts for batches until `buffer_size` are requested; return the hosts."""
+        """Ask the hosts for batches until `buffer_size` batches are requested; return the hosts."""
         hosts = self._hosts or self._open()
         while len(self._pending) < self._own.buffer_size:
             self._pending.append(Step([host.ask(self._taken) for host in hosts]))
@@ -183,7 +184,7 @@ class RemoteIterator(StreamPositionAPI):
 
     @property
     def step(self) -> int:
-        """Number of the next batch, from 0. Batches of earlier runs count."""
+        """Number of the next batch, from 0. Batches before a restored state count."""
         return self._former_steps + self._taken
 
     def get_state(self) -> bytes:
@@ -203,8 +204,8 @@ class RemoteIterator(StreamPositionAPI):
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Move to a state from `get_state`, perhaps of a run on another number of hosts.
 
-        Whether the state fits the loader is checked on the hosts, when the next batch or value is
-        asked of them.
+        This call does not check whether the state fits the loader. The hosts check it when they are
+        asked for the next batch or for a value.
 
         Args:
             state: result of `get_state`.
@@ -226,8 +227,8 @@ class RemoteIterator(StreamPositionAPI):
     ) -> None:
         """Continue a run without `RemoteLoader`, in which each shard had a process of its own.
 
-        Whether the states fit the loader is checked on the hosts, when the next batch or value is
-        asked of them.
+        This call does not check whether the states fit the loader. The hosts check it when they are
+        asked for the next batch or for a value.
 
         Args:
             states: results of `get_state` of the iterators or feeders on each of the shards, in any
@@ -253,14 +254,13 @@ class RemoteIterator(StreamPositionAPI):
     def here(self) -> Any:
         """Return the user's position in the stream, for tools such as a progress line.
 
-        When a value of the position is read, each host is asked, which takes a few milliseconds per
-        host.
+        Reading a value of the position asks each host, which takes a few milliseconds per host.
         """
         return RemotePosition(self.step, self._ask, self._own.on_uneven == "drop", self._keeper)
 
     @property
     def skipped_count(self) -> int:
-        """Number of records or batches that were skipped on all hosts because they failed."""
+        """Number of failed records or batches that were skipped, summed over all hosts."""
         return sum(self._ask(SKIPPED))
 
     def _change(self, wanted: Mapping[str, Any], at_step: int | None) -> None:
@@ -270,14 +270,14 @@ class RemoteIterator(StreamPositionAPI):
             host.change(content)
 
     def _ask(self, question: str, *argument: int) -> list[Any]:
-        """Return the answers of all shards to a question about the position after the last batch.
+        """Ask all hosts a question about the position after the last batch.
 
         Args:
             question: one of `QUESTIONS`, such as "last_records".
             *argument: argument of the question, if it has one.
 
         Returns:
-            The answers, in the order of the shards.
+            One answer for each shard, in the order of the shards.
         """
         if self._closed:
             raise ClosedError(

@@ -1,4 +1,4 @@
-"""The options of a loader on many hosts that one process controls.
+"""Options of a loader that one process controls and that runs on many hosts.
 
 In: the user's arguments. Out: the same arguments, checked. jax is imported when a loader is
 described.

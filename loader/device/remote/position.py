@@ -15,7 +15,7 @@ from ...state.kept import Keeper
 
 
 class RemotePosition:
-    """Position between the batch that the user received last and the next one.
+    """A position of the user: between the last batch received and the next one.
 
     Args:
         step: number of the next batch.
@@ -23,7 +23,7 @@ class RemotePosition:
             `StreamPosition`, and perhaps an argument, and returns a list in the order of the
             shards.
         shortest: True if the shard with the fewest batches ends the stream.
-        keeper: holder of the user's own values.
+        keeper: holder of the values that the user has added to the state.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RemotePosition:
 
 
 def _largest(shards: Sequence[dict[str, int]]) -> dict[str, int]:
-    """Return the largest number of all shards, for each name.
+    """Return, for each name, the largest number of any shard.
 
     Each shard counts the records of all shards up to its own last record, so the shard that is
     farthest has the right number.
@@ -79,7 +79,7 @@ def _largest(shards: Sequence[dict[str, int]]) -> dict[str, int]:
 def _joined(shards: Sequence[Any]) -> Any:
     """Return the records of all shards, one shard after another.
 
-    If the shards have a dict of records (by part of a mix), the result is a dict, too.
+    If each shard has a dict of records (by part of a mix), the result is a dict, too.
     """
     if isinstance(shards[0], dict):
         names = dict.fromkeys(name for shard in shards for name in shard)

@@ -1,6 +1,6 @@
-"""The state of all hosts: the states of their shards in one JSON text.
+"""The state of all hosts: one JSON text that contains the states of their shards.
 
-In: states of shards. Out: bytes; and back.
+In: states of shards. Out: one state, as bytes; and from it the states of the shards again.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ...state.kept import Kept
 
 
 def as_one(step: int, shards: Sequence[str], extra: Any = None) -> bytes:
-    """Return one state that contains the states of all shards, in order.
+    """Return one state, as bytes, that contains the states of all shards, in order.
 
     Args:
         step: number of steps.
         shards: states of the shards.
-        extra: the user's own values; None for none.
+        extra: values that the user has added to the state; None for none.
     """
     told = {"remote": 1, "step": step, "shards": list(shards)}
     return json.dumps(told if extra is None else {**told, "extra": extra}).encode()
@@ -30,7 +30,8 @@ def of_shards(state: bytes) -> tuple[int, list[str], Kept]:
     """Split a state that `as_one` made.
 
     Returns:
-        The number of steps, the states of all shards, and the user's own values.
+        Three values: the number of steps, the states of all shards, and the values that the user
+        has added to the state.
 
     Raises:
         CheckpointError: `state` is not a state of a `RemoteLoader`.

@@ -49,7 +49,7 @@ class RemoteStats(FeederStats):
 
     @classmethod
     def of(cls, own: FeederStats, hosts: Sequence[LoaderOfHost]) -> RemoteStats:
-        """Combine the statistics of the controlling process and of the hosts."""
+        """Combine the statistics of the controlling process (`own`) with those of the hosts."""
         loader = together([host.stats for host in hosts]) if hosts else None
         return cls(own.steps, own.elapsed, own.total, own.last, own.batches, loader, tuple(hosts))
 
@@ -123,7 +123,7 @@ def _one_stage(found: list[StageStats]) -> StageStats:
 
 
 def _sum(found: Sequence[Fields], **others: Any) -> Fields:
-    """Add up the numbers in the fields of statistics.
+    """Add up the numbers in the fields of several statistics of the same class.
 
     Args:
         found: the statistics, at least one.

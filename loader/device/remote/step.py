@@ -47,8 +47,8 @@ class Step:
 def decide_step(own: RemoteOptions, hosts: list[Caller], step: Step, number: int) -> None:
     """Decide what all hosts do at a step, and store the verdict and the hosts' leaves in `step`.
 
-    Answers that have not arrived yet are waited for. A host whose batch is not as expected is asked
-    for its leaves again.
+    This call waits for answers that have not arrived yet. A host whose batch does not have the
+    expected layout or number of rows is asked for its leaves again.
 
     Args:
         own: options of the loader.
@@ -92,7 +92,7 @@ def _leaves(
     number: int,
     verdict: Go,
 ) -> list[Any] | Refuse | None:
-    """Return the leaves of a host's batch, filled up.
+    """Return the leaves of a host's batch, filled up with rows.
 
     Return None if all rows of the host are zeros, or a `Refuse` (an error) if the host has no batch
     left and cannot repeat one.
@@ -101,7 +101,7 @@ def _leaves(
         own: options of the loader.
         host: the host.
         asked: the batch that it was asked for.
-        answer: what it answered.
+        answer: the host's answer.
         step: the step.
         number: number of the step in this run.
         verdict: what all hosts do.
@@ -145,7 +145,7 @@ def _offers(
 
 
 def assembled(own: RemoteOptions, hosts: list[Caller], step: Step) -> tuple[Any, Any]:
-    """Assemble pieces that hosts have made for their devices to the global batch and its mask.
+    """Assemble the pieces of all hosts to the global batch and its mask, and return both.
 
     The mask is None if batches are not filled up.
     """

@@ -1,6 +1,6 @@
-"""Texts and statistics as arrays of bytes, in which a host sends them.
+"""Convert texts and statistics to arrays of bytes, in which a host sends them, and back.
 
-In: text or statistics. Out: arrays of fixed lengths; and back.
+In: text or statistics. Out: arrays of fixed lengths. Also the other way round.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def part_of(text: bytes, start: int, size: int = PART_BYTES) -> Any:
 
 
 def bytes_of(read: Callable[[int], Any]) -> bytes:
-    """Read a text whose parts have been made by `part_of`.
+    """Join a text from parts that `part_of` has made.
 
     Args:
         read: function that takes the index of a byte, and returns the part from this byte on.
@@ -79,7 +79,7 @@ def described(error: Exception) -> str:
 
 
 def as_told(error: Exception) -> bytes:
-    """Return an error as bytes from which `told` raises it again.
+    """Convert an error to bytes, from which the function `told` raises it again.
 
     An error becomes a `HostsError` if its class is neither Python's nor headrace's, because the
     controlling process may not know the class.
@@ -92,7 +92,7 @@ def as_told(error: Exception) -> bytes:
 
 
 def told(content: bytes) -> Any:
-    """Return the answer that a host has sent as bytes. If the host has sent an error, raise it."""
+    """Return the answer that a host has sent as bytes. If it is an error, raise this error."""
     answer, error = pickle.loads(content)
     if error is not None:
         raise error
@@ -100,7 +100,7 @@ def told(content: bytes) -> Any:
 
 
 def last_stats(ended: Any) -> list[tuple[str, Any]]:
-    """Convert an array from `HostSide.end` to a list with one pair: machine and statistics.
+    """Convert an array from `HostSide.end` to a list with one pair: (machine, statistics).
 
     Return an empty list if the loader could not be made, or if its statistics are too long for the
     array.

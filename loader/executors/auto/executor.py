@@ -1,20 +1,20 @@
 """The executor that tries several numbers of workers, measures their speeds, and keeps the best.
 
 In: tasks. Out: handles (results to come) of the executor that currently runs tasks. The first tasks
-run in the calling thread. If that is not possible (see `may_work_here`), the search begins with one
-worker. An example are tasks that refer to blocks (results) of earlier tasks: workers do not know
-blocks that were made in the calling thread.
+run in the calling thread, before any worker is started. If the calling thread cannot run tasks (see
+`may_work_here`), the search begins with one worker.
 
 `Tuner` makes the decisions, without side effects:
 
 * If the user's loop hardly waits for batches with the fastest setting so far, the search ends.
 * Otherwise the number of workers is doubled as long as the stream gets faster. A number that made
   the stream no faster in two trials is not kept. Then numbers between the best and the failed one
-  are tried, and also more finished batches per worker, which help if tasks take unequal times.
+  are tried, and also more finished batches per worker, which make the stream faster if tasks take
+  unequal times.
 * The best setting is kept, and nothing changes any more.
 
-If the options have a fixed number of workers, `HereOrWorkers` makes the decisions. It compares
-this number of workers with the calling thread.
+If the options have a fixed number of workers, `HereOrWorkers` makes the decisions. It compares this
+number of workers with the calling thread.
 """
 
 from __future__ import annotations
@@ -87,7 +87,12 @@ class Team(Executor, Protocol):
     """Interface of an executor whose number of workers can change."""
 
     def resize(self, workers: int, buffer: int) -> None:
-        """Use `workers` workers (at least 1), each with `buffer` finished batches kept ready."""
+        """Change the number of workers, and the number of finished batches that each keeps ready.
+
+        Args:
+            workers: number of workers, at least 1.
+            buffer: number of finished batches that each worker keeps ready.
+        """
 
     def has_begun(self) -> bool:
         """Return True if a worker is ready to work."""
@@ -145,10 +150,10 @@ class AutoExecutor(Executor):
         return self._working.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Return how many tasks of a stage (operations that run in one task) to submit at a time.
+        """Return how many tasks of a stage may be submitted before the first one's result is taken.
 
-        If `worker_count="auto"`, the result is at least 2, because workers may replace the calling
-        thread during the run.
+        A stage is a group of operations that run in one task. If `worker_count="auto"`, the result
+        is at least 2, because workers may replace the calling thread during the run.
         """
         return max(2 if self.found.tuner.begins_here else 1, self._working.window(stage))
 
@@ -173,10 +178,10 @@ class AutoExecutor(Executor):
         return self._working.submit(task, blocks)
 
     def _steps(self) -> Generator[float, float, NoReturn]:
-        """Search for the best setting, step by step, between tasks.
+        """Search for the best setting (numbers of workers and of buffered batches), step by step.
 
-        A generator. It yields the time at which its next step is due. The caller then sends it the
-        current time. Both times are in seconds of `perf_counter`.
+        This is a generator. Each step yields the time at which the next step is due. The caller
+        then sends the current time. Both times are in seconds of `perf_counter`.
         """
         tuner, waits = self.found.tuner, self._observer.waits
         now = yield 0.0
@@ -221,11 +226,11 @@ class AutoExecutor(Executor):
         return now if tuner.settled else (yield now + WARM_SECONDS * tuner.share)
 
     def _team_begins(self, now: float) -> Generator[float, float, float]:
-        """Wait until a worker is ready, and return the time at which it was.
+        """Wait until a worker is ready to work, and return the current time then.
 
-        A generator that is part of `_steps`. It yields the time at which to check again, and is
-        sent the time of that check. Until a worker is ready, the executor used so far runs the
-        tasks.
+        This is a generator, used by `_steps`. It yields the time at which to check again, and the
+        caller sends the current time at that check. Until a worker is ready, the former executor
+        runs the tasks.
         """
         while self._team is None or not self._team.has_begun():
             now = yield now + POLL_SECONDS
@@ -241,11 +246,11 @@ class AutoExecutor(Executor):
         return now, inputs, tasks, self._observer.waits.until(now)
 
     def _measured(self, now: float) -> Counts:
-        """Return the counts of the current measurement, without pauses of the user's program.
+        """Return the counts of the current measurement, without the time of the user's pauses.
 
-        The two longest times in which the user's program requested no batch count as pauses.
-        Examples are the compilation by JAX in the first two steps, an evaluation, or the saving of
-        a checkpoint.
+        The two longest times in which the user's loop requested no batch count as pauses. Examples
+        are the compilation by JAX in the first two steps, an evaluation, or the saving of a
+        checkpoint.
         """
         seconds, inputs, tasks, waited = _less(self._counts(now), self._before or NOTHING)
         return seconds - self._observer.waits.paused, inputs, tasks, waited
@@ -277,8 +282,8 @@ class AutoExecutor(Executor):
     def close(self) -> None:
         """Close the executors of the calling thread and of the workers.
 
-        The progress of the search is kept for the next epoch, if this executor has used the search
-        or got it from an earlier epoch.
+        If this executor has the progress of the search for the best number of workers, the progress
+        is kept for the next epoch.
         """
         if self._unused:
             self._unused = False
@@ -313,7 +318,7 @@ def _tuner(pipeline: Pipeline, options: ExecutionOptions, here: bool) -> Tuner:
 
 
 def may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
-    """Return True if tasks of a pipeline can run in the calling thread as well as in workers.
+    """Return True if the calling thread could run the tasks of a pipeline, in place of workers.
 
     Return False in these cases:
 

@@ -38,7 +38,7 @@ A larger one of the user's stays as it is.
 
 
 class Setting(NamedTuple):
-    """A setting to try: the number of workers, and how many batches they make in advance.
+    """A setting to try: the number of workers, and how many finished batches each keeps ready.
 
     Attributes:
         workers: number of workers; 0 for the calling thread.
@@ -105,7 +105,7 @@ class Tuner:
         next(self._tries)
 
     def note(self, measurement: Measurement) -> Setting:
-        """Record a measurement of the current setting, and return the setting to use next."""
+        """Record the speed of the current setting, and return the setting to use next."""
         if self.settled:
             return self.setting
         if self.setting.workers:
@@ -134,8 +134,8 @@ class Tuner:
     def _settings(self) -> Iterator[Setting]:
         """Yield the settings to try, beginning with the current one.
 
-        After each setting is measured, the caller stores the best setting so far in `_best`. The
-        next setting depends on it.
+        After each setting is measured, the caller stores the best setting so far in `_best`, from
+        which the next setting is computed.
         """
         yield self._best
         workers, failed = max(2 * self._best.workers, 2), self._most + 1
@@ -208,8 +208,8 @@ class HereOrWorkers(Tuner):
     def _is_cheap(self, measurement: Measurement) -> bool:
         """Return True if the calling thread may be faster than the workers.
 
-        That may be so if the user waits for batches although a worker needs only a short time for a
-        batch.
+        This is possible if the user waits for batches although a worker makes a batch in a short
+        time.
         """
         batches = max(measurement.inputs / self._batch, 1)
         each = self._asked.workers * measurement.waited / batches
@@ -217,7 +217,7 @@ class HereOrWorkers(Tuner):
 
 
 def _ahead(setting: Setting) -> int:
-    """Return how many batches a setting allows in memory at a time.
+    """Return how many batches can be in memory at the same time with a setting.
 
     For each worker, these are the batch that it makes and the finished ones that it keeps ready.
     """

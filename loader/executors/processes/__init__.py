@@ -1,1 +1,1 @@
-"""Worker processes: both sides of the process boundary."""
+"""Worker processes: the code that runs in the user's process, and the code that runs in workers."""

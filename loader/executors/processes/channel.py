@@ -1,4 +1,4 @@
-"""The messages between the user's process, the zygote and workers, and the channel for them.
+"""Messages between the user's process, the zygote and workers, and the channel that carries them.
 
 The zygote is the process that makes workers.
 
@@ -73,7 +73,8 @@ The pickle also has the dtypes that cannot be written as a string.
 class Start(NamedTuple):
     """First message to the zygote (the process that makes workers): settings of the user's process.
 
-    The descriptor of the payload is sent with it: memory with the pickled options and pipeline.
+    The message carries a file descriptor of the payload: memory with the pickled options and
+    pipeline.
 
     Attributes:
         search_path: the module search path, `sys.path`.
@@ -100,7 +101,7 @@ class Exited(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """Message to the user's process: the pipeline could not be unpickled in the sending process.
+    """Message to the user's process: the sender could not unpickle the pipeline.
 
     Attributes:
         error: the pickled exception.
@@ -112,16 +113,16 @@ class Broken(NamedTuple):
 class RunTasks(NamedTuple):
     """Message to a worker: run tasks, one after another.
 
-    A slab is a piece of shared memory that is used several times. Each process has its own slabs,
-    and maps those of other processes.
+    A slab is a piece of shared memory that is used several times. Each process has slabs of its
+    own, and maps slabs of other processes.
 
     Attributes:
         tasks: the tasks.
-        released: numbers of slabs of this worker that it may use again; a slab with several loans
+        released: numbers of slabs of this worker that it may use again. A slab with several loans
             may occur several times.
         named: earlier rows that the tasks refer to, in encoded form.
-        introduced: names and sizes of slabs with these rows that the worker does not know yet. The
-            descriptors of these slabs are sent with this message.
+        introduced: (name, size) of each slab that has some of these rows and that the worker does
+            not know yet. The descriptors of these slabs are sent with this message, in this order.
         forgotten: names of slabs of other workers that no longer exist.
     """
 
@@ -150,8 +151,8 @@ class Done(NamedTuple):
     A slab is a piece of shared memory.
 
     Attributes:
-        answers: for each task, the header of its block (all but the rows), its encoded rows, and
-            the number and size of each slab that has them.
+        answers: for each task, a tuple: the header of its block (all but the rows), its encoded
+            rows, and pairs (number, size) of the slabs that have the rows.
         introduced: numbers of the slabs that are lent for the first time. Their descriptors are
             sent with this message, in this order.
         dropped: numbers of slabs that will not be used again.
@@ -173,9 +174,9 @@ class Hangs(NamedTuple):
 
     Attributes:
         what: operation (or "reading"), and the line of the user's code that is running.
-        where: text about the record.
+        where: text about the record that the task processes.
         seconds: seconds since the task began.
-        text: everything together with the Python stack, for the log.
+        text: `what`, `where`, `seconds` and the Python stack in one text, for the log.
     """
 
     what: str
@@ -185,7 +186,7 @@ class Hangs(NamedTuple):
 
 
 class LastWords(NamedTuple):
-    """Message from a worker before it ends: an operation called `sys.exit` with this text."""
+    """Message from a worker before it ends: a text that an operation passed to `sys.exit`."""
 
     text: str
 
@@ -234,7 +235,7 @@ class Channel:
 
     @staticmethod
     def pair() -> tuple[Channel, socket.socket]:
-        """Return a channel for this process, and a socket for another process: its other end."""
+        """Return a channel for this process, and a socket for another process: the other end."""
         if not is_portable():
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             return Channel(ours), theirs
@@ -285,10 +286,12 @@ class Channel:
             self.socket.sendall(data[sent:])
 
     def send_if_room(self, message: Any, descriptors: Sequence[int] = ()) -> bool:
-        """Send a message and file descriptors (which stay open here), unless that would wait.
+        """Send a message and file descriptors, unless this would have to wait.
+
+        The descriptors stay open in this process.
 
         Returns:
-            True if it was sent; False if the connection has no room for it at the moment.
+            True if the message was sent; False if the connection has no room for it at the moment.
 
         Raises:
             OSError: the other end is gone.
@@ -361,7 +364,7 @@ class Channel:
     def _fill(self, place: memoryview) -> int:
         """Receive bytes from the stream until `place` is full.
 
-        Return the number of bytes; 0 if the connection ended before that.
+        Return the number of received bytes; 0 if the connection ended before `place` was full.
         """
         size = 0
         while size < len(place):

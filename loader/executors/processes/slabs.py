@@ -1,9 +1,9 @@
-"""Send rows between processes in shared memory: arrays on slabs (pieces of it), the rest as bytes.
+"""Send rows between processes: arrays in shared memory, everything else as bytes.
 
-In a worker, `ExportedSlabs` makes slabs and lends them, and `Encoder` puts rows on them. In the
-user's process, `WorkerSlabs` maps each slab once, and `SlabRows` are rows on slabs. A slab is known
-by a file descriptor, which is sent with a message, so that no file is left behind. A slab is used
-again when the batch on it is no longer used.
+A slab is a piece of shared memory that holds arrays and is used again when no array on it is in
+use. In a worker, `ExportedSlabs` makes slabs and lends them, and `Encoder` puts rows on them. In
+the user's process, `WorkerSlabs` maps each slab once, and `SlabRows` are rows on slabs. A slab is
+known by a file descriptor, which is sent with a message, so that no file is left behind.
 
 For an array that is already on one of the encoder's slabs, only its place is sent. Other plain
 arrays are copied: all arrays of a block (the rows of one task) to one slab. Everything else
@@ -60,9 +60,9 @@ class ExportedSlabs:
             self._dropped.append(slab.number)
 
     def lend(self, leases: list[Lease]) -> None:
-        """Lend slabs (pieces of memory) to the user's process.
+        """Lend slabs (pieces of shared memory) to the user's process.
 
-        They are not written to until `release` has ended all their loans.
+        This process does not write to a slab until `release` has ended all its loans.
         """
         for lease in leases:
             self._lent.setdefault(lease.slab.number, []).append(lease)
@@ -73,7 +73,7 @@ class ExportedSlabs:
     def release(self, numbers: list[int]) -> None:
         """End one loan of each slab (piece of shared memory) whose number is in the list.
 
-        A number may occur several times.
+        If a number occurs several times, that many loans of the slab end.
         """
         for number in numbers:
             leases = self._lent[number]
@@ -82,17 +82,17 @@ class ExportedSlabs:
                 del self._lent[number]
 
     def take_introduced(self) -> list[int]:
-        """Return the numbers of lent slabs whose descriptors the user's process does not have yet.
+        """Return numbers of slabs whose file descriptors must be sent to the user's process.
 
-        A slab is a piece of memory. The next call returns only numbers that are new then.
+        A slab is a piece of shared memory. Each number is returned once.
         """
         introduced, self._introduced = self._introduced, []
         return introduced
 
     def take_dropped(self) -> list[int]:
-        """Return the numbers of slabs (pieces of memory) that are not used any more.
+        """Return numbers of slabs (pieces of shared memory) that this worker has stopped using.
 
-        Other processes can unmap them. The next call returns only numbers that are new then.
+        Other processes can unmap these slabs. Each number is returned once.
         """
         dropped, self._dropped = self._dropped, []
         return dropped
@@ -105,7 +105,7 @@ class ExportedSlabs:
         return self._descriptors[number]
 
     def close(self, numbers: list[int]) -> None:
-        """Close the file descriptors of slabs (pieces of memory) by number, if they are open.
+        """Close the file descriptors of slabs (pieces of memory), given the numbers of the slabs.
 
         The memory stays mapped.
         """
@@ -118,7 +118,7 @@ class ExportedSlabs:
 class MappedSlab(Slab):
     """A worker's slab (piece of shared memory), mapped in this process.
 
-    If `descriptor` is not -1, this file descriptor is closed when this object is deleted.
+    If the file descriptor `descriptor` is not -1, it is closed when this object is deleted.
     """
 
     def __init__(self, memory: NDArray[np.uint8], number: int, descriptor: int) -> None:
@@ -140,9 +140,9 @@ A slab is not reused while the array exists.
 
 
 class SlabRows:
-    """Encoded rows of one task. As long as this object exists, their slabs are not reused.
+    """Encoded rows of one task, whose arrays are on slabs (pieces of shared memory).
 
-    A slab is a piece of shared memory.
+    The slabs are not reused as long as this object exists.
     """
 
     __slots__ = ("_decoded", "encoded", "leases")
@@ -160,7 +160,7 @@ class SlabRows:
         return rows if isinstance(rows, list) else list(rows.elements(0, len(rows)))
 
     def columns(self) -> StackedRows | None:
-        """Return the rows as columns, an array per field, if the worker stacked them; else None."""
+        """Return the rows as columns (an array per field); None if they were not stacked."""
         if self._decoded is None:
             self._decoded = self._decode()
         return None if isinstance(self._decoded, list) else self._decoded
@@ -173,7 +173,7 @@ class SlabRows:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the rows in encoded form, for another worker, without the memory of their arrays.
 
-        That worker gets descriptors of the memory, which are sent with the message.
+        The message to the other worker also carries file descriptors of this memory.
         """
         return tuple, (self.encoded,)
 
@@ -181,9 +181,9 @@ class SlabRows:
 class WorkerSlabs:
     """Slabs (pieces of shared memory) of one worker that the user's process has mapped.
 
-    This object also has the names of the slabs of other workers that this worker knows. A lease
-    (the right to use a slab) may end in any thread at any moment. The slab is then added to the
-    list `released`, and its number is sent to the worker later.
+    This object also knows which slabs of other workers the worker has mapped. A lease (the right to
+    use a slab) may end in any thread at any moment. The slab is then added to the list `released`,
+    and its number is sent to the worker later.
     """
 
     def __init__(
@@ -198,10 +198,10 @@ class WorkerSlabs:
         self._forgotten: list[SlabName] = []
 
     def take(self, done: Done, descriptors: Sequence[int]) -> list[SlabRows]:
-        """Return the rows of each answer in a message; they keep their slabs from being reused.
+        """Return the rows of each answer in a worker's message, and map slabs that are new here.
 
-        Slabs are pieces of shared memory. Slabs that are new to this process are mapped;
-        `descriptors` are the file descriptors of these slabs.
+        A slab (piece of shared memory) is not reused as long as a returned object refers to it.
+        `descriptors` are the file descriptors of the new slabs.
         """
         sizes = (
             {number: size for _, _, lent in done.answers for number, size in lent}
@@ -227,9 +227,9 @@ class WorkerSlabs:
         }
 
     def drop(self, numbers: Iterable[int] | None = None) -> list[SlabName]:
-        """Forget slabs (pieces of memory) with these numbers (None: all), and return their names.
+        """Forget slabs (pieces of shared memory), and return their names.
 
-        Memory in use stays mapped.
+        Memory in use stays mapped. `numbers` are the numbers of the slabs; None means all slabs.
         """
         names = []
         for number in list(self._mapped) if numbers is None else numbers:
@@ -241,7 +241,7 @@ class WorkerSlabs:
     def take_released(self) -> list[int]:
         """Return the numbers of slabs whose use in this process has ended since the last call.
 
-        A slab is a piece of memory.
+        A slab is a piece of shared memory.
         """
         count = len(self.released)
         taken = [slab.number for slab in self.released[:count]]
@@ -249,9 +249,9 @@ class WorkerSlabs:
         return taken
 
     def show(self, rows: Iterable[Any]) -> dict[SlabName, MappedSlab]:
-        """Return, by name, those slabs of `rows` that this worker does not know yet.
+        """Return slabs of `rows` that this worker does not know yet, as a dict by name.
 
-        Slabs are pieces of memory. The caller sends these to the worker.
+        A slab is a piece of shared memory. The caller must send the returned slabs to the worker.
         """
         slabs = {
             name: slab
@@ -280,7 +280,7 @@ class WorkerSlabs:
 class Encoder:
     """Encodes elements of worker `worker` for sending to other processes.
 
-    Arrays are put on slabs (pieces of shared memory), which are taken from `pool`.
+    Arrays are put on slabs (pieces of shared memory) of the pool `pool`.
     """
 
     def __init__(self, worker: int, pool: SlabPool) -> None:
@@ -311,7 +311,6 @@ class Encoder:
         return rows.finish()
 
     def _placed(self, elements: list[Any]) -> list[Any]:
-        """Return the elements, with large arrays copied to slabs (pieces of shared memory)."""
         leaves, structure = flatten(elements, nodes=ROWS)
         foreign = [
             index
@@ -346,7 +345,7 @@ def _worth_a_place(leaf: Any) -> bool:
 class _Pickler(Pickler):
     """Pickler that writes a number in place of each array on a slab (piece of shared memory).
 
-    The number is the array's index in `places`.
+    The number is the array's index in the list `places`, which says where each array is.
     """
 
     worker: int
@@ -374,10 +373,10 @@ class _Pickler(Pickler):
 def decode(
     rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]]
 ) -> list[Any] | StackedRows:
-    """Decode a result of `Encoder.encode`: a list of elements, or columns if they were stacked.
+    """Decode a result of `Encoder.encode`: return a list of elements, or stacked rows.
 
-    The arrays are views of shared memory. `memory_of` returns the bytes of a slab (a piece of
-    shared memory), given its name.
+    The arrays are views of shared memory. The function `memory_of` takes the name of a slab (a
+    piece of shared memory), and returns the bytes of the slab.
     """
     places, data = rows
     unpickler = _Unpickler(io.BytesIO(data))

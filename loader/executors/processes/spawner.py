@@ -55,9 +55,9 @@ _HEADER, _ALIGNMENT = 16, 64  # bytes
 
 
 class Payload:
-    """Anonymous memory with one pickled value. It has no file, only a file descriptor.
+    """Anonymous memory with one pickled value. The memory has no file, only a file descriptor.
 
-    The memory exists as long as some process has its descriptor open, or has mapped it.
+    The memory exists as long as some process has the descriptor open, or has mapped the memory.
     """
 
     def __init__(self) -> None:
@@ -71,8 +71,8 @@ class Payload:
             name: words for the value in error messages, such as "the pipeline".
 
         Raises:
-            PicklingError: a part of the value cannot be pickled. The message names it.
-            OSError: there is no memory or no descriptor left.
+            PicklingError: a part of the value cannot be pickled. The message names this part.
+            OSError: there is no memory or no file descriptor left.
         """
         stream, buffers = pickled(value, name)
         sizes = pickle.dumps([buffer.nbytes for buffer in buffers])
@@ -93,7 +93,7 @@ class Payload:
                 offset += os.pwrite(self.descriptor, data[len(data) - (end - offset) :], offset)
 
     def close(self) -> None:
-        """Close the descriptor. May be called twice."""
+        """Close the file descriptor. May be called twice."""
         with Uninterrupted():
             if self.descriptor >= 0:
                 os.close(self.descriptor)
@@ -101,11 +101,9 @@ class Payload:
 
 
 def unpack(descriptor: int) -> Any:
-    """Unpickle the value in the memory of a `Payload`, given by its descriptor.
+    """Unpickle the value in the memory of a `Payload`, given the file descriptor of this memory.
 
-    The descriptor may be closed afterwards.
-
-    Raises whatever unpickling raises.
+    The descriptor may be closed afterwards. Exceptions of unpickling are raised unchanged.
     """
     memory = memoryview(
         mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
@@ -125,10 +123,10 @@ def _aligned(offset: int) -> int:
 
 
 class Spawner:
-    """Starts and ends the zygote (the process that makes workers), and has the channels to it.
+    """Starts and ends the zygote (the process that makes workers), and has the channels to workers.
 
-    `channel` is the channel to the zygote; each worker has another channel. After `close`, `begin`
-    may be called to start a new zygote.
+    The attribute `channel` is the channel to the zygote; each worker has another channel. After
+    `close`, `begin` may be called to start a new zygote.
     """
 
     channel: Channel
@@ -182,10 +180,10 @@ class Spawner:
             self.channel.send(Start(list(sys.path), environment, each_unpacks), [payload])
 
     def spawn(self, worker: int) -> Channel:
-        """Ask the zygote (the process that makes workers) for a worker; return the channel to it.
+        """Ask the zygote (the process that makes workers) for a worker.
 
-        If the zygote has ended, this call does not fail: `self.channel` then shows that its other
-        end is gone.
+        Return the channel to the worker. If the zygote has ended, this call does not fail: the
+        end of the zygote can be seen at `self.channel`.
 
         Args:
             worker: number of the worker.
@@ -200,9 +198,10 @@ class Spawner:
         return self._channels[worker]
 
     def arrived(self, worker: int) -> None:
-        """Close this process's copy of a socket that was sent to a new worker.
+        """Close this process's copy of the socket that was sent to a new worker.
 
-        It is the worker's end of the channel to it. Called when the worker has received this end.
+        The socket is the worker's end of its channel. Called when the worker has received the
+        socket.
         """
         with Uninterrupted():
             if worker in self._in_transit:
@@ -213,7 +212,7 @@ class Spawner:
             self.channel.send(Kill(worker))
 
     def forget(self, worker: int) -> None:
-        """Close the channel of worker number `worker`, which has ended."""
+        """Close the channel of worker number `worker`, because the worker has ended."""
         self.arrived(worker)
         self._channels.pop(worker).close()
 
@@ -233,7 +232,7 @@ class Spawner:
     def end(self) -> None:
         """End the zygote (the process that makes workers), and wait until it has ended.
 
-        The zygote ends all workers. If this process is a forked copy of the process that called
+        The zygote ends all its workers. If this process is a forked copy of the process that called
         `begin`, only this copy's end of the channel is closed. May be called twice.
         """
         with Uninterrupted():
@@ -251,7 +250,7 @@ class Spawner:
     def last_end(self) -> str:
         """Text that says how the last zygote (process that makes workers) ended.
 
-        It continues a sentence that begins with "the process that makes the workers".
+        In messages, the text follows the words "the process that makes the workers".
         """
         if self._was_stopped:
             return "was stopped by a signal, and killed as it could make none"
@@ -263,7 +262,7 @@ class Spawner:
     def _reaped(self, flags: int) -> bool:
         """Return True if the zygote (the process that makes workers) has ended.
 
-        The exit status is stored, so that `last_end` can describe it.
+        Its exit status is stored for `last_end`.
 
         Args:
             flags: flags for `os.waitpid`; with `os.WNOHANG`, this call does not wait.
@@ -300,11 +299,10 @@ def start_interpreter(
 ) -> int:
     """Start a Python interpreter for a zygote or a worker, and return its process id.
 
-    A zygote is a process that makes workers.
-
-    The caller has to wait for the end of this process (`os.waitpid`). The working directory is on
-    its module path only if `environment` names it in PYTHONPATH. SIGINT stays blocked until
-    `zygote.main` ignores it, because Ctrl-C is meant for the user's process.
+    A zygote is a process that makes workers. The caller has to wait for the end of the new process
+    (`os.waitpid`). SIGINT stays blocked until `zygote.main` ignores it, because Ctrl-C is meant for
+    the user's process. The working directory is on the module path only if `environment` names it
+    in PYTHONPATH.
 
     Args:
         arguments: "zygote" or "worker", and the numbers that `zygote.main` expects.

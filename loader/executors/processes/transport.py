@@ -56,7 +56,7 @@ Used if there is a timeout.
 
 
 class _Remote:
-    """What the user's process has of a worker process: channel, shared memory, unsent messages."""
+    """A worker process as the user's process knows it: channel, shared memory, unsent messages."""
 
     def __init__(self, number: int, channel: Channel, slabs: WorkerSlabs) -> None:
         self.number = number
@@ -69,7 +69,7 @@ class _Remote:
 
 
 class ProcessTransport(Transport):
-    """Transport to workers that are processes.
+    """Transport (sender of messages) to workers that are processes of this machine.
 
     Args:
         pipeline: pipeline of the run.
@@ -157,8 +157,8 @@ class ProcessTransport(Transport):
     def _post(self, worker: _Remote, message: Any, descriptors: Sequence[int] = ()) -> None:
         """Send a message and file descriptors to a worker, or keep them until the channel has room.
 
-        Does nothing if the worker has ended. This call never waits for the worker, because the
-        worker may be waiting for this process.
+        Do nothing if the worker has ended. This call never waits for the worker, because the worker
+        may be waiting for this process.
         """
         if worker.ended:
             return  # its tasks are given again when it is buried
@@ -203,10 +203,6 @@ class ProcessTransport(Transport):
         return events
 
     def _return_slabs(self) -> None:
-        """Send each worker the numbers of its slabs (pieces of memory) that were released here.
-
-        The worker can then reuse them while they are in the processor's caches.
-        """
         for worker in self._workers.values():
             if worker.slabs.released:
                 self._post(worker, Returned(worker.slabs.take_released()))
@@ -255,8 +251,8 @@ class ProcessTransport(Transport):
     def _bury(self, worker: _Remote) -> None:
         """Handle the messages that a worker sent before it ended, and remove the worker.
 
-        If one of them reports that the worker could not unpickle the pipeline, that exception is
-        raised.
+        If the worker could not unpickle the pipeline, one of the messages has the exception, and
+        this exception is raised.
         """
         del self._workers[worker.number]
         while not worker.ended and worker.channel.readable():
@@ -269,7 +265,7 @@ class ProcessTransport(Transport):
     def _forget(self, slabs: Sequence[SlabName]) -> None:
         """Record for all workers that slabs (pieces of shared memory) no longer exist.
 
-        Workers that know these slabs are told with the next message.
+        The next message to a worker names those of the slabs that the worker knows.
         """
         for worker in self._workers.values():
             worker.slabs.forget(slabs)

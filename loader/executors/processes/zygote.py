@@ -1,4 +1,4 @@
-"""The zygote, a fresh interpreter that unpickles the pipeline once and forks workers; and a worker.
+"""The zygote, a fresh interpreter that unpickles the pipeline once and forks workers; and workers.
 
 In: `Start`, `Spawn`, `Kill` from the user's process. Out: `Exited` for each worker that has ended,
 for whatever reason. A worker receives `RunTasks` and `Returned` on its own channel and sends
@@ -100,7 +100,10 @@ class Zygote:
         return True
 
     def serve(self) -> None:
-        """Start and kill workers on request; report their ends until the user's process ends."""
+        """Start and kill workers on request, and report ended workers to the user's process.
+
+        Return when the user's process has ended.
+        """
         wakeup, signalled = socket.socketpair()
         signalled.setblocking(False)
         wakeup.setblocking(False)
@@ -118,7 +121,7 @@ class Zygote:
     def _handle_events(self, wakeup: socket.socket) -> bool:
         """Wait up to 0.5 s for events (messages, or the end of a worker), and handle them.
 
-        Return True if the user's process still exists.
+        Return True if the user's process still exists, False if it has ended.
         """
         for key, _ in self._selector.select(CHECK_PARENT_SECONDS):
             if key.fileobj is wakeup:
@@ -187,11 +190,11 @@ class Zygote:
 
 
 def run_worker(worker: int, descriptor: int, payload: int, work: Any = None) -> None:
-    """Run as worker number `worker` until its channel ends.
+    """Run as worker number `worker`, until the user's process closes the worker's channel.
 
     Args:
         worker: number of the worker.
-        descriptor: socket of its channel.
+        descriptor: socket of the worker's channel.
         payload: descriptor of the memory with the pickled options and pipeline.
         work: the options and the pipeline; None if this process has to unpickle them.
     """
@@ -211,7 +214,7 @@ def run_worker(worker: int, descriptor: int, payload: int, work: Any = None) -> 
 def _unpacked(payload: int, channel: Channel) -> Any:
     """Unpickle the options and the pipeline from the memory with the descriptor `payload`.
 
-    If that fails, send the error to the user's process on `channel`, and return None.
+    If this fails, send the error to the user's process on `channel`, and return None.
     """
     try:
         return unpack(payload)
@@ -222,7 +225,7 @@ def _unpacked(payload: int, channel: Channel) -> Any:
 
 
 class WorkerProcess:
-    """A worker process: its channel, its shared memory, and the tasks that it was sent.
+    """A worker process: its channel, its shared memory, and the tasks that it has received.
 
     Args:
         number: number of the worker.
@@ -252,10 +255,10 @@ class WorkerProcess:
         self._trouble: Exception | None = None  # in receiving
 
     def run(self) -> None:
-        """Run tasks until the channel ends.
+        """Run tasks until the user's process closes the channel.
 
         If a message cannot be received during a task, the error is raised after this task. Loaders
-        inside the pipeline's source get no workers of their own.
+        that the pipeline's source uses itself get no workers.
         """
         INSIDE_A_TASK.set(True)
         self._channel.send(Ready(self._number))
@@ -271,7 +274,8 @@ class WorkerProcess:
     def _allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
         """Return uninitialised arrays for a batch, after handling the messages that have arrived.
 
-        The messages may release slabs (pieces of memory), which can then be used for the batch.
+        The messages may release slabs (pieces of shared memory), which can then be used for the
+        batch.
         """
         if self._trouble is None:
             try:
@@ -285,10 +289,10 @@ class WorkerProcess:
             pass
 
     def _take_message(self) -> bool:
-        """Receive and handle a message. Return True if there was one, False at the channel's end.
+        """Receive and handle a message. Return False if the channel has ended, otherwise True.
 
-        Each message has the numbers of slabs (pieces of shared memory) that are free again. If it
-        also has tasks, the reading of records for its first task begins.
+        Each message has the numbers of slabs (pieces of shared memory) that are free again. If the
+        message also has tasks, the reading of records for its first task begins.
         """
         received = self._channel.receive()
         if received is None:
@@ -335,7 +339,7 @@ class WorkerProcess:
 def run_and_exit(work: Callable[[], None]) -> None:
     """Run `work`, then end this process without Python's clean-up at exit.
 
-    This process may be a fork, and only the process from which it was forked may do that clean-up.
+    This process may be a fork, and only the process from which it was forked may do the clean-up.
 
     The exit status is 0 if `work` returned or the user's process is gone; the status of a
     `SystemExit`; or 1 after another exception, whose traceback is printed.

@@ -1,1 +1,1 @@
-"""Run tasks in Ray actors, on this machine or others. Blocks are in Ray's object store."""
+"""Run tasks in Ray actors, on this machine or others; the results are in Ray's object store."""

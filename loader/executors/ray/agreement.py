@@ -1,6 +1,7 @@
 """Check that all nodes of a Ray cluster would make the same stream.
 
-For that, their code must be equal, and so must the pipelines that they unpickle.
+The nodes make the same stream if their code is equal, and the pipelines that they unpickle are
+equal.
 
 In: the first answers of workers. Out: a `ClusterMismatchError` or a warning.
 """
@@ -30,7 +31,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 class Release(NamedTuple):
-    """The code that a process runs.
+    """Versions and digest of the code that a process runs.
 
     Attributes:
         version: version of headrace.
@@ -45,9 +46,9 @@ class Release(NamedTuple):
 
 @cache
 def release_here() -> Release:
-    """Return the code that this process runs, including a digest of headrace's files.
+    """Return the versions and the digest of the code that this process runs.
 
-    The result is computed once.
+    They are computed once.
     """
     return Release(
         metadata.version(PACKAGE), source_digest(Path(__file__).parents[3]), np.__version__
@@ -55,10 +56,10 @@ def release_here() -> Release:
 
 
 def source_digest(folder: Path) -> str:
-    """Return a digest of the Python files of the package in a folder, and of its subpackages.
+    """Return a digest of the package in a folder: its Python files, and those of its subpackages.
 
-    Return "" if there are no files. Files that differ only in their line endings give the same
-    digest.
+    Return "" if there are no Python files. Files that differ only in their line endings give the
+    same digest.
     """
     found = hashlib.sha256()
     files = list(_sources(folder, ""))
@@ -77,7 +78,7 @@ def _sources(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 
 
 def mismatch(here: Release, there: Release) -> str | None:
-    """Describe how headrace in another process differs from headrace in this process.
+    """Return a text that says how headrace differs in another process and in this process.
 
     Return None if both are equal.
 
@@ -96,10 +97,10 @@ def mismatch(here: Release, there: Release) -> str | None:
 
 
 def numpy_mismatch(here: Release, there: Release) -> str | None:
-    """Describe how NumPy's feature release in another process differs from that in this process.
+    """Return a text that says how NumPy's version in another process differs from this process's.
 
-    Return None if both are equal. In another feature release, such as 2.1 instead of 2.0, NumPy's
-    generators may return other numbers.
+    Return None if both have the same feature release. In another feature release, such as 2.1
+    instead of 2.0, NumPy's generators may return other numbers.
 
     Args:
         here: code of this process.
@@ -197,9 +198,9 @@ class Checked:
             )
 
     def _differing(self, begun: Begun) -> str:
-        """Name the first part of a worker's pipeline that differs from this process's pipeline.
+        """Return the name of the first part that differs in a worker's pipeline and this process's.
 
-        It is "the source", "the number of operations", or the first operation that differs.
+        The result is "the source", "the number of operations", or the name of an operation.
 
         Args:
             begun: first answer of the worker.
@@ -226,9 +227,9 @@ class Checked:
 
     @cached_property
     def _unpickled(self) -> str:
-        """Text that identifies this process's pipeline after pickling and unpickling.
+        """Text that identifies this process's pipeline after it was pickled and unpickled.
 
-        It may differ from the text for the pipeline itself, because pickling may change an
+        The text may differ from the one for the pipeline itself, because pickling may change an
         operation intentionally: the operation may lose its cache, for example.
         """
         data, buffers = self._pickled

@@ -2,7 +2,7 @@
 
 In: an address, and the resources that a worker needs. Out: nodes, and the number of workers for
 which there is room. A `ClusterLostError` is raised if the head (the node that manages the cluster)
-or Ray's process on this machine is gone. Without that, Ray itself would end the user's process a
+or Ray's process on this machine is gone. Without this check, Ray would end the user's process a
 minute later.
 """
 
@@ -64,8 +64,8 @@ def join(address: str | None, workers: int) -> None:
             the address in the environment variable RAY_ADDRESS. If the address is None and the
             variable is not set, a new cluster is started on this machine. It ends with this
             process.
-        workers: number of workers for which a new cluster has room, at least. It has room for as
-            many workers as there are CPUs, if these are more.
+        workers: number of workers for which a new cluster has room. If there are more CPUs, it has
+            room for as many workers as CPUs.
 
     Raises:
         ClusterNotFoundError: there is no cluster at the address; or this process has already joined
@@ -103,7 +103,7 @@ def _join(given: str | None, workers: int) -> None:
 
 
 def _described(address: str, is_argument: bool) -> tuple[str, str]:
-    """Return the address and its origin for messages, and what to do if no cluster is there.
+    """Return two texts: the address and its origin; and what to do if there is no cluster.
 
     Args:
         address: the address.
@@ -123,7 +123,7 @@ def _described(address: str, is_argument: bool) -> tuple[str, str]:
 def start(**options: Any) -> None:
     """Start a cluster on this machine, with options of `ray.init`.
 
-    Its workers find the same modules as this process.
+    Workers in the cluster find the same modules as this process.
     """
     before, as_uv_does = os.environ.get("PYTHONPATH"), ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV
     os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
@@ -146,8 +146,8 @@ def start(**options: Any) -> None:
 def _lasting(begin: Callable[[], None]) -> None:
     """Call a function that starts processes, in a thread that lives as long as this process.
 
-    Otherwise the kernel would end the started processes when the thread ends that started them. An
-    exception of the function is raised here.
+    The kernel ends started processes when the thread that started them ends. An exception of the
+    function is raised by this call.
 
     Args:
         begin: the function.
@@ -177,7 +177,7 @@ def _lasting(begin: Callable[[], None]) -> None:
 class Cluster:
     """The Ray cluster that this process has joined.
 
-    It checks that the cluster answers, counts the workers that fit, and asks for more room.
+    It checks that the cluster answers, counts the workers that fit, and asks Ray for more nodes.
     """
 
     def __init__(self) -> None:
@@ -194,10 +194,9 @@ class Cluster:
         self._asked = 0
 
     def look(self) -> None:
-        """Check that the cluster still exists.
+        """Check that the cluster still exists, unless the last check was less than a second ago.
 
-        A call within a second of the last check does nothing. If the cluster could not be reached,
-        the next check may follow after half a second.
+        If the cluster could not be reached in the last check, half a second is enough.
 
         Raises:
             ClusterLostError: the head (the node that manages the cluster), or Ray's process on this
@@ -220,8 +219,8 @@ class Cluster:
     def wait_for_head(self) -> None:
         """Wait until the head (the node that manages the cluster) answers.
 
-        Call this before a call of Ray, which might otherwise never return. Raises ClusterLostError
-        if the head is gone.
+        Call this before calls of Ray that would never return without a head. Raises
+        ClusterLostError if the head is gone.
         """
         while not answers(self._head):
             self.look()
@@ -274,9 +273,9 @@ class Cluster:
     def has(self, node: str) -> bool:
         """Return True if a node, given by its id, is in the cluster and answers now.
 
-        This tests the node itself, because Ray notices a lost node only after a while. First
-        waits until the head (the node that manages the cluster) answers; raises ClusterLostError if
-        it is gone.
+        The node itself is asked, because Ray notices a lost node only after a while. Before that,
+        this call waits until the head (the node that manages the cluster) answers. Raises
+        ClusterLostError if the head is gone.
         """
         return any(one["NodeID"] == node for one in self._nodes()) and answers(
             self._address_of(node)
@@ -285,7 +284,7 @@ class Cluster:
     def silent(self, nodes: Iterable[str]) -> list[str]:
         """Return the ids of those nodes that have not answered for 5 seconds.
 
-        This call does not wait for answers: it looks at those that came since earlier calls.
+        This call does not wait: it considers the answers that have come since earlier calls.
 
         Args:
             nodes: ids of the nodes.
@@ -307,7 +306,7 @@ class Cluster:
         return self._address_of(node).rpartition(":")[0] or node
 
     def ask_for(self, workers: int, needs: Mapping[str, float]) -> None:
-        """Ask the cluster's autoscaler, if it has one, for room for workers.
+        """Ask the cluster's autoscaler for room for workers; do nothing if there is no autoscaler.
 
         Args:
             workers: number of workers. 0 withdraws the request.
@@ -318,25 +317,25 @@ class Cluster:
             self._asked = workers
 
     def room(self, needs: Mapping[str, float]) -> int:
-        """Return how many workers fit on all nodes if nothing else runs there; at least 1.
+        """Return how many workers fit on all nodes if no other work runs on them; at least 1.
 
         Raises ClusterLostError if the cluster is gone.
         """
         return max(sum(_room(one["Resources"], needs) for one in self._nodes()), 1)
 
     def stores(self) -> dict[str, float]:
-        """Return the capacity of each node's object store in bytes, by node id; 0 if unknown.
+        """Return a dict from node id to the bytes of the node's object store; 0 if unknown.
 
-        Waits until the head node answers. Raises ClusterLostError if it is gone.
+        Waits until the head node answers. Raises ClusterLostError if the head node is gone.
         """
         return {
             one["NodeID"]: one["Resources"].get("object_store_memory", 0.0) for one in self._nodes()
         }
 
     def _nodes(self) -> list[dict[str, Any]]:
-        """Return Ray's descriptions of the living nodes, once the head node answers.
+        """Wait until the head node answers, and return Ray's descriptions of the living nodes.
 
-        Raise ClusterLostError if it is gone.
+        Raise ClusterLostError if the head node is gone.
         """
         self.wait_for_head()
         return [one for one in ray.nodes() if one["Alive"]]
@@ -392,7 +391,7 @@ def factory_of(
 
 
 def described_end(error: RayError) -> str:
-    """Return Ray's own text about how a worker ended, in parentheses."""
+    """Return, in parentheses, Ray's text that says how a worker ended."""
     text = str(error)
     _, found, detail = text.partition("Worker exit detail: ")
     return (

@@ -68,7 +68,7 @@ class _Sent(NamedTuple):
 
 
 class _Remote:
-    """What the user's process knows about an actor: its node, and its unanswered messages."""
+    """An actor as the user's process knows it: its node, and its unanswered messages."""
 
     def __init__(self, number: int, actor: Any) -> None:
         self.number = number
@@ -81,7 +81,7 @@ class _Remote:
 
 
 class RayTransport(Transport):
-    """Transport to workers that are Ray actors. Joins or starts the cluster.
+    """Transport (sender of messages) to workers that are Ray actors. Joins or starts the cluster.
 
     Args:
         pipeline: pipeline of the run.
@@ -149,7 +149,7 @@ class RayTransport(Transport):
             ray.kill(remote.actor)
 
     def restart(self) -> None:
-        """Do nothing: actors are not made by a single process that could end."""
+        """Do nothing: no single process makes the actors, so none can end."""
 
     def send(self, worker: int, message: Message) -> None:
         remote = self._remotes.get(worker)
@@ -237,7 +237,7 @@ class RayTransport(Transport):
     # Losses
 
     def _bury(self, remote: _Remote, error: RayError) -> None:
-        """Remove a worker that has ended; if its node is lost, also the node and all workers on it.
+        """Remove a worker that has ended. If its node is lost, also remove the other workers on it.
 
         Raises:
             ClusterLostError: the head node of the cluster is gone.
@@ -253,12 +253,11 @@ class RayTransport(Transport):
         self._events.append(Ended(remote.number, described_end(error)))
 
     def _lose(self, node: str, *remotes: _Remote) -> None:
-        """Remove a lost node and its workers.
+        """Remove a lost node, given by its id, and workers that cannot continue.
 
-        Also remove workers that wait for rows on that node. Workers that are being killed because
-        of a timeout are removed, too: perhaps they only waited for such rows.
-
-        `node` is its id; `*remotes` are further workers to remove.
+        These are the workers on the node, workers that wait for rows on the node, and the further
+        workers `*remotes`. Workers that are being killed because of a timeout are removed, too:
+        perhaps they only waited for rows on the node.
         """
         is_news = node not in self._gone
         self._gone.add(node)
@@ -282,7 +281,7 @@ class RayTransport(Transport):
         self._events.append(Lost([remote.number for remote in doomed], event, is_news))
 
     def _lose_rows(self, remote: _Remote, sent: _Sent, error: RayTaskError) -> None:
-        """Record that the rows of a message's tasks are lost; remove the worker, which needs them.
+        """Record that rows to which a message refers are lost; remove the worker with this message.
 
         Args:
             remote: the worker.
@@ -310,9 +309,9 @@ class RayTransport(Transport):
     # Looks from time to time
 
     def _look_after_all(self, also: str = LOST) -> None:
-        """Check the cluster, the nodes in use, and the number of workers that have room.
+        """Check the cluster, the nodes in use, and how many workers fit into the cluster.
 
-        Each is checked only if some time has passed since its last check.
+        Each of these checks is made only if some time has passed since the last one.
 
         Args:
             also: id of one more node to check, because its rows are needed now.
@@ -346,8 +345,8 @@ class RayTransport(Transport):
     def _grow(self) -> None:
         """Report, as an event, how many workers fit into the cluster.
 
-        If the program has waited for a result since the last report, ask the cluster's autoscaler
-        for room for one worker more than fit now.
+        If the loop has waited for a result since the last report, ask the cluster's autoscaler for
+        room for one more worker.
         """
         room = self._cluster.room(self._needs)
         self._cluster.ask_for(room + self._waited, self._needs)
@@ -384,8 +383,8 @@ def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
 def _close(remotes: dict[int, _Remote], cluster: Cluster, owner: int) -> None:
     """End all actors, and withdraw the request for more room in the cluster.
 
-    An error of Ray is dropped, and ends this. Nothing is done in a forked child: `owner` is the id
-    of the process that started the actors. `remotes` are the actors, by number of the worker.
+    An error of Ray is ignored, and the actors that are left then are not ended. Nothing is done in
+    a forked child: `owner` is the id of the process that started the actors.
     """
     if os.getpid() != owner:
         return

@@ -5,9 +5,9 @@ its block (all but the rows), and its rows in the form for the store: a pickle, 
 large arrays. Arrays of loaded rows are read-only views of the store's memory. Ray keeps that memory
 until the last view is deleted.
 
-The actor runs in a process of Ray's, on any node. If reading in advance helps, the actor gets
-several calls at a time, each on its own thread. Each call begins to read its records at once, and
-then waits until the earlier calls are done before it runs its tasks.
+The actor runs in a process that Ray starts, on any node. If reading in advance helps, the actor
+gets several calls at a time, each on its own thread. Each call begins to read its records at once,
+and then waits until the earlier calls are done before it runs its tasks.
 """
 
 from __future__ import annotations
@@ -58,10 +58,9 @@ The memory is a `PickleBuffer` before it is stored, and a buffer of Ray's when i
 
 
 class View:
-    """Piece of memory in Ray's object store, as the base of NumPy arrays on it.
+    """Piece of memory in Ray's object store, as the base of NumPy arrays on this memory.
 
-    Ray keeps this memory as long as the object exists, and the object exists as long as such arrays
-    do.
+    Ray keeps the memory as long as the `View` exists, and the `View` exists as long as the arrays.
     """
 
     __slots__ = ("__array_interface__", "__weakref__", "_buffer")
@@ -76,7 +75,7 @@ _VIEWS: WeakSet[View] = WeakSet()
 
 
 class Held:
-    """In a forked child: keeps alive all Python objects that refer to Ray's object store.
+    """Keeps Python objects that refer to Ray's object store alive in a forked child.
 
     The child shares the parent's connection to Ray. If such an object were deleted in the child,
     Ray could release memory that the parent still uses.
@@ -86,7 +85,7 @@ class Held:
 
     @classmethod
     def hold(cls) -> None:
-        """Keep every object of this process that refers to the store alive until `let_go`.
+        """Keep every object of this process that refers to the object store alive until `let_go`.
 
         Called before a fork. In the forked child, these objects are then never deleted, so that
         nothing in the store is released.
@@ -111,7 +110,7 @@ os.register_at_fork(before=Held.hold, after_in_parent=Held.let_go)
 def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
     """Convert elements to the form for the object store; return them, and their number of bytes.
 
-    Raises whatever pickling them raises.
+    Exceptions of pickling are raised unchanged.
 
     Args:
         elements: a list of elements, or rows stacked into columns.
@@ -132,7 +131,7 @@ def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
 
 
 def _stacked(elements: Any, pool: SlabPool) -> Any:
-    """Return rows as columns (one array for each field), if that is possible without much work.
+    """Return rows as columns (one array for each field), if the conversion is quick.
 
     Small rows are copied into columns. Large rows become columns only if they already lie side by
     side in memory. All other rows, a single row, and rows with different fields or shapes are
@@ -150,17 +149,17 @@ def _stacked(elements: Any, pool: SlabPool) -> Any:
 def loaded(rows: StoredRows) -> list[Any] | StackedRows:
     """Convert rows from the object store (results of `stored`) back to elements or columns.
 
-    Columns are returned if the rows were stacked into columns. Arrays are views of the store's
-    memory.
+    Columns (one array for each field) are returned if `stored` has stacked the rows. Arrays are
+    views of the store's memory.
     """
     data, buffers = rows
     return pickle.loads(data, buffers=[np.asarray(View(buffer)) for buffer in buffers])  # type: ignore[no-any-return]
 
 
 def to_write_to(rows: list[Any] | StackedRows) -> list[Any] | StackedRows:
-    """Return rows in which read-only arrays are replaced by copies.
+    """Return the rows with copies in place of read-only arrays.
 
-    Operations may then write to these arrays.
+    Operations may then write to all arrays.
     """
     if isinstance(rows, StackedRows):
         return StackedRows([column.copy() for column in rows.columns], rows.kinds, rows.example)
@@ -173,7 +172,7 @@ def _writable(leaf: Any) -> Any:
 
 
 def as_list(rows: list[Any] | StackedRows) -> list[Any]:
-    """Return rows, which may be stacked into columns, as a list."""
+    """Return rows as a list, also if they are stacked into columns."""
     return list(rows.elements(0, len(rows))) if isinstance(rows, StackedRows) else rows
 
 
@@ -194,7 +193,7 @@ It returns None if they are lost, or do not arrive within a second.
 
 
 class RayRows:
-    """Rows of one task in Ray's object store. Loaded rows have arrays that are views of the store.
+    """Rows of one task in Ray's object store. Arrays of loaded rows are views of that memory.
 
     Args:
         reference: Ray's reference to the stored rows.
@@ -226,7 +225,7 @@ class RayRows:
 
 
 class RayWorker:
-    """The actor: a worker that Ray runs.
+    """The class of Ray actors that are workers.
 
     If the pipeline cannot be unpickled, the worker stores the error, and `begin` returns it.
 
@@ -268,14 +267,15 @@ class RayWorker:
     ) -> tuple[Any, ...]:
         """Run tasks one after the other.
 
-        Return a list with the header of each task's block (all but the rows), followed by the rows
-        of each task.
-
         Args:
             turn: number of the call, from 0. The call waits until all earlier calls are done.
             tasks: tasks of one message.
             named: earlier rows that the tasks refer to, without the rows themselves.
             *rows: the rows for each entry of `named`, which Ray provides.
+
+        Returns:
+            A tuple. The first item is a list with the header of each task's block (all but the
+            rows). The other items are the rows of each task.
 
         Raises:
             SystemExit: an operation raised KeyboardInterrupt.
@@ -299,7 +299,7 @@ class RayWorker:
 class _Turns:
     """Makes concurrent calls work one after the other, in the order of their numbers.
 
-    Hundreds of calls may wait, each on a thread. A thread is woken only when it is its call's turn.
+    Hundreds of calls may wait, each on a thread. Only the thread of the next call is woken.
     """
 
     def __init__(self) -> None:
@@ -315,7 +315,7 @@ class _Turns:
     def wait_for(self, turn: int) -> Iterator[None]:
         """Return a context that waits until all calls before call number `turn` (from 0) are done.
 
-        When the context ends, call `turn` is done, and the next one may begin.
+        When the context ends, call `turn` is done, and the next call may begin.
         """
         self._of(turn).wait()
         try:

@@ -4,10 +4,10 @@ In: the keys of spans (the consecutive positions of a task), in the order in whi
 needed. Out: pieces of spans for the readers (threads or coroutines); the records of whole spans for
 workers. A span is cut into pieces, and each free reader takes the next piece of any span.
 `ReadPace` decides how long a piece is: from one record to several spans, depending on the source.
-If a source is quick, the worker reads the records itself when it needs them (`read_pace`).
+If reads of a source do not wait, the worker reads the records itself when it needs them.
 
-Records are in no reference cycle, so that they are freed at once: a piece refers to its span, but a
-span never to its pieces (`spans`).
+A piece refers to its span, but a span never to its pieces (`spans`). So records are in no reference
+cycle, and are freed at once.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Reads:
         ahead: largest number of records that may be read although no worker waits for them yet. A
             call that reads many records may exceed it.
         most_bytes: largest number of bytes of these records together. One call may exceed it.
-        begin: function that takes this queue and a number, and starts this number of further
-            readers. Each works until `take` returns None.
+        begin: function that starts further readers. It takes this queue and the number of readers
+            to start. Each reader works until `take` returns None.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Reads:
     def work_here(self, reading: Reading) -> None:
         """Read a span's records in the calling thread, until all are read or being read.
 
-        The thread counts as a reader meanwhile.
+        A span has the consecutive positions of a task. The calling thread counts as a reader.
         """
         reads = True
         try:
@@ -134,7 +134,7 @@ class Reads:
             self._begin(self, more)
 
     def _readers_wanted(self) -> int:
-        """Return how many more readers have something to read now, and count them as working."""
+        """Return how many more readers are useful now, and count them as working."""
         if not self._spans or self.closed:
             return 0
         first = self._spans[0]
@@ -147,17 +147,12 @@ class Reads:
         return more
 
     def _may_begin(self, first: Reading) -> int:
-        """Return how many records may begin to be read; `first` is the first span in the queue."""
         room, capacity = self._room(first)
         if first.asked:
             return room + first.count - first.begun
         return room if first.pace.is_worth_a_call(room, capacity) else 0
 
     def _room(self, first: Reading) -> tuple[int, int]:
-        """Return how many more records may be read in advance now, and the limit of this number.
-
-        The limit is the largest number that may be read in advance at a time.
-        """
         room, capacity = max(self._ahead - self._begun_ahead, 0), self._ahead
         each = first.pace.nbytes
         if each is None:
@@ -171,7 +166,7 @@ class Reads:
         return (min(room, max(int(left / each), 1)) if left > 0 else 0), capacity
 
     def take(self) -> ReadCall | None:
-        """Return what a reader should read next. None: the reader must end, as there is nothing."""
+        """Return the next call that a reader should make. If None, the reader must end."""
         with self._lock:
             first = self._spans[0] if self._spans else None
             if self.closed or first is None or not self._may_begin(first):
@@ -192,7 +187,7 @@ class Reads:
             return ReadCall(pieces)
 
     def _begun(self, reading: Reading, most: int) -> Piece:
-        """Return a piece of at most `most` records, cut from `reading`, the queue's first span."""
+        """Cut a piece of at most `most` records from `reading`, which is the queue's first span."""
         start = reading.begun
         stop = reading.begun = min(start + most, reading.count)
         if stop == reading.count:
@@ -218,7 +213,7 @@ class Reads:
     def done(
         self, call: ReadCall, records: Sequence[Any] | None, seconds: float, processor: float
     ) -> None:
-        """Store the records of a finished call, and record its time.
+        """Store the records of a finished read call, and record the time that it took.
 
         Args:
             call: the call.
@@ -239,13 +234,13 @@ class Reads:
                 piece.reading.put(piece, some, seconds * share)
 
     def work(self) -> None:
-        """Read pieces in this thread until there is nothing more to read."""
+        """Read pieces (ranges of records) in this thread until nothing more is to be read."""
         while (call := self.take()) is not None:
             self._make(call, BaseException)
             del call  # the next `take` may be long in coming
 
     def _make(self, call: ReadCall, ignored: type[BaseException]) -> None:
-        """Read the records of a call in this thread, and store them.
+        """Make a read call in this thread, and store its records.
 
         Exceptions of the type `ignored` are dropped: the worker will then read these records itself
         and get the same exception.
@@ -261,7 +256,7 @@ class Reads:
             self.done(call, records, perf_counter() - began, thread_time() - at_work)
 
     async def work_in_loop(self) -> None:
-        """Read pieces in a coroutine until there is nothing more to read."""
+        """Read pieces (ranges of records) in a coroutine until nothing more is to be read."""
         while (call := self.take()) is not None:
             began, records = perf_counter(), None
             with suppress(BaseException):
@@ -288,8 +283,8 @@ class ReadAhead:
     """Reads records of a pipeline before they are needed, for one worker or executor.
 
     Nothing is read before the first call of `begin`. At most `num_threads` reads run at a time, or
-    `prefetch_buffer_size` reads if the source is asynchronous. If no worker waits for them, at most
-    `prefetch_buffer_size` records, of at most `prefetch_buffer_bytes` bytes, are read in advance.
+    `prefetch_buffer_size` reads if the source is asynchronous. At most `prefetch_buffer_size`
+    records, of at most `prefetch_buffer_bytes` bytes, are read for which no worker waits yet.
 
     Args:
         pipeline: pipeline of the run.
@@ -359,7 +354,7 @@ class ReadAhead:
         return InPlace(reads, read, keys[:here], pace, rest).records if here else rest.records
 
     def reads_in_place(self, leaf: int, count: int) -> bool:
-        """Return True if a worker itself should read `count` consecutive records of a source.
+        """Return True if a worker should read `count` consecutive records of a source itself.
 
         Args:
             leaf: index of the source.
@@ -384,7 +379,7 @@ class ReadAhead:
         return self._on_threads.oldest()
 
     def close(self) -> None:
-        """Stop reading. Waits for current reads on threads, and cancels coroutines."""
+        """Stop reading. Waits until current reads on threads have ended, and cancels coroutines."""
         self._on_threads.close()
         self._in_loop.close()
         self._coroutines.close()

@@ -103,8 +103,9 @@ class ReadPace:
     def in_place(self, count: int) -> int:
         """Return how many of the next `count` records the thread that needs them should read.
 
-        All of them if the source is quick, else none. Once in a while, also a few records of a slow
-        source: if reading them does not wait, the source counts as quick.
+        The result is `count` if the source is quick (its reads do not wait), otherwise 0. Once in a
+        while, it is a few records of a slow source: if reading them does not wait, the source
+        counts as quick.
         """
         if self.is_in_place(count):
             return count
@@ -121,9 +122,10 @@ class ReadPace:
         return self.is_quick and self._seconds is not None and self._is_cheap(count)
 
     def step(self, count: int) -> int:
-        """Return how many of `count` records to read before checking `is_quick` again.
+        """Return how many of `count` records to read before checking again if the source is quick.
 
-        This is for the thread that needs the records and reads them itself.
+        Called by a thread that needs the records and reads them itself. A source is quick if its
+        reads do not wait.
         """
         return min(CAREFUL_STEP, count) if self._changes and self._calls is None else count
 
@@ -135,7 +137,7 @@ class ReadPace:
 
     @property
     def is_surely_quick(self) -> bool:
-        """True if the source is quick and the last read did not wait.
+        """True if the source is quick (reads do not wait) and the last read did not wait.
 
         The caller then does not measure the processor time of the next read.
         """
@@ -179,9 +181,9 @@ class ReadPace:
     def is_called_here(self) -> bool:
         """True if the thread that needs records should make the read call itself.
 
-        This is so if two conditions hold. Several concurrent calls are not faster than one. And the
-        records are used up so quickly that reading the next ones meanwhile, on another thread,
-        saves less time than handing them over takes.
+        This is so if two conditions hold. First, several concurrent calls are not faster than one.
+        Second, the records of a call are used up very soon. To read the next ones meanwhile, on
+        another thread, would then save less time than it takes to hand them over.
         """
         if not self.joins or self._calls != 1:
             return False
@@ -190,7 +192,7 @@ class ReadPace:
         )
 
     def note_asked(self) -> None:
-        """Record that a worker needs more records now, so that it has used the last ones."""
+        """Record that a worker asks for more records, because it has used the last ones."""
         if self._given is not None:
             used = (perf_counter() - self._given[0]) / self._given[1]
             self._used = used if self._used is None else self._used + (used - self._used) * NEWEST
@@ -205,7 +207,7 @@ class ReadPace:
         self.nbytes = each if self.nbytes is None else self.nbytes + (each - self.nbytes) * NEWEST
 
     def piece(self, count: int, left: int, waiting: int, room: int) -> int:
-        """Return the length of the next piece, i.e. how many records to read in one go.
+        """Return the length of the next piece, which is the number of records to read in one go.
 
         * If records are read one by one, reading a piece takes about 1 ms; the first piece has one
           record.

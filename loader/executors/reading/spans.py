@@ -51,17 +51,20 @@ class ReadQueue(Protocol):
     closed: bool
 
     def add(self, reading: Reading) -> Reading:
-        """Put the records of `reading` last in the queue of records to read; return `reading`."""
+        """Append `reading` (records of one task) to the queue of records to read, and return it."""
 
     def ask(self, reading: Reading) -> bool:
         """Move a span (consecutive positions), for which a worker waits, to the front of the queue.
 
-        Return True if the calling thread should read the span itself. It then counts as a reader,
-        and must call `work_here`.
+        Return True if the calling thread should read the span itself. The thread then counts as a
+        reader, and must call `work_here`.
         """
 
     def work_here(self, reading: Reading) -> None:
-        """Read a span's records in the calling thread, until all are read or being read."""
+        """Read a span's records in the calling thread, until all are read or being read.
+
+        A span has the consecutive positions of a task.
+        """
 
     def enter(self) -> bool:
         """Return True if the calling thread may read: fewer readers are at work than allowed.
@@ -102,9 +105,9 @@ class Reading:
         self._arrived.acquire()
 
     def records(self) -> ReadRecords:
-        """Wait for the records; return those that could be read, and the ranges of the others.
+        """Wait for the records of the span (the consecutive positions of a task), and return them.
 
-        May be called only once.
+        The result also has the ranges of records that could not be read. May be called only once.
 
         Raises:
             RuntimeError: the queue was closed meanwhile, so that no more records are read.
@@ -129,10 +132,12 @@ class Reading:
         return ReadRecords(records, sorted(self._unread), self.seconds)
 
     def put(self, piece: Piece, records: Sequence[Any] | None, seconds: float) -> None:
-        """Store the records of a piece. The caller holds the lock of `Reads`.
+        """Store the records of a piece (a range of the span's records).
+
+        The caller holds the lock of the queue (`Reads`).
 
         Args:
-            piece: range of the span's records.
+            piece: the piece.
             records: the records; None if they could not be read.
             seconds: seconds that reading these records took.
         """
@@ -176,10 +181,11 @@ class InPlace(NamedTuple):
     rest: Reading | None = None
 
     def records(self) -> ReadRecords | None:
-        """Return the records of the span: read the first ones here, and wait for the others.
+        """Return the records of the span: read the first ones in this thread, wait for the others.
 
-        Return None if the source raised an exception and no record can be returned. The worker then
-        reads the records itself. May be called only once.
+        A span has the consecutive positions of a task. Return None if the source raised an
+        exception and no record can be returned. The worker then reads the records itself. May be
+        called only once.
         """
         if (
             self.rest is None
@@ -194,7 +200,7 @@ class InPlace(NamedTuple):
         return parts[0][1] if len(parts) == 1 else _joined(parts)
 
     def _parts(self) -> Iterator[tuple[int, ReadRecords | None]]:
-        """Read the first records of the span in steps.
+        """Read the first records of the span (the consecutive positions of a task) in steps.
 
         For each step, yield the number of its records, and the records (None if they could not be
         read). If a step has waited for a disk or network, the readers (threads or coroutines) read
@@ -240,8 +246,8 @@ def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
     """Join the results of consecutive reads into one result.
 
     Args:
-        parts: for each read, the number of its records, and its result. The result is None if no
-            record of it could be read.
+        parts: for each read, the number of its records, and its result. The result is None if the
+            read returned no record.
     """
     records, unread, seconds, start = list[Any](), list[Unread](), 0.0, 0
     for count, read in parts:
@@ -256,7 +262,7 @@ def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
 class Piece(NamedTuple):
     """Range `[start, stop)` of the records of a span (the consecutive positions of a task).
 
-    One read call reads it, alone or together with pieces of other spans.
+    One call of the source reads the piece, alone or together with pieces of other spans.
 
     Attributes:
         reading: the span.
@@ -280,7 +286,9 @@ class Piece(NamedTuple):
 
 
 class ReadCall:
-    """One read call of a source, for pieces of one or several spans (positions of one task each).
+    """One call that reads from a source, for pieces (ranges of records) of one or several spans.
+
+    A span has the consecutive positions of one task.
 
     Args:
         pieces: the pieces. All are of the same source: they have the same function `read` and the
@@ -297,9 +305,13 @@ class ReadCall:
         )
 
     def divide(self, records: Sequence[Any] | None) -> Iterator[tuple[Piece, Sequence[Any] | None]]:
-        """Yield each piece of the call with its part of the records that the call returned.
+        """Divide the records that the call returned among its pieces (ranges of records of a task).
 
-        If the call failed, `records` is None, and each piece is yielded with None.
+        Args:
+            records: the records of all pieces, one piece after another; None if the call failed.
+
+        Yields:
+            Each piece with its records; with None if the call failed.
         """
         start = 0
         for piece in self._pieces:
@@ -312,7 +324,7 @@ class ReadCall:
 
 
 def bytes_of_records(records: Sequence[Any]) -> float:
-    """Estimate the bytes of all records together, from at most four of them.
+    """Return an estimate of the bytes of all records together, from at most four of them.
 
     >>> bytes_of_records([np.zeros(1000, np.uint8)] * 8)
     8896.0

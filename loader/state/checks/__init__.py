@@ -1,1 +1,1 @@
-"""Checks whether a run may resume from saved states, and the texts of refusals."""
+"""Checks whether a run may resume from saved states, and texts that say why it may not."""

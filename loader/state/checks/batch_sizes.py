@@ -20,15 +20,15 @@ from ..schema import LoaderState
 
 
 def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
-    """Return, for each operation that takes several inputs, whether its size must stay the same.
+    """Return which batches and windows of a pipeline must keep their size.
 
-    Such an operation is a batch or window. Its size must stay the same if one of its batches or
-    windows was delivered only in part when the state was saved. With another size, elements would
-    be repeated or lost.
+    The size of an operation must stay the same if one of its batches or windows was delivered only
+    in part when the state was saved, in the run itself or in a leftover (unfinished work of an
+    earlier shard). With another size, elements would be repeated or lost.
 
     Returns:
-        A list with a bool for each of these operations, in the order of the pipeline. Besides the
-        state's own place, its leftovers (unfinished work of earlier shards) count.
+        A list with a bool for each operation that takes several inputs (a batch or window), in the
+        order of the pipeline: True if its size must stay the same.
     """
     begun = [(pipeline.top, state.cursor)]
     begun += [
@@ -45,7 +45,8 @@ def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
 def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
     """Check that batches and windows delivered in part have the same size in pipeline and state.
 
-    If the pipeline has other groups of operations (stages) than the state, nothing is checked here.
+    Nothing is checked if the pipeline has other stages (groups of operations that run in one task)
+    than the state.
 
     Raises:
         CheckpointError: such a batch or window has another size, so that elements would be repeated
@@ -67,7 +68,7 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
 
 
 def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
-    """Return the state with one entry for each stage of this pipeline.
+    """Return the state with one entry for each stage of the current pipeline.
 
     A stage is a group of operations that run in one task. The entry says how many of the rows that
     the stage makes next were delivered already. If datasets were added to the pipeline's last mix

@@ -1,4 +1,4 @@
-"""Make the states of all shards from the state of one, if all were at the same step.
+"""Make the states of all shards from the state of one shard, if all were at the same step.
 
 In: the pipeline, and a saved state. Out: states; or a `CheckpointError` if other shards may have
 been at other places.
@@ -22,7 +22,7 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
     All shards must have been at the same step when the state was saved.
 
     Args:
-        pipeline: the new pipeline, as the program built it, before any state is applied.
+        pipeline: the current program's pipeline, before any state is applied.
         states: a list with the one state.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Check that there are states of all shards, where the state of one is not enough.
+"""Check that there are states of all shards, if a restore needs them all.
 
 In: states of one run. Out: a `MissingShardsError` if the run had more shards.
 """
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 class MissingShardsError(CheckpointError):
     """Raised if a restore needs the states of all shards, but got fewer.
 
-    The states that it got do not tell which positions the other shards had reached.
+    Without the missing states, the positions of the other shards are unknown.
     """
 
 
 def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
     """Check that there is a state of every shard.
 
-    This is necessary if the order has changed, because shards may have stopped at different steps.
+    All states are necessary if the order has changed, because shards may have stopped at different
+    steps.
 
     Args:
         states: states of one run.

@@ -1,4 +1,4 @@
-"""Check if a run may resume with more records, omitted records, or another mix.
+"""Check if a run may resume with appended records, omitted records, or another mix.
 
 In: pipelines in the form to resume, and saved states. Out: facts about both, such as the first
 position that no shard has read; or a `CheckpointError` if the run cannot resume.
@@ -35,7 +35,7 @@ If shards have read that much more or less than others, resuming fails.
 
 
 def changes_of(state: LoaderState) -> int:
-    """Return a number that tells how many changes of the run's orders a shard has seen.
+    """Return a number that is larger, the more changes of the run's orders a shard has seen.
 
     The shards of a run see the same changes in the same order, but some shards may be ahead of
     others: they have larger numbers. The number is the number of changes in the state, plus the
@@ -48,10 +48,10 @@ def changes_of(state: LoaderState) -> int:
 def comes_before(until: RecordsHistory, history: RecordsHistory) -> bool:
     """Return True if the changes in `until` are the first changes in `history`, or all of them.
 
-    So a shard with `until` can have the same changes as a shard with `history`, only fewer. There
-    is an exception: records that are appended before the first record is read do not count as a
-    change. If `until` has no change, `history` may therefore begin with more records, and with a
-    later generation (version of the source's files), than `until`.
+    A shard with `until` can then be behind a shard with `history` in the same run. One exception:
+    records that are appended before the first record is read do not count as a change. So if
+    `until` has no change, `history` may begin with more records, and with a later generation
+    (version of the source's files), than `until`.
     """
     if until.changes or until.generation == history.generation:
         return until == history.first(len(until.changes))
@@ -62,14 +62,14 @@ def comes_before(until: RecordsHistory, history: RecordsHistory) -> bool:
 def retold(
     states: Sequence[LoaderState], known: SavedOrder, now: SavedOrder, source: Values | None = None
 ) -> list[LoaderState]:
-    """Return the states of a source, with another order in all states that have the order `known`.
+    """Replace an order in the states of a source.
 
     Args:
         states: the states.
         known: the order to replace. States with another order are returned unchanged.
         now: the order that replaces it.
-        source: fingerprint of the source that replaces the fingerprint in these states; None to
-            keep it.
+        source: fingerprint that replaces the source's fingerprint in the states with the order
+            `known`; None to keep it.
     """
     return [
         state.with_order(0, now, source) if state.order() == known else state for state in states
@@ -77,10 +77,10 @@ def retold(
 
 
 def check_omitted(before: str, now: str, of_part: str = "") -> None:
-    """Check that no record that the earlier run omitted has come back.
+    """Check that no record that the earlier run omitted is read now.
 
-    Digests contain the number of omitted records. A larger number passes; that the earlier records
-    are among them is not checked.
+    A digest contains the number of omitted records. If more records are omitted now, the check
+    passes: it cannot see whether all earlier ones are among them.
 
     Args:
         before: digest of the records that were omitted before; "" for none.
@@ -109,7 +109,7 @@ def _count(digest: str) -> int:
 
 
 def inside_a_window_of_growing() -> CheckpointError:
-    """Return the error for a changed mix of growing sources, for a state saved inside a window.
+    """Return the error for a state saved inside a window, if a mix of growing sources has changed.
 
     After such a change, the shards would check for appended records at different positions.
     """
@@ -125,8 +125,8 @@ def check_nothing_owed(
 ) -> None:
     """Check that all shards have read all of their records before the position of a change.
 
-    A shard that is behind the position would need the earlier order up to there. But the state has
-    only a digest of the values that made this order (weights of records, for example).
+    A shard that is behind the position would need the earlier order up to the position. But the
+    state has only a digest of the values that made this order (weights of records, for example).
 
     Args:
         states: states of all shards.
@@ -154,7 +154,7 @@ def check_nothing_owed(
 def _reached(
     states: Sequence[LoaderState],
 ) -> Iterator[tuple[Cursor, tuple[int, int], ReshardHistory]]:
-    """Yield (cursor, shard, history of shards) for each state, and for each leftover in it.
+    """Yield (cursor, shard, history of shards) for each state, and for each leftover in a state.
 
     A cursor is a place in the stream. A leftover is unfinished work of an earlier shard.
     """
@@ -165,7 +165,7 @@ def _reached(
 
 
 def length_of(sampler: VectorSampler) -> int:
-    """Return the number of positions of a sampler on all shards together."""
+    """Return the number of positions of a sampler, for all shards together."""
     return len(sampler.with_shard_options(NoSharding()))
 
 
@@ -174,18 +174,18 @@ def check_unread(
 ) -> None:
     """Check that no newly omitted record is still to be read before the position of the change.
 
-    Before that position, shards that are behind still read the earlier order, which contains the
-    record.
+    Before this position, shards that are behind still read the earlier order, which contains the
+    omitted record.
 
     Args:
-        pipeline: the new pipeline, as the program built it, before any state is applied.
+        pipeline: the current program's pipeline, before any state is applied.
         changed: the changed order.
         states: states of all shards.
         position: position of the change.
 
     Raises:
         CheckpointError: an omitted record is still to be read before the position; or a shard has
-            too many records to read before it, so that this cannot be checked.
+            so many records to read before the position that they cannot be checked.
     """
     for cursor, shard, lineage in _reached(states):
         unread = _positions_before(position, cursor, shard, lineage)
@@ -235,13 +235,13 @@ def first_unread(
 ) -> int:
     """Return the global position from which on no shard has read anything in a source's order.
 
-    A shard that has begun a window (several records that are processed together) counts as having
-    read the whole window.
+    Global positions are counted over all shards. A shard that has begun a window (several records
+    that are processed together) counts as having read the whole window.
 
-    With `of_shard`, the result is the position after the last one that this shard has certainly
-    read; other shards may have read later positions. If there are several shards, a window that the
-    shard has begun then does not count as read, because its rows may be a leftover of another
-    shard.
+    If `of_shard` is given, the result is the position after the last one that this shard has
+    certainly read; other shards may have read later positions. A window that this shard has begun
+    then counts as read only if there is a single shard, because otherwise its rows may be a
+    leftover of another shard.
 
     Args:
         pipeline: pipeline of the run.
@@ -286,10 +286,10 @@ def former_length(states: Sequence[LoaderState], saved: SavedOrder, former: Vect
 def run_length(pipeline: Pipeline, state: LoaderState) -> int:
     """Return the number of positions of the order of the run that saved a state.
 
-    Positions of all shards count.
+    It is the number for all shards together.
 
     Args:
-        pipeline: the program's pipeline.
+        pipeline: the current program's pipeline.
         state: the state.
     """
     sampler, saved = pipeline.leaf.sampler, state.order()
@@ -308,7 +308,7 @@ def run_length(pipeline: Pipeline, state: LoaderState) -> int:
 def marks_of(pipeline: Pipeline, state: LoaderState) -> dict[int, Mark]:
     """Return the marks of a state: facts about orders that a later program cannot compute again.
 
-    These are:
+    These facts are:
 
     * for a source that omits records, the place in its order from which on no shard has read
       anything. A mix that ends also has such a place if records were appended to one of its parts
@@ -361,8 +361,7 @@ def place_in(
 ) -> tuple[int, dict[str, int]]:
     """Return the first position at which orders may change once more.
 
-    Also return how many records of each order come before it. No shard has read this position, and
-    the last change of every order lies before it.
+    No shard has read this position, and the last change of every order lies before it.
 
     Args:
         mix: the mix whose parts the orders are; None for a single source, with the name ""

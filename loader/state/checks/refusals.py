@@ -1,4 +1,4 @@
-"""Texts of the errors for states of another pipeline or shard.
+"""Texts of the errors for states that belong to another pipeline or shard.
 
 In: a saved state, the pipeline, and descriptions of the differences. Out: texts.
 """
@@ -30,7 +30,7 @@ def remedy_of(state: LoaderState, pipeline: Pipeline, several: bool) -> str:
 
     Args:
         state: the state.
-        pipeline: the program's pipeline.
+        pipeline: the current program's pipeline.
         several: True if state and pipeline differ in more than one thing.
     """
     if state.shard == (pipeline.shard.shard_index, pipeline.shard.shard_count):

@@ -1,1 +1,1 @@
-"""Changes of weights, omitted records, batch sizes and tokens of batches while a run goes on."""
+"""Changes of weights, omitted records, batch sizes and tokens of batches during a run."""

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Changeable:
-    """Base of iterators and device feeders whose run can be changed while it goes on.
+    """Base class of iterators and device feeders whose run can be changed before it ends.
 
     A subclass defines `_change`.
     """

@@ -5,7 +5,7 @@ object; and the pipeline with this change.
 
 New weights of a mix are written into the order at once, with the position at which they begin. Any
 other change is made when the iterator reaches its step: the iterator then takes its own state, and
-resumes from it with the changed pipeline, as a new program would.
+resumes from this state with the changed pipeline, as a new program would.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class WeightsChange(NamedTuple):
     weights: Any
 
     def replaces(self, other: Change) -> bool:
-        """Return True if another change, which was made earlier, has no effect any more.
+        """Return True if this change makes an earlier change of the run useless.
 
-        The other change must be a change of a mix's weights, too, and must begin at the same
+        This is so if the other change is also a change of a mix's weights, and begins at the same
         position as this change or later.
         """
         return isinstance(other, WeightsChange) and other.position >= self.position
 
     @property
     def is_of_order(self) -> bool:
-        """True: the order and all states contain this change from the call of `change` on."""
+        """True: the order and all states contain this change as soon as `change` was called."""
         return True
 
 
@@ -93,16 +93,17 @@ def weights_change(
 
 
 def with_change(pipeline: Pipeline, change: WeightsChange) -> Pipeline:
-    """Return the pipeline of a run with the changed weights of its mix."""
+    """Return the pipeline of a run, with changed weights of its mix."""
     leaf = pipeline.leaf
     sampler = leaf.sampler.with_weights(change.weights, change.position)
     return pipeline.with_leaf(sampler=sampler)
 
 
 def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPosition:
-    """Return the position, with the changes of a mix's weights from `changes` in its pipeline.
+    """Return a position, with the new weights of a mix in its pipeline.
 
-    So the state of the returned position contains them. Other changes are ignored.
+    The state of the returned position then contains these changes of weights. Other changes in
+    `changes` are ignored.
     """
     for change in changes:
         if isinstance(change, WeightsChange) and not _has_change_at(
@@ -119,8 +120,8 @@ def _has_change_at(order: VectorSampler, position: int) -> bool:
 class ProgramChange(NamedTuple):
     """A change of something that the program describes, such as the batch size.
 
-    Changes of the weights of a mix are not among these (see `WeightsChange`). The iterator makes
-    the change when it reaches a step.
+    Changes of the weights of a mix have another class, `WeightsChange`. The iterator makes the
+    change when it reaches the step.
 
     Attributes:
         step: number of the first element that is made after the change.
@@ -139,9 +140,9 @@ class ProgramChange(NamedTuple):
     def has_effect(self, here: StreamPosition) -> bool:
         """Return True if the iterator, which has reached the change's step, must make the change.
 
-        Usually it must. It need not at the end of the shard; nor, if the order changes, if another
-        shard has no record left at this step (this shard then has at most one). All shards at this
-        step get the same answer.
+        Return False in two cases: this shard is at its end; or the change reorders records, and a
+        shard has no record left at this step (the other shards then have one record at most). All
+        shards at this step get the same answer.
 
         Args:
             here: the user's position.
@@ -150,7 +151,7 @@ class ProgramChange(NamedTuple):
 
     @property
     def is_of_order(self) -> bool:
-        """False: order and states lack this change until the iterator reaches its step."""
+        """False: the order and states do not contain this change before its step is reached."""
         return False
 
 
@@ -158,12 +159,12 @@ Change: TypeAlias = WeightsChange | ProgramChange
 
 
 def as_changed(loaders: Pipeline, changes: Iterable[Change]) -> Pipeline:
-    """Return the pipeline as a program would build it that describes all of `changes`.
+    """Return the current program's pipeline with all of `changes` made.
 
     Changes of the weights of a mix are ignored.
 
     Args:
-        loaders: the pipeline as the program built it.
+        loaders: the current program's pipeline.
         changes: the changes.
     """
     for change in changes:
@@ -182,7 +183,7 @@ def change_of(
 
     Args:
         here: the user's position.
-        loaders: the pipeline as the program built it, with all changes so far.
+        loaders: the current program's pipeline, with all changes so far.
         wanted: the new value of each kind of change, by name of the argument; None where the user
             passed none.
         at_step: number of the first step after the change; None for the first one that is possible.
@@ -213,9 +214,9 @@ def _program_change(
 
     Args:
         here: the user's position.
-        loaders: the pipeline as the program built it, with all changes so far.
+        loaders: the current program's pipeline, with all changes so far.
         name: name of the argument.
-        value: its value.
+        value: value of the argument.
         at_step: number of the first step after the change; None for the first one that is possible.
         ahead: number of steps after the user's position that may have been read already.
 
@@ -330,7 +331,7 @@ def continued(change: ProgramChange, loaders: Pipeline, here: StreamPosition, ru
 
     Args:
         change: the change.
-        loaders: the pipeline as the program built it, before this change.
+        loaders: the current program's pipeline, before this change.
         here: the user's position.
         run: function that runs a pipeline (see `Run`).
 

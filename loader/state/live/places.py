@@ -1,7 +1,7 @@
 """Find the place in the stream at which a change of a run begins.
 
 In: the user's position, and the number of a step. Out: the step, and its first position on all
-shards; or an error if the run cannot change there.
+shards; or an error if the run cannot change at this step.
 """
 
 from __future__ import annotations
@@ -102,14 +102,14 @@ def _has_ended(leaf: Leaf, local: int) -> bool:
     Args:
         leaf: the source with its sampler.
         local: this shard's position at the step. If the shard is at its end after a batch that was
-            not full, it is the position of the end.
+            not full, `local` is the position of the end.
     """
     shards = leaf.shard.shard_count
     return _left(leaf) - local * shards < shards
 
 
 def has_ended_early(here: StreamPosition) -> bool:
-    """Return True if some shard has no record at the user's step while another shard may have one.
+    """Return True if a shard has no record at the user's step although other shards may have one.
 
     Return False if all shards have the same number of records.
     """
@@ -123,9 +123,9 @@ def has_ended_early(here: StreamPosition) -> bool:
 
 
 def _left(leaf: Leaf) -> int:
-    """Return how many positions, counted over all shards, earlier runs have not read.
+    """Return how many positions, counted over all shards, are left after earlier runs.
 
-    Earlier runs are those on other numbers of shards. Without such a run, it is the number of all
+    Earlier runs are those on other numbers of shards. Without such a run, return the number of all
     positions.
     """
     return leaf.lineage.length(len(leaf.sampler.with_shard_options(NoSharding())))

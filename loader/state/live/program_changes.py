@@ -1,8 +1,8 @@
 """Changes of a run by `iterator.change`, except changes of a mix's weights.
 
-In: changes, each with its step. Out: the next change, when the iterator reaches its step; and, for
-an iterator that moves back, the pipeline without the changes that were made after the place to
-which it moves.
+In: changes, each with its step. Out: the next change, when the iterator reaches its step. If an
+iterator moves back to an earlier place: the pipeline without the changes that were made after this
+place.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class ProgramChanges:
-    """The changes that an iterator has made, and those whose step is still to come.
+    """The changes that an iterator has made, and the changes whose step it has not reached yet.
 
     Changes of the weights of a mix are not among them.
 
     Attributes:
-        waiting: changes whose step is still to come, sorted by step.
+        waiting: changes whose step is not reached yet, sorted by step.
     """
 
     def __init__(self) -> None:
@@ -31,11 +31,11 @@ class ProgramChanges:
         ] = []  # each with the pipeline as its loader made it before
 
     def add(self, change: ProgramChange) -> None:
-        """Add a change that the iterator makes when it reaches the change's step."""
+        """Add a change, which the iterator makes when it reaches the change's step."""
         self.waiting = sorted([*self.waiting, change], key=lambda each: each.step)
 
     def latest(self, loaders: Pipeline) -> Pipeline:
-        """Return the program's pipeline after all waiting changes.
+        """Return the program's pipeline with all changes, also with those that are still waiting.
 
         Args:
             loaders: the program's pipeline with the changes that were already made.
@@ -43,14 +43,14 @@ class ProgramChanges:
         return reduce(lambda pipeline, change: change.described(pipeline), self.waiting, loaders)
 
     def next_at(self, step: int) -> ProgramChange | None:
-        """Remove and return the next waiting change if its step has come.
+        """Remove and return the next waiting change, if the iterator has reached the change's step.
 
-        Return None if its step has not come, or if none waits.
+        Return None if it has not, or if no change is waiting.
         """
         return self.waiting.pop(0) if self.waiting and self.waiting[0].step <= step else None
 
     def made(self, change: ProgramChange, before: Pipeline) -> None:
-        """Remember that a change was made.
+        """Record that the iterator has made a change.
 
         Args:
             change: the change.

@@ -3,7 +3,7 @@
 A stage is a group of operations that run in one task.
 
 In: the records of a span (consecutive positions of a source), or rows of earlier tasks. Out: a
-block, i.e. the resulting rows, with their origins. To push an element means to call the first
+block, which has the resulting rows and their origins. To push an element means to call the first
 operation with it. One thread uses a chain. After a task fails, the chain is thrown away.
 """
 
@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 
 
 class StepChain:
-    """The connected operations of one stage (run in one task), which process the inputs of tasks.
+    """The connected operations of one stage, which process the inputs of tasks.
 
-    Inputs are passed to the first operation one by one, each with its position; or all in one call
-    ("in bulk"), if the operations allow that (`_may_push_all`). Two arguments prevent passing in
-    bulk: a `clock`, which times operations or detects their random draws; and `seeds_globals=True`,
-    which seeds the global random generators for each element.
+    A stage is a group of operations that run in one task. Inputs are passed to the first operation
+    one by one, each with its position; or all in one call ("in bulk"), if the operations allow
+    that. Two arguments prevent passing in bulk: a `clock`, which times operations or detects their
+    random draws; and `seeds_globals=True`, which seeds the global random generators for each
+    element.
     """
 
     def __init__(
@@ -93,16 +94,16 @@ class StepChain:
     def close(self) -> None:
         """Release the elements that a failed task has left inside the chain.
 
-        Without this, reference cycles would keep them.
+        Otherwise reference cycles would keep these elements in memory.
         """
         vars(self).clear()
 
     def _may_push_all(self) -> bool:
-        """Return True if all inputs may be processed in one call. There are two such cases.
+        """Return True if all inputs may be processed in one call.
 
-        All operations are fused (maps and filters that run in C), and the input of each row is
-        recorded. Or the first operation that is not fused takes all elements in one call, and no
-        later operation needs a position.
+        There are two such cases. Either all operations are fused (maps and filters that run in C),
+        and the input of each row is recorded. Or the first operation that is not fused takes all
+        elements in one call, and no later operation needs a position.
         """
         others = self._stage.operations[len(self._fused) :]
         if not others:
@@ -116,7 +117,7 @@ class StepChain:
         )
 
     def enter_after_batch(self, batch_size: int) -> None:
-        """From now on, take whole batches of `batch_size` records as inputs, in place of records.
+        """From now on, take whole batches of `batch_size` records as inputs, instead of records.
 
         The first operation, which makes batches, is then left out.
         """
@@ -128,7 +129,7 @@ class StepChain:
     def run_span(
         self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None
     ) -> Block:
-        """Process the records of a task; return a block (rows) with the results, up to a failure.
+        """Process the records of a task; return a block with the resulting rows, up to a failure.
 
         Args:
             span: the task, on consecutive positions.
@@ -166,7 +167,7 @@ class StepChain:
 
     @property
     def makes_one_of_each(self) -> bool:
-        """True if an element can be made of a batch by only calling `functions`, one by one.
+        """True if elements can be made of batches by only calling the attribute `functions`.
 
         For that, `functions` must be all operations after the batch, each must make one element of
         one element, and none may need its position. The chain must have no clock.
@@ -226,17 +227,17 @@ class StepChain:
         )
 
     def _name_of(self, inputs: Inputs, number: int) -> int:
-        """Return the tag (a number that stands for a record) of the input with this index.
+        """Return the tag (a number that stands for a record) of the input with index `number`.
 
-        It is -1 if the record is unknown, because the input comes from joined streams.
+        Return -1 if the record is unknown, because the input comes from joined streams.
         """
         return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
         """Return the position, over all shards, of each row of a task, given the rows' tags.
 
-        A tag is a number that stands for a record. For joined streams, return the row's index
-        there.
+        A tag is a number that stands for a record. If the rows come from joined streams, return the
+        indices of the rows in the joined stream.
         """
         if self._stage.on_join:
             shard = self._pipeline.shard_of(task.former)
@@ -257,7 +258,7 @@ class StepChain:
         return self._push(inputs, read_failure) or self._ended(self._made())
 
     def _made(self) -> Block:
-        """Return a block with the rows collected so far, and then begin a new collection."""
+        """Return a block with the rows collected so far, and empty the collection."""
         if self._tags_rows:
             return self._rows.block(self._tags_of)
         elements = self._rows.elements.copy()
@@ -267,8 +268,8 @@ class StepChain:
     def _push(self, inputs: Inputs, read_failure: Exception | None) -> Block | None:
         """Process inputs with all operations.
 
-        Return None; or, after a failure, a block with the rows before it and the failure. The
-        failure may be `read_failure`.
+        Return None; or, after a failure, a block with the rows before it and the failure, which is
+        `read_failure` if no operation failed.
         """
         self._inputs, self._context.most = inputs, inputs.made_of
         try:
@@ -313,18 +314,15 @@ class StepChain:
         return self._faults.place_of_last(inputs)
 
     def _look_at_waiting(self) -> None:
-        """Raise the error of the first element that waits for a batch and does not fit into it.
-
-        Do nothing if all elements fit.
-        """
+        """Raise the error of the first element that waits for a batch and does not fit into it."""
         for look in self._hooks.at_failure:
             look()
 
     def _first_error(self, error: Exception) -> Exception:
         """Return the error that comes first in the order of elements.
 
-        If an earlier element still waits to be copied into a batch, and does not fit, it is the
-        error of that element; else `error`.
+        If an earlier element still waits to be copied into a batch, and does not fit into it,
+        return the error of this element; otherwise `error`.
         """
         fault, self._context.fault = self._context.fault, None
         try:
@@ -360,12 +358,12 @@ class StepChain:
             push(element)
 
     def _places_of(self, inputs: Inputs) -> tuple[NDArray[np.int64], NDArray[np.uint64] | None]:
-        """Return the inputs' positions and seeds; None for the seeds if all have the context's."""
+        """Return the inputs' positions and seeds; None for the seeds if all have the same seed."""
         positions = inputs.positions()
         return positions, None if self._below_join else self._leaf.sampler.seeds(positions)
 
     def _push_all(self, inputs: Inputs) -> None:
-        """Process all inputs at once; put the results into batches' memory, or the list of rows.
+        """Process all inputs at once, and put the results into batches or the list of rows.
 
         An operation's error is raised.
         """

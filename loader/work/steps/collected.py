@@ -30,7 +30,7 @@ Tags: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 
 class CollectedRows:
-    """The rows that a task has made so far, to be put into a block at its end.
+    """The rows that a task has made so far; at the end of the task, they are put into a block.
 
     Args:
         pipeline: pipeline of the stage.
@@ -73,10 +73,10 @@ class CollectedRows:
             self.tags.extend_each(numbers, inputs.positions(), inputs.rows)
 
     def around_each(self, step: Step, now: Callable[[], tuple[FaultFinder, Inputs | None]]) -> Step:
-        """Return a function that calls `step` for an element, and skips the element if that fails.
+        """Return a function that calls `step` for an element, and skips elements that fail.
 
-        If `on_error` does not skip the exception, it is raised. Otherwise it is recorded, and rows
-        that were already made of the element are removed.
+        If `on_error` does not skip the exception, the exception is raised. Otherwise it is
+        recorded, and rows that were already made of the element are removed.
 
         Args:
             step: function that processes an element.
@@ -107,7 +107,7 @@ class CollectedRows:
         return guarded
 
     def block(self, tags_of: Tags, failure: Failure | None = None) -> Block:
-        """Return a block with the rows, and begin to collect the rows of the next task.
+        """Return a block with the rows so far, and begin to collect the rows of the next task.
 
         Args:
             tags_of: function that returns the tags (numbers that stand for records) of positions.

@@ -1,8 +1,8 @@
 """Find the record on which an operation failed, and explain the failure to the user.
 
 In: an exception, and the inputs of the task. Out: the same exception with a note that names
-operation and record; for a StopIteration, which would end the stream without an error, a
-StopIterationError whose message names them. Nothing is computed before a failure.
+operation and record. A StopIteration would end the stream without an error, so it is replaced by a
+StopIterationError whose message names operation and record. Nothing is computed before a failure.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FaultFinder:
     positions_per_input: int = 1
 
     def keys(self, inputs: Inputs | None) -> list[Any]:
-        """Return the keys of the records that fail together: those of a batch, or a single record.
+        """Return the keys of the records that fail together: those of a batch, or a single one.
 
         Return [] if the records are unknown, because they come from joined streams.
         """
@@ -54,9 +54,9 @@ class FaultFinder:
         return keys_of_tags(inputs.tags()[index if alone else first : stop].tolist(), self.pipeline)
 
     def explained(self, error: Exception, inputs: Inputs | None) -> Exception:
-        """Return the exception with a note that names the operation and the record.
+        """Return the exception, with a note that names the operation and the record.
 
-        Its traceback begins at the user's first frame.
+        The exception's traceback then begins at the user's first frame.
         """
         assert inputs is not None, "what fails was pushed"
         (first, tag), fault = inputs.tags()[[*self._at_fault(inputs)]].tolist(), self.context.fault
@@ -75,7 +75,7 @@ class FaultFinder:
         return explained(error, f"{place(*at_fault)}{beside}", who)
 
     def place_of_last(self, inputs: Inputs) -> str:
-        """Return a text, for messages, that says which record or row was taken last."""
+        """Return a text for messages that says which record or row the operations got last."""
         tag = int(inputs.tags()[inputs.last])
         return (
             self._row_of_join(tag)
@@ -84,7 +84,7 @@ class FaultFinder:
         )
 
     def _at_fault(self, inputs: Inputs) -> tuple[int, int]:
-        """Return the indices of the first input of the failing batch, and of the input at fault.
+        """Return two indices: the first input of the failing batch, and the input at fault.
 
         Elements wait to be copied into a batch together, so the batch that failed may come before
         the batch of the current input. If no batch failed, both indices are that of the input that
@@ -112,7 +112,10 @@ class FaultFinder:
         return self.pipeline.is_below_join(self.stage) and not self.stage.on_join
 
     def _row_of_join(self, tag: int) -> str:
-        """Name a row of joined streams for messages, by its index and the names of the streams."""
+        """Return a text for messages that names a row of joined streams.
+
+        It has the row's index and the names of the streams.
+        """
         join = self.pipeline.join_below(self.stage)
         return (
             f"at row {tag} of the joined streams {first_few(join.names or range(len(join.inputs)))}"

@@ -1,4 +1,4 @@
-"""Run records through maps and filters in C iterators, without a call of this package per record.
+"""Run records through maps and filters in C iterators, which call only the user's functions.
 
 In: records. Out: the results, and for each result the index of the input from which it comes. After
 a failure: the operation that failed.
@@ -75,11 +75,11 @@ class FusedMapFilter:
             self.elements = map(function, self.elements, *drawn)
 
     def numbers(self, count: int) -> NDArray[np.int64]:
-        """Return, for each of the first `count` results, the index of the input that it is from."""
+        """Return, for each of the first `count` results, the index of the input that made it."""
         return self._count - 1 - np.array(self._lefts[:count], dtype=np.int64)
 
     def at_fault(self) -> int:
-        """Return the index of the failed operation: the last one that the last record reached."""
+        """Return the index of the operation that failed, the last one that got a record."""
         left = length_hint(self._inputs)
         came = [(self._count - length_hint(counter), lefts) for counter, lefts in self._came]
         return max(
@@ -93,13 +93,19 @@ class FusedMapFilter:
 
 
 def _noted(ended: list[bool]) -> Iterator[Any]:
-    """Yield nothing; append True to `ended` when the end of the inputs is reached."""
+    """Append True to `ended` when the iterator is exhausted; yield nothing.
+
+    It is put after the last input, so `ended` says whether all inputs were taken.
+    """
     ended.append(True)
     yield from ()
 
 
 def plain_at_front(operations: Sequence[Operation]) -> list[Callable[[Element], Any]]:
-    """Return the functions of the maps and filters before the first other operation of a list."""
+    """Return the functions of the maps and filters at the beginning of a list of operations.
+
+    The first other operation ends the result.
+    """
     functions = (operation.plain_function for operation in operations)
     return [*takewhile(lambda function: function is not None, functions)]  # type: ignore[list-item]
 

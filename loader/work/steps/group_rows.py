@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
     """Return, for each row of a task, the tag of its record, and its index among the record's rows.
 
-    A tag is a number that stands for a record (source and position): `int64[rows]`.
+    A tag is a number that stands for a record (source and position).
 
     Args:
         parts: blocks (the rows of one task each), with the ranges of the rows to process.
-        order: for each row, in the order that both results have, its index in `parts`. None: the
-            order of `parts`.
+        order: for each row of the result, its index in `parts`. None: the order of `parts`.
+
+    Returns:
+        The tags, `int64[rows]`, and a list of the indices.
     """
     positions, rows = array("q"), list[int]()
     for block, start, stop in parts:
@@ -61,7 +63,7 @@ def elements_of(parts: Parts) -> list[Element]:
 def batches_columns(stage: Stage, parts: Parts) -> bool:
     """Return True if a stage begins with a plain `Batch` of all rows, and the rows are columns.
 
-    Such a batch is copied from the columns, without work per row.
+    The batch can then be copied from the columns (arrays with all rows), without work per row.
 
     Args:
         stage: the stage (operations that run in one task).

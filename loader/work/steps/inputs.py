@@ -1,6 +1,6 @@
-"""The inputs of a stage (operations that run in one task), with their records' positions and tags.
+"""The inputs of a stage's operations, with the positions and tags of their records.
 
-A tag is a number that names a record.
+A stage is a group of operations that run in one task. A tag is a number that names a record.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Inputs:
         made_of: number of positions or rows that the inputs were made of.
         positions: function that returns, for each input, the position of its first record or row,
             counted over all shards. It is called only if positions are needed.
-        tags: function that returns the tags of the same records. It is called only if tags are
-            needed, for example after a failure.
+        tags: function that returns, for each input, the tag of this record. It is called only if
+            tags are needed, for example after a failure.
         rows: for each input, its index among the rows of its position; empty if all are 0.
         place: index, in the stage, of the first operation that gets the inputs.
     """

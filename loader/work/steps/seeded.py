@@ -13,7 +13,7 @@ from ....operations.protocol import Context, Element, Step
 def seeded(step: Step, context: Context, number: int, held: Sequence[Any]) -> Step:
     """Return a function that first seeds random generators, then processes an element.
 
-    The global generators are seeded, and those in `held`.
+    The global generators are seeded, and the generators in `held`.
 
     Args:
         step: function that processes an element with the operation.

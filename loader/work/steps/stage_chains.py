@@ -32,13 +32,14 @@ class StageChains:
     Args:
         pipeline: pipeline of the worker.
         allocate: function that returns the memory of batches.
-        batch_size: number of records in the batches that the first stage gets in place of records;
-            None: it gets records.
+        batch_size: number of records in each batch, if the first stage gets batches as inputs; None
+            if it gets records.
         notices: object that collects warnings.
         stopwatches: the stopwatch of each stage; empty if nothing is timed.
         watches: True to warn of operations that draw from global generators.
-        held: by index of each operation, the generators that it has as attributes. They and the
-            global generators are seeded for each element. None: nothing is seeded.
+        held: dict from the index of an operation to the random generators that it has as
+            attributes. These and the global generators are seeded for each element. None: nothing
+            is seeded.
 
     Attributes:
         plain: for each stage, the chain that measures nothing.
@@ -86,8 +87,8 @@ class StageChains:
     def for_task(self, stage: int, inputs: int, timing: bool) -> StepChain:
         """Return a stage's chain (connected operations) for a task.
 
-        If the task is timed, the chain measures the time of each operation, as far as there is time
-        for that.
+        If the task is timed and enough time is left for it, the chain measures the time of each
+        operation.
 
         Args:
             stage: index of the stage (operations that run in one task).
@@ -113,8 +114,8 @@ class StageChains:
     def _untimed(self, stage: int) -> StepChain:
         """Return a stage's chain (connected operations) that measures no times.
 
-        If draws from global random generators are to be warned of, the chain for the first task of
-        a stage (operations that run in one task) detects them.
+        A stage is a group of operations that run in one task. If the user is to be warned of draws
+        from global random generators, the chain for the first task of a stage detects such draws.
         """
         if stage not in self.unwatched:
             return self.plain[stage]
@@ -125,21 +126,25 @@ class StageChains:
         return chain
 
     def take_times(self, stage: int) -> OperationTimes | None:
-        """Return the times of a stage's operations since the last call; None if none were measured.
+        """Return the times of a stage's operations since the last call; None if none were timed.
 
         A stage is a group of operations that run in one task.
         """
         return self._timed[stage][1].take() if stage in self._timed else None
 
     def watch_again(self) -> None:
-        """Watch the next task of each stage for draws from global generators, as at the start."""
+        """Watch the next task of each stage for draws from global random generators.
+
+        A stage is a group of operations that run in one task. Usually, only its first task is
+        watched.
+        """
         self.unwatched |= self._to_watch
 
     def tell_of_draws(self) -> None:
-        """Collect warnings about draws from global generators, if a task was watched for them.
+        """Collect warnings about draws from global random generators, if the last task was watched.
 
-        Do nothing if no task was watched since the last call. The chain of the watched task is
-        closed.
+        Do nothing if no task was watched since the last call. The chain (connected operations) of
+        the watched task is closed.
         """
         if self._watch is None:
             return
@@ -153,7 +158,8 @@ class StageChains:
     def end(self, stage: int, failed: bool) -> None:
         """Record that a task of a stage (operations that run in one task) has ended.
 
-        If it failed, elements may be left inside the stage's chains, so new chains are made.
+        After a failed task, elements may be left inside the stage's chains (connected operations),
+        so new chains are made.
         """
         if failed:
             timed = self._timed.pop(stage, (None, None))[0]
@@ -164,6 +170,6 @@ class StageChains:
         self.used = None
 
     def close(self) -> None:
-        """Release the elements that chains hold."""
+        """Release the elements that the chains (connected operations) hold."""
         for chain in (*self.plain, *(chain for chain, _ in self._timed.values())):
             chain.close()
