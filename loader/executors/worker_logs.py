@@ -68,7 +68,7 @@ def forward(send: Callable[[bytes], None]) -> None:
 
 
 def _as_bytes(record: logging.LogRecord) -> bytes:
-    """Pickle a log record with its text already formatted, including the traceback.
+    """Pickle a log record, with its text (and traceback) already formatted.
 
     The record's arguments and exception are left out, because they may not be picklable.
     """

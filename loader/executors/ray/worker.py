@@ -193,7 +193,9 @@ It returns None if they are lost, or do not arrive within a second.
 
 
 class RayRows:
-    """Rows of one task in Ray's object store. Arrays of loaded rows are views of that memory.
+    """Rows of one task in Ray's object store.
+
+    Arrays of loaded rows are views of the store's memory.
 
     Args:
         reference: Ray's reference to the stored rows.
