@@ -221,7 +221,7 @@ REASONS = {
     "a second omission": "were read with another omit= than now",
     "draws otherwise": "would draw other numbers",
     "not one by one": "equal_steps=True cannot be used with a growing source",
-    "a digest of weights": "but the state does not contain the former values",
+    "a digest of weights": "the state does not contain the former values",
     "a record in a window by weight": "the rest would be made of other records",
     "planned batches": "to another pipeline (sampler: batches",
     "a dataset that a window needs": "held some of its records",

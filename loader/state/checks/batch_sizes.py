@@ -1,14 +1,16 @@
-"""Check that the size of a batch or window that was delivered in part is unchanged.
+"""Check that a batch or window that was delivered in part would be made in the same way again.
 
 Such a batch or window gives several elements, of which some were delivered before the state was
 saved.
 
-In: the pipeline, and a saved state. Out: a `CheckpointError` if a size has changed.
+In: the pipeline, and a saved state. Out: a `CheckpointError` if its size, or its operation, has
+changed.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from itertools import compress, count
 
 from ....common.fields import replaced
 from ....common.messages import short_repr
@@ -43,14 +45,14 @@ def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
 
 
 def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
-    """Check that batches and windows delivered in part have the same size in pipeline and state.
+    """Check that batches and windows delivered in part are made in the same way as in the state.
 
     Nothing is checked if the pipeline has other stages (groups of operations that run in one task)
     than the state.
 
     Raises:
-        CheckpointError: such a batch or window has another size, so that elements would be repeated
-            or lost.
+        CheckpointError: such a batch or window has another size, or its operation other arguments,
+            so that elements would be repeated or lost.
     """
     before, now = state.identity.sizes, pipeline.identity.sizes
     aligned = _aligned(pipeline, state)
@@ -64,6 +66,18 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
                 f"window of {short_repr(former)} elements. With {short_repr(size)}, its elements "
                 "would repeat or be lost. Keep the former size until a later step, or restore a "
                 "checkpoint of another step."
+            )
+    saved, present = state.identity.operations, pipeline.identity.operations
+    if len(saved) != len(present):
+        return
+    grouping = [operation.takes is not None for operation in pipeline.operations]
+    for number, begun in zip(compress(count(), grouping), in_use):
+        if begun and saved[number] != present[number]:
+            raise CheckpointError(
+                "the checkpoint was saved between two elements that were made of one window of "
+                f"{short_repr(pipeline.operations[number])}. With these arguments, its elements "
+                "would repeat or be lost. Keep the former arguments until a later step, or restore "
+                "a checkpoint of another step."
             )
 
 

@@ -203,3 +203,44 @@ def test_what_former_shards_had_begun_inside_datasets_is_finished_after_a_change
     assert Counter(seen) == Counter([*stay, *left])
     assert len(left) == len({*left}) == (0 if {*"ab"} <= {*names} else len(left))
     assert {x // 100 for x in left} <= {FIRST[name] // 100 for name in {*"ab"} - {*names}}
+
+
+def documents(stream):
+    """Of each record two tokens: its number plus one, as 0 is padding."""
+    return stream.map(lambda x: np.full(2, x + 1))
+
+
+def records_of(element):
+    """The records in an element: a number, or tokens of documents."""
+    tokens = np.unique(element["tokens"]) if isinstance(element, dict) else np.array([element + 1])
+    return (tokens[tokens > 0] - 1).tolist()
+
+
+WINDOWS_MADE_OTHERWISE = {
+    "pack": lambda n: documents(of_rows({"a": 1})).pack(2 * n, window=6),
+    "budget": lambda n: (
+        documents(of_rows({"a": 1})).budget_batch(4 * n, pad_to=(2, 4), window=6, seed=1)
+    ),
+    "window shuffle": lambda n: of_rows({"a": 1}).window_shuffle(6, seed=n),
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS_MADE_OTHERWISE)
+def test_the_arguments_of_a_window_change_between_two_windows_and_are_refused_inside_one(window):
+    """A `Pack`, `BudgetBatch` or `window_shuffle` with other arguments makes other elements of the
+    same records.
+    """
+    make, refused = WINDOWS_MADE_OTHERWISE[window], 0
+    former, came = iter(make(1)), []
+    for element in former:
+        came += records_of(element)
+        now = iter(make(2))
+        if reason := refusal(now, former.get_state()):
+            assert "Keep the former arguments until a later step" in reason
+            refused += 1
+        else:
+            rest = [record for element in now for record in records_of(element)]
+            assert sorted(came + rest) == list(range(RECORDS))
+            assert len(came) % 6 == 0
+    assert refused
+    assert sorted(came) == list(range(RECORDS))

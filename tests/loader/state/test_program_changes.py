@@ -247,6 +247,35 @@ def test_a_run_whose_tokens_changed_may_go_back_to_its_beginning():
     assert _lists(run) == _lists(iter(_budget_loader("windows", 64)))
 
 
+def _few_planned(max_tokens, shard, shards):
+    """Three records, of which each makes a batch of its own on one of the shards."""
+    return iter(
+        DataLoader(
+            data_source=[np.full(number, number) for number in (1, 2, 3)],
+            sampler=IndexSampler(3, shuffle=True, num_epochs=3, seed=3),
+            operations=[BudgetBatch(max_tokens, pad_to=(2, 4), lengths=[1, 2, 3], seed=1)],
+            shard_options=ShardOptions(shard, shards),
+        )
+    )
+
+
+def test_shards_with_planned_batches_that_others_left_give_the_same_answer_to_a_change():
+    """All have equally many batches, so none of them is at its end before the others."""
+    former = [_few_planned(4, shard, 2) for shard in range(2)]
+    batches = [batch for run in former for batch in islice(run, 3)]
+    left = [run.get_state() for run in former]
+    for shard in range(3):
+        run, changed = _few_planned(4, shard, 3), _few_planned(12, shard, 3)
+        run.set_states(left)
+        changed.set_states([run.get_state()], strict=False, equal_steps=True)
+        run.change(max_tokens=12)
+        rest = [*run]
+        assert _lists(changed) == _lists(rest)
+        batches += rest
+    came = np.concatenate([batch["tokens"][:, 0][batch["lengths"] > 0] for batch in batches])
+    assert np.bincount(came).tolist() == [0, 3, 3, 3]
+
+
 def test_tokens_may_change_at_the_step_after_those_that_the_run_leaves_out():
     """Refused where such steps are still to come; not where they have just ended."""
     plain = iter(_budget_loader("windows", 16))
