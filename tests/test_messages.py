@@ -8,6 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from support.histories import REASONS
 from support.remedies import REMEDY
 
 ROOT = Path(__file__).parent.parent
@@ -52,6 +53,12 @@ def every():
 def whole(every):
     """The messages that users see alone."""
     return [each for each in every if not MODULE.is_part(each)]
+
+
+@pytest.mark.parametrize("reason", sorted({*REASONS} - {"planned batches"}))  # of two texts
+def test_a_reason_that_random_histories_may_be_refused_for_is_in_a_message(reason):
+    """The random histories themselves, most of which only long runs play, do not find all."""
+    assert any(REASONS[reason] in each.text for each in MODULE.messages())
 
 
 @pytest.mark.slow
