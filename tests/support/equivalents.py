@@ -330,5 +330,25 @@ EQUIVALENT = {
         "self._untimed -= 1",
         "pass",
     ): "fewer batches of a long task are timed",
+    (
+        "loader/plan/leaf.py",
+        "max(self.lineage.blocks.size // self.shard.shard_count, 1), self.facts.block_size",
+        "(self.lineage.blocks.size * self.shard.shard_count)",
+    ): "more positions are computed in advance",
+    (
+        "loader/device/remote/stats.py",
+        "if self.total.waited > LITTLE * self.elapsed and self.total.reading > self.total.waited / 2:",
+        "(self.total.reading >= self.total.waited / 2)",
+    ): "no time is exactly half of another",
+    (
+        "loader/plan/stages.py",
+        "COLUMN_UNITS, COLUMN_BYTES = 8, 2 << 20",
+        "(21)",
+    ): "tasks may have more bytes",
+    (
+        "loader/executors/processes/zygote.py",
+        "keep_freed_memory()  # all workers that are forked from here do so, too",
+        "pass",
+    ): "freed memory is mapped once more: slower",
 }
 """Mutants that change nothing that can be seen, by file, line before and new code, and why."""

@@ -4,6 +4,7 @@ ended.
 
 from __future__ import annotations
 
+import gc
 import linecache
 import logging
 import os
@@ -43,6 +44,12 @@ def test_the_log_of_workers_arrives_in_the_handlers_of_the_program(caplog):
     (caught,) = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert "KeyError: 'inside'" in caught.exc_text
     assert caught.name == "of the program"
+
+
+def test_workers_collect_garbage_but_not_what_they_share():
+    """The collector does not touch the pages of memory that all workers have in common."""
+    found = records(lambda record: (gc.isenabled(), gc.get_freeze_count() > 1000))
+    assert found == [(True, True)] * 6
 
 
 @pytest.mark.slow

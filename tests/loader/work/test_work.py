@@ -118,6 +118,10 @@ def test_rows_that_are_alike_become_columns():
     assert isinstance(stacked, StackedRows)
     assert len(stacked) == 10
     assert rows_of(stacked) == [plain(row) for row in rows]
+    for size in (3, 4):
+        other = RowStack(2, allocate_plainly)
+        other.extend([{**row, "x": np.zeros(size, np.float32)} for row in rows[:2]])
+        assert stacked.is_like(other.finish()) == (size == 3)
 
 
 @pytest.mark.parametrize(
