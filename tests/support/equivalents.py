@@ -350,5 +350,25 @@ EQUIVALENT = {
         "keep_freed_memory()  # all workers that are forked from here do so, too",
         "pass",
     ): "freed memory is mapped once more: slower",
+    (
+        "loader/executors/processes/channel.py",
+        "PACKET = 64 << 10",
+        "(64 >> 10)",
+    ): "messages are in memory of their own: slower",
+    (
+        "loader/executors/processes/channel.py",
+        "_STREAM_BUFFER = 256 << 10",
+        "(11)",
+    ): "more messages are on their way",
+    (
+        "loader/device/prepared.py",
+        "return None, -1, []",
+        "(2)",
+    ): "without a leaf that has rows, nobody reads their number",
+    (
+        "loader/state/growing.py",
+        "time.sleep(PAUSE_SECONDS)",
+        "pass",
+    ): "the next look comes at once",
 }
 """Mutants that change nothing that can be seen, by file, line before and new code, and why."""
