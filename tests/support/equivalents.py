@@ -370,5 +370,10 @@ EQUIVALENT = {
         "time.sleep(PAUSE_SECONDS)",
         "pass",
     ): "the next look comes at once",
+    (
+        "loader/device/hosts/folder.py",
+        "for path in former if self._me == min([self._me, *self._others]) else ():",
+        "(self._me != min([self._me, *self._others]))",
+    ): "other processes remove what former runs have left",
 }
 """Mutants that change nothing that can be seen, by file, line before and new code, and why."""

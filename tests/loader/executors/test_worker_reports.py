@@ -14,6 +14,7 @@ import pytest
 
 from headrace import load
 from headrace.errors import DebuggerError, WorkerCrashedError
+from headrace.loader import options
 from headrace.loader.executors.processes.zygote import run_and_exit
 
 
@@ -47,9 +48,13 @@ def test_the_log_of_workers_arrives_in_the_handlers_of_the_program(caplog):
 
 
 def test_workers_collect_garbage_but_not_what_they_share():
-    """The collector does not touch the pages of memory that all workers have in common."""
-    found = records(lambda record: (gc.isenabled(), gc.get_freeze_count() > 1000))
-    assert found == [(True, True)] * 6
+    """The collector does not touch the pages of memory that all workers have in common. A loader
+    that an operation begins knows that it is in a worker.
+    """
+    found = records(
+        lambda record: (gc.isenabled(), gc.get_freeze_count() > 1000, options.INSIDE_A_TASK.get())
+    )
+    assert found == [(True, True, True)] * 6
 
 
 @pytest.mark.slow
