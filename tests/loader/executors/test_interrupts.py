@@ -446,6 +446,10 @@ def test_an_executor_that_is_kept_makes_the_next_run():
         running.begin(lambda: made.append(_PlayedRun(False)) or made[-1], lambda run: run)
         running.end(next_observer)
     assert len(made) == 2
+    running.finish(is_last=True)
+    with pytest.raises(StopIteration) as ended:  # the end can be reported again, without a new run
+        next(running.elements)
+    assert ended.value.value
 
 
 def test_threads_whose_work_does_not_end_do_not_hold_up_the_end_of_a_process(monkeypatch):
