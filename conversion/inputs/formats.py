@@ -139,8 +139,8 @@ def _tokens(paths: list[str], opening: Opening) -> Any:
 
     Return None if a `TokenWriter` did not write them.
     """
-    system = file_system_of(paths[0], opening.storage)
-    if not all(system.is_file(offsets_path(path)) for path in paths):
+    storage = opening.storage
+    if not all(file_system_of(path, storage).is_file(offsets_path(path)) for path in paths):
         return None
     return sources.TokenSource(paths, storage_options=opening.storage)
 

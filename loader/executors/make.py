@@ -128,7 +128,7 @@ def _on_processes_or_here(
             return AutoExecutor(
                 pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning
             )
-    return _on_processes(pipeline, options, observer)
+    return _on_processes(pipeline, options, observer, options.workers)
 
 
 def _are_in_memory(columns: Any) -> bool:
@@ -174,12 +174,11 @@ def _team_of(
 
 
 def _on_processes(
-    pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int | None = None
+    pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int
 ) -> PooledExecutor:
     if not has_processes():
-        count = workers or options.workers
         raise ValueError(
-            f"worker_count={count}: worker processes need Linux or macOS. Pass "
+            f"worker_count={workers}: worker processes need Linux or macOS. Pass "
             'worker_kind="thread" or worker_count=0, or run the program in WSL 2.'
         )
     from .pooled import PooledExecutor

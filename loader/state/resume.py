@@ -196,12 +196,8 @@ def merge_shard_states(
         unfinished=tuple(chain.from_iterable(unfinished)),
     )
     history = dataclasses.replace(first.history, shards=lineages)
-    identity = first.identity
-    # sizes that matter for leftovers were compared
-    if len(identity.sizes) == len(pipeline.identity.sizes):
-        identity = dataclasses.replace(identity, sizes=pipeline.identity.sizes)
     marks = {leaf: Mark(ended=mark.ended) for leaf, mark in first.marks.items() if mark.ended}
-    return LoaderState(start, step, shard, identity, history, kept, marks)
+    return LoaderState(start, step, shard, first.identity, history, kept, marks)
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:

@@ -111,7 +111,7 @@ class JoinedRuns:
     rule: JoinPolicy
     state: JoinState
     most: Callable[[], int]
-    prompt: bool = False
+    prompt: bool
     _size: int = 1
     _taken: int = (
         0  # rows; each time so many that they end at a multiple of the size, where groups end, too

@@ -61,8 +61,8 @@ class Regroup(Pull[Request]):
     start: Cursor  # of the group
     size: Callable[[], int]
     whole: bool
-    former: int = 0
-    prompt: bool = False
+    former: int
+    prompt: bool
     _wanted: int = 0
     _stop: Cursor | None = None  # after the rows of the group
     _run: Rows | None = None

@@ -50,6 +50,13 @@ def test_damaged_records_can_be_left_out_and_are_counted(tfrecords, tmp_path):
     assert convert(tfrecords, tmp_path / "out", on_error="skip") == made
 
 
+def test_a_damaged_file_of_a_format_without_streams_is_an_error(tmp_path):
+    """Even with `on_error="skip"`: none of its records can be found."""
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(SourceError, match=r"a\.parquet"):
+        convert(tmp_path / "a.parquet", tmp_path / "out", on_error="skip")
+
+
 @pytest.mark.parametrize("shards", [None, 3])
 def test_a_conversion_that_damage_stopped_goes_on_without_it(shards, tfrecords, tmp_path):
     """What is whole stays; but what left records out is no conversion without damage, finished or

@@ -94,13 +94,17 @@ def test_options_as_in_the_error_are_accepted(to, wrong, tmp_path):
 
 
 def test_a_source_in_the_target_is_not_overwritten(tmp_path):
-    """Files that stand where shards would are an error, and stay what they were."""
+    """Files that stand where shards would are an error, and stay what they were; also empty ones."""
     convert(RECORDS, tmp_path / "one")
     (tmp_path / "one" / "manifest.json").unlink()
     before = content(tmp_path / "one")
     with pytest.raises(ConversionError, match=r"would overwrite\. Remove"):
         convert(tmp_path / "one" / "*", tmp_path / "one")
     assert content(tmp_path / "one") == before
+    (shard,) = (tmp_path / "one").glob("*.array_record")
+    shard.write_bytes(b"")
+    with pytest.raises(ConversionError, match=r"would overwrite\. Remove"):
+        convert(RECORDS, tmp_path / "one")
 
 
 @pytest.mark.parametrize(

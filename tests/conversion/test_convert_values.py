@@ -168,6 +168,7 @@ def test_integers_that_an_example_cannot_hold_are_refused(tmp_path):
 
 def test_half_a_surrogate_pair_stays_in_json(tmp_path):
     """UTF-8 has no such characters, JSON has; a `tf.train.Example` is told."""
+    assert as_json({"x": "ü 🌍"}) == '{"x":"ü 🌍"}'.encode()
     row = {"x": "ü \ud83d"}
     convert(_lines(tmp_path / "a.jsonl", row), tmp_path / "out")
     assert json.loads(read(tmp_path / "out")[0]) == row

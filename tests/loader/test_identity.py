@@ -17,6 +17,7 @@ from support.pipelines import stream
 import headrace
 from headrace import Batch, DataLoader, IndexSampler
 from headrace.errors import CheckpointError
+from headrace.loader.plan.identity import differences
 
 RECORDS = 12
 
@@ -138,6 +139,13 @@ def test_a_state_is_refused_where_a_plain_value_is_another(kind):
     iter(KINDS[kind](1)).set_state(state)
     with pytest.raises(CheckpointError, match="another pipeline"):
         iter(KINDS[kind](2)).set_state(state)
+
+
+def test_differences_of_lists_are_told_by_number_or_length():
+    """A list that is not there on one side is shown."""
+    assert differences({"a": [1, 2]}, {"a": [1, 3]}) == ["a: number 1 changed"]
+    assert differences({"a": [1, 2]}, {"a": [1]}) == ["a: 2 → 1"]
+    assert differences({"a": [1, 2]}, {}) == ["a: [1, 2] → None"]
 
 
 def _counter():

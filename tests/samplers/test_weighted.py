@@ -17,7 +17,7 @@ from math import factorial, sqrt
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.pipelines import tries
 
@@ -60,6 +60,7 @@ def deviations(counts, chances):
 
 @tries(200)
 @given(WEIGHTS)
+@example([1e-30, 1.0])
 def test_the_table_gives_each_record_its_exact_chance(weights):
     """The columns of a record and of those that it is the alias of, summed up as fractions."""
     table = AliasTable.of(np.array(weights))

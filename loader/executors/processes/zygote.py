@@ -94,9 +94,8 @@ class Zygote:
             self._work = _unpacked(self._payload, self._channel)
             if self._work is None:
                 return False
-        keep_freed_memory()
+        keep_freed_memory()  # all workers that are forked from here do so, too
         gc.freeze()
-        gc.enable()
         return True
 
     def serve(self) -> None:

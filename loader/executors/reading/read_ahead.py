@@ -129,7 +129,7 @@ class Reads:
         """Stop counting the calling thread as a reader; start other readers if records wait."""
         with self._lock:
             self._at_work -= 1
-            more = self._readers_wanted() if self._spans else 0
+            more = self._readers_wanted()
         if more:
             self._begin(self, more)
 

@@ -352,6 +352,8 @@ def test_a_process_without_a_device_has_no_shard():
         shard_of(5, {0: frozenset([0]), 1: frozenset([1])})
     with pytest.raises(ShardingError, match="has no mesh"):
         headrace.shard_options_for(CPU)
+    one = jax.sharding.Mesh([CPU], ("data",)), "data"
+    assert headrace.shard_options_for(one, drop_remainder=True) == headrace.ShardOptions(0, 1, True)
 
 
 # ---- What hosts decide

@@ -27,6 +27,7 @@ from headrace.loader.executors.processes.spawner import Payload, Spawner, start_
 from headrace.loader.executors.thread_pool import Pool
 from headrace.loader.interrupts import Uninterrupted, wait_until
 from headrace.loader.stream.run_handle import RunHandle
+from headrace.loader.timing.observer import Observer
 
 EVERYWHERE = Path(__file__).parents[2] / "support" / "interrupted_everywhere.py"
 
@@ -416,6 +417,10 @@ class _PlayedRun:
     def close(self):
         """Nothing is left."""
 
+    def drop_tasks(self, observer):
+        """All tasks can be dropped."""
+        return True
+
     def __iter__(self):
         yield from (1, 2)
 
@@ -432,6 +437,19 @@ def test_a_forked_copy_of_a_run_is_none_or_an_error(elsewhere):
         if elsewhere:
             with pytest.raises(RuntimeError, match="made in another process"):
                 next(running.elements)
+
+
+def test_an_executor_that_is_kept_makes_the_next_run():
+    """No other one is made for it, unless the run was ended without a next one."""
+    running, made = RunHandle(), []
+    for next_observer in (Observer(), None, None):
+        running.begin(lambda: made.append(_PlayedRun(False)) or made[-1], lambda run: run)
+        running.end(next_observer)
+    assert len(made) == 2
+    running.finish(is_last=True)
+    with pytest.raises(StopIteration) as ended:  # the end can be reported again, without a new run
+        next(running.elements)
+    assert ended.value.value
 
 
 def test_threads_whose_work_does_not_end_do_not_hold_up_the_end_of_a_process(monkeypatch):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,12 @@ from support.pipelines import chosen, loader, stream
 
 from headrace import IterDataset, MapDataset
 from headrace.loader.executors.local import InlineExecutor
-from headrace.loader.executors.stored_rows import OBJECT_SHARE, STORE_SHARE, Budget
+from headrace.loader.executors.stored_rows import (
+    OBJECT_SHARE,
+    STORE_SHARE,
+    Budget,
+    RowsWithTask,
+)
 
 MB = 1 << 20
 
@@ -155,3 +161,12 @@ def test_a_state_goes_on_with_tasks_of_any_size(name, bounded):
         assert stream(other) == expected[step:]
         for _ in range(3):
             next(iterator, None)
+
+
+def test_rows_that_are_not_there_yet_are_loaded_again_without_a_wait():
+    """They are not lost, so that no event has to come."""
+    answers, waits = [None, [1, 2]], []
+    rows = SimpleNamespace(lost=False, load=lambda: answers.pop(0))
+    executor = SimpleNamespace(handle_events=lambda wait: waits.append(wait))
+    assert RowsWithTask(SimpleNamespace(executor=executor), rows).load() == [1, 2]
+    assert waits == [False]

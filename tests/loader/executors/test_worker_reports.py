@@ -4,6 +4,7 @@ ended.
 
 from __future__ import annotations
 
+import gc
 import linecache
 import logging
 import os
@@ -13,6 +14,7 @@ import pytest
 
 from headrace import load
 from headrace.errors import DebuggerError, WorkerCrashedError
+from headrace.loader import options
 from headrace.loader.executors.processes.zygote import run_and_exit
 
 
@@ -43,6 +45,16 @@ def test_the_log_of_workers_arrives_in_the_handlers_of_the_program(caplog):
     (caught,) = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert "KeyError: 'inside'" in caught.exc_text
     assert caught.name == "of the program"
+
+
+def test_workers_collect_garbage_but_not_what_they_share():
+    """The collector does not touch the pages of memory that all workers have in common. A loader
+    that an operation begins knows that it is in a worker.
+    """
+    found = records(
+        lambda record: (gc.isenabled(), gc.get_freeze_count() > 1000, options.INSIDE_A_TASK.get())
+    )
+    assert found == [(True, True, True)] * 6
 
 
 @pytest.mark.slow

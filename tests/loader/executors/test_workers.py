@@ -538,6 +538,21 @@ def test_a_slow_consumer_does_not_pile_up_batches():
     assert len(memory) <= 2 * (1 + 1 + 2)
 
 
+def test_slabs_that_a_worker_gives_up_are_told_once(monkeypatch):
+    """The oldest ones, when more are free than it keeps; the user's process can then unmap them."""
+    monkeypatch.setattr("headrace.loader.work.slabs.FREE_BYTES", 0)
+    made = slabs.ExportedSlabs()
+    encoder = slabs.Encoder(0, made.pool)
+    leases = [encoder.encode([np.zeros(1000)])[1][0] for _ in range(4)]
+    made.lend(leases)
+    del leases
+    made.release(made.take_introduced())
+    (lease,) = encoder.encode([np.zeros(1000)])[1]
+    assert (made.take_dropped(), made.take_dropped()) == ([0, 1], [])
+    made.close([2, 3])
+    assert lease.slab.number == 3
+
+
 def test_objects_of_a_workers_batch_are_pickled_once():
     """Whatever stands beside them: an object may be another one after it was asked what it is made
     of.

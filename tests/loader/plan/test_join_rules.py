@@ -1,6 +1,8 @@
 """The rules of joins: which input gives the next row, and which states can be."""
 
+from headrace.loader.plan.mix_rules import MixRows
 from headrace.loader.plan.rules import Again, Interleaved, InTurn
+from headrace.samplers.mix.order import MixOrder
 
 
 def test_states_that_cannot_be_are_no_states():
@@ -19,6 +21,16 @@ def test_states_that_cannot_be_are_no_states():
         (7, 0, 4),
     ):
         assert not rule.is_state(state), state
+
+
+def test_states_of_a_mix_name_each_input_that_has_ended_and_its_row():
+    """In the order of their ends."""
+    rule = MixRows(MixOrder.of([1, 1, 1]), goes_on=True)
+    state = rule.ended((7, *rule.ended((4,), 0)[1:]), 1)
+    assert state == (7, 0, 4, 1, 7)
+    assert rule.is_state(state)
+    for wrong in ((9, 0, 7, 1, 4), (9, 0, 4, 0, 7), (9, 3, 4), (3, 0, 4), (9, 0)):
+        assert not rule.is_state(wrong), wrong
 
 
 def test_a_stream_that_was_repeated_often_enough_gives_nothing_more():

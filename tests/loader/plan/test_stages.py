@@ -30,3 +30,9 @@ def test_a_batch_that_is_not_full_counts_as_one_for_the_batch_above():
     assert [stages["kept"].useful(inputs) for inputs in range(9)] == [0, 0, 0, 3, 4, 4, 4, 7, 8]
     assert [stages["kept"].outputs(inputs) for inputs in range(9)] == [0, 0, 0, 1, 1, 1, 1, 2, 2]
     assert [stages["dropped"].useful(inputs) for inputs in range(9)] == [0, 0, 2, 2, 4, 4, 6, 6, 8]
+
+
+def test_a_task_with_a_limit_has_whole_batches_and_at_least_one():
+    """Of batches of 4 positions; a shorter task stays as it is."""
+    (stage,) = make_pipeline(range(99), SequentialSampler(99), [Batch(4)], None).stages
+    assert [stage.bounded(40, most) for most in (0, 5, 8, 11, 90)] == [4, 4, 8, 8, 40]

@@ -76,3 +76,10 @@ def test_the_next_epoch_keeps_what_the_run_keeps():
         after = LoaderState.from_json(epochs.get_state())
         assert after.identity.order["epoch"] == number + 1
         assert after.kept == state.kept
+
+
+def test_a_step_begins_where_the_absorbed_steps_before_it_leave_it():
+    """Absorbed steps have no positions, before the known step and after it."""
+    skipped = SkippedSteps(((2, 4), (6, 8), (9, 10)), ((2, 4), (6, 8)))
+    assert [skipped.position_of(step, (10, 5), unit=3) for step in (5, 8, 9)] == [10, 13, 16]
+    assert skipped.positions((10, 5), unit=3) == ((16, 19),)

@@ -84,3 +84,16 @@ def test_the_slowest_call_of_the_operations_before_a_batch_is_known_with_its_rec
     )
     times = worker.run(SpanTask(0, 4, 8)).times
     assert times.look.slowest == SlowestCall(0.5, slow, 5)
+
+
+def test_the_times_of_operations_are_those_of_the_timed_task_alone():
+    """Tasks between two timed ones add nothing to them."""
+    worker = Worker(
+        iter(load(range(4000), transformations=[abs], batch_size=4)).pipeline,
+        stopwatch=lambda: Stopwatch(0),
+        watches_globals=False,
+    )
+    times = [worker.run(SpanTask(0, start, start + 4)).times for start in range(0, 4000, 4)]
+    inputs = [each.look.inputs for each in times if each is not None and each.look is not None]
+    assert 1 < len(inputs) < len(times)
+    assert {*inputs} == {4}

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from support.pipelines import PIPELINES, loader, plain
 
-from headrace import Filter, load
+from headrace import Batch, DataLoader, Filter, IndexSampler, load
 from headrace.errors import WorkerCrashedError
 from headrace.loader.plan.stages import spans
 from headrace.loader.work.explain import given_up
 from headrace.loader.work.row_origins import RowOrigins
 from headrace.loader.work.stacked_rows import RowStack, StackedRows, side_by_side
-from headrace.loader.work.tasks import SpanTask
+from headrace.loader.work.tasks import GroupTask, SpanTask
 from headrace.loader.work.worker import Worker
 from headrace.operations.protocol import allocate_plainly
 
@@ -118,6 +118,10 @@ def test_rows_that_are_alike_become_columns():
     assert isinstance(stacked, StackedRows)
     assert len(stacked) == 10
     assert rows_of(stacked) == [plain(row) for row in rows]
+    for size in (3, 4):
+        other = RowStack(2, allocate_plainly)
+        other.extend([{**row, "x": np.zeros(size, np.float32)} for row in rows[:2]])
+        assert stacked.is_like(other.finish()) == (size == 3)
 
 
 @pytest.mark.parametrize(
@@ -248,3 +252,17 @@ def test_of_some_rows_those_with_the_last_one_are_open():
     """Later tasks make more rows of its input."""
     tags = RowOrigins(array("q", [0, 0, 1]), array("q", [5, 5, 9]), [0, 1, 0], True)
     assert [tags.some(each).open for each in ([0, 2], [0, 1], [])] == [True, False, False]
+
+
+def test_columns_become_batches_of_batches():
+    """Only the batch of all rows of a task is copied from the columns at once."""
+    operations = [Filter(len), Batch(2), Batch(3)]
+    source = list(np.arange(1200).reshape(600, 2))
+    pipeline = iter(
+        DataLoader(data_source=source, sampler=IndexSampler(600), operations=operations)
+    ).pipeline
+    worker = Worker(pipeline, stacks_rows=True)
+    block = worker.run(SpanTask(0, 0, 600))
+    assert isinstance(block.elements, StackedRows)
+    (batch,) = worker.run(GroupTask(1, ((0, 0, 6),)), {0: block}).elements
+    assert batch.tolist() == np.arange(12).reshape(3, 2, 2).tolist()

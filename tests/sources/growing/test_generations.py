@@ -80,12 +80,14 @@ def test_a_generation_can_be_pinned_and_looks_no_more(folder):
 
 
 def test_a_list_of_files_that_becomes_longer_is_a_later_generation(folder):
-    """Of the same source: it begins with the same file."""
+    """Of the same source: it begins with the same file. The list cannot become shorter."""
     folder.write("a", 3)
     files = [folder.file("b"), folder.file("a")]
     assert folder.kind.source(files[:1], growing=True).generation == 0
     source = folder.kind.source(files, growing=True)
     assert (source.generation, folder.numbers(source)) == (1, [1, 2, 3])
+    with pytest.raises(SourceError, match=r"not among the paths of the source, but generation 1"):
+        folder.kind.source(files[:1], growing=True)
 
 
 def test_a_pickled_source_reads_the_generation_that_it_was_made_for(folder):
