@@ -148,8 +148,8 @@ class IteratorStats(Snapshot):
             return "nothing; batches are there when you ask for them."
         if self._start > self.waited / 2:
             return (
-                f"workers took {self._start:.1f} s to begin, in every loop: use one iterator over "
-                "all epochs (num_epochs=)."
+                f"workers took {self._start:.1f} s to begin: measure more steps, or use one "
+                "iterator over all epochs (num_epochs=)."
             )
         if self._waits_for_reads():
             reads = f"{self.reads_under_way:.0f} reads under way"
@@ -242,7 +242,7 @@ def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> l
     memory += f", {format_bytes(workers.slab_bytes)} shared" if workers.most_slab_bytes else ""
     died = f", {workers.ended} died" if workers.ended else ""
     return [
-        f"{worker_count} workers: busy {workers.busy:.1%}, without a task {workers.starved:.1%}, "
+        f"{worker_count} worker{'s' * (worker_count > 1)}: busy {workers.busy:.1%}, without a task {workers.starved:.1%}, "
         f"hand-over {workers.hand_over:.1%}; {ahead:.1f} tasks ready{memory}{died}"
     ]
 

@@ -163,7 +163,7 @@ ADVICE = {
         (),
         "workers are slower than your loop",
     ),
-    "start": ((_stage(),), (_event(0, 10.0, 10.7),), "workers took 0.7 s to begin"),
+    "start": ((_stage(),), (_event(0, 10.0, 10.7),), "workers took 0.7 s to begin: measure more"),
     "a start long ago": (
         (_stage(),),
         (_event(9, 10.0, 10.7),),
