@@ -115,7 +115,7 @@ class IteratorStats(Snapshot):
                 *lines_of_waits(self.quantiles.get("next")),
                 *self.lines(OPERATION_LINES),
                 f"  {'left out, as they failed':27} {self.skipped:9}",
-                f"What to do: {self._advice()}",
+                f"What to do: {self.advice()}",
             ]
         )
 
@@ -143,7 +143,8 @@ class IteratorStats(Snapshot):
         """
         return max(_rows(self.stages), key=lambda row: row[1], default=("", 0.0, 0.0))[0]
 
-    def _advice(self) -> str:
+    def advice(self) -> str:
+        """Return a piece of advice: which change would shorten the user's waits most."""
         if self.waited <= LITTLE * self.elapsed:
             return "nothing; batches are there when you ask for them."
         if self._start > self.waited / 2:
@@ -242,7 +243,7 @@ def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> l
     memory += f", {format_bytes(workers.slab_bytes)} shared" if workers.most_slab_bytes else ""
     died = f", {workers.ended} died" if workers.ended else ""
     return [
-        f"{worker_count} worker{'s' * (worker_count > 1)}: busy {workers.busy:.1%}, without a task {workers.starved:.1%}, "
+        f"{worker_count} workers: busy {workers.busy:.1%}, without a task {workers.starved:.1%}, "
         f"hand-over {workers.hand_over:.1%}; {ahead:.1f} tasks ready{memory}{died}"
     ]
 

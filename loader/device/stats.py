@@ -118,6 +118,8 @@ class FeederStats:
             return "nothing; batches are there when you ask for them."
         *made, handed_over = parts
         largest = len(made) if handed_over > sum(made) else made.index(max(made))
+        if _PARTS[largest][0] == "reading" and self.loader is not None and self.loader.worker_count:
+            return self.loader.advice()
         return _PARTS[largest][1]
 
 

@@ -184,6 +184,24 @@ def test_the_advice_of_a_table_names_what_is_waited_for(case):
     assert len(last) <= 120
 
 
+@pytest.mark.parametrize(
+    ("workers", "case", "advice"),
+    [
+        (2, "operations", "workers are slower than your loop"),
+        (1, "start", "workers took 0.7 s to begin"),
+        (0, "operations", "the loader is slower than your steps; print(iterator.stats())"),
+    ],
+)
+def test_a_feeder_that_waits_for_workers_gives_the_advice_about_them(workers, case, advice):
+    """With workers, `worker_count=` was passed already; without them, it is the advice."""
+    stages, tasks, _ = ADVICE[case]
+    loader = IteratorStats(
+        5, 1.0, 0.8, workers, 0, stages, workers=WorkerStats(2, 0.9, 0.05, 0.05, 2, 0, 0, 0), tasks=tasks
+    )
+    stats = FeederStats(5, 1.0, StepTimes(0.8, 0.7, 0.0, 0.0, 0.1, 0.0), (), loader=loader)
+    assert stats.advice().startswith(advice)
+
+
 def _stage(number, tasks, queued=0.0, ahead=0.0, slowest=0.0):
     """Statistics of a stage with so many tasks of 4 inputs, each of 1 second, half of it in its
     only operation.
