@@ -28,9 +28,7 @@ CALLED_FIRST: list[Callable[[], object]] = []
 _MAX_DEPTH = 20  # of what is named as the reason why pickling failed
 
 
-def pickled(
-    value: Any, parts: Iterable[tuple[str, Any]] = ()
-) -> tuple[bytes, list[memoryview]]:
+def pickled(value: Any, parts: Iterable[tuple[str, Any]] = ()) -> tuple[bytes, list[memoryview]]:
     """Pickle a pipeline, and return the pickle and the buffers of 64 kB or more kept outside it.
 
     Args:

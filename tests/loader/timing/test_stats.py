@@ -196,7 +196,14 @@ def test_a_feeder_that_waits_for_workers_gives_the_advice_about_them(workers, ca
     """With workers, `worker_count=` was passed already; without them, it is the advice."""
     stages, tasks, _ = ADVICE[case]
     loader = IteratorStats(
-        5, 1.0, 0.8, workers, 0, stages, workers=WorkerStats(2, 0.9, 0.05, 0.05, 2, 0, 0, 0), tasks=tasks
+        5,
+        1.0,
+        0.8,
+        workers,
+        0,
+        stages,
+        workers=WorkerStats(2, 0.9, 0.05, 0.05, 2, 0, 0, 0),
+        tasks=tasks,
     )
     stats = FeederStats(5, 1.0, StepTimes(0.8, 0.7, 0.0, 0.0, 0.1, 0.0), (), loader=loader)
     assert stats.advice().startswith(advice)
