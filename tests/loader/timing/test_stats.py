@@ -185,20 +185,23 @@ def test_the_advice_of_a_table_names_what_is_waited_for(case):
 
 
 @pytest.mark.parametrize(
-    ("workers", "case", "advice"),
+    ("workers", "waited", "case", "advice"),
     [
-        (2, "operations", "workers are slower than your loop"),
-        (1, "start", "workers took 0.7 s to begin"),
-        (0, "operations", "the loader is slower than your steps; print(iterator.stats())"),
+        (2, 0.8, "operations", "workers are slower than your loop"),
+        (1, 0.8, "start", "workers took 0.7 s to begin"),
+        (0, 0.8, "operations", "the loader is slower than your steps; print(iterator.stats())"),
+        (2, 0.01, "operations", "the loader is slower than your steps"),
     ],
 )
-def test_a_feeder_that_waits_for_workers_gives_the_advice_about_them(workers, case, advice):
-    """With workers, `worker_count=` was passed already; without them, it is the advice."""
+def test_a_feeder_that_waits_for_workers_gives_the_advice_about_them(workers, waited, case, advice):
+    """With workers, `worker_count=` was passed already; without them, it is the advice. A wait is
+    never said to be none.
+    """
     stages, tasks, _ = ADVICE[case]
     loader = IteratorStats(
         5,
         1.0,
-        0.8,
+        waited,
         workers,
         0,
         stages,
