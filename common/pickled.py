@@ -10,7 +10,7 @@ import linecache
 import marshal
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -28,16 +28,16 @@ CALLED_FIRST: list[Callable[[], object]] = []
 _MAX_DEPTH = 20  # of what is named as the reason why pickling failed
 
 
-def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
-    """Pickle a value, and return the pickle and the buffers of 64 kB or more kept outside it.
+def pickled(value: Any, parts: Iterable[tuple[str, Any]] = ()) -> tuple[bytes, list[memoryview]]:
+    """Pickle a pipeline, and return the pickle and the buffers of 64 kB or more kept outside it.
 
     Args:
-        value: the value.
-        name: name of the value, for error messages.
+        value: the pipeline, alone or with other objects.
+        parts: objects in the pipeline that the user passed, each after a name for it.
 
     Raises:
-        PicklingError: if a part of the value cannot be pickled. The message names the part,
-            beginning with `name`.
+        PicklingError: if an object in the pipeline cannot be pickled. The message says where it is,
+            beginning with the name of the first of `parts` that contains it, or "the pipeline".
     """
     buffers: list[memoryview] = []
 
@@ -54,8 +54,11 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
         return stream.getvalue(), buffers
     except Exception as error:
         reason = f"{type(error).__name__}: {shorten(error, 150)}"
+        name, part = next(
+            (named for named in parts if not _can_be_pickled(named[1])), ("the pipeline", value)
+        )
         raise PicklingError(
-            f"{_culprit(value, name)} ({reason}), but worker processes receive the pipeline by "
+            f"{_culprit(part, name)} ({reason}), but worker processes receive the pipeline by "
             "pickle. Create the object inside the function that uses it, or leave it out in "
             "__getstate__."
         ) from error
@@ -154,11 +157,17 @@ def _culprit(value: Any, name: str, depth: int = 0) -> str:
         depth: number of values that contain it; at 20, the search ends.
     """
     for label, part in _parts(value) if depth < _MAX_DEPTH else ():
-        try:
-            cloudpickle.dumps(part)
-        except Exception:
+        if not _can_be_pickled(part):
             return _culprit(part, f"{name}{label}", depth + 1)
     return f"{shorten(name, 150)} is {a_kind_of(value)}, which cannot be pickled"
+
+
+def _can_be_pickled(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return False
+    return True
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:

@@ -115,7 +115,7 @@ class IteratorStats(Snapshot):
                 *lines_of_waits(self.quantiles.get("next")),
                 *self.lines(OPERATION_LINES),
                 f"  {'left out, as they failed':27} {self.skipped:9}",
-                f"What to do: {self._advice()}",
+                f"What to do: {self.advice()}",
             ]
         )
 
@@ -143,13 +143,14 @@ class IteratorStats(Snapshot):
         """
         return max(_rows(self.stages), key=lambda row: row[1], default=("", 0.0, 0.0))[0]
 
-    def _advice(self) -> str:
+    def advice(self) -> str:
+        """Return a piece of advice: which change would shorten the user's waits most."""
         if self.waited <= LITTLE * self.elapsed:
             return "nothing; batches are there when you ask for them."
         if self._start > self.waited / 2:
             return (
-                f"workers took {self._start:.1f} s to begin, in every loop: use one iterator over "
-                "all epochs (num_epochs=)."
+                f"workers took {self._start:.1f} s to begin: measure more steps, or use one "
+                "iterator over all epochs (num_epochs=)."
             )
         if self._waits_for_reads():
             reads = f"{self.reads_under_way:.0f} reads under way"

@@ -253,10 +253,13 @@ class SourceConformance:
             before = _open_files(folder)
             second = self.open(folder, self.count)
             reader_of(second)(np.arange(self.count))
-            # a source in a reference cycle would keep its files open until the garbage collector
-            # runs
             del second
-            assert _open_files(folder) == before
+            left = _open_files(folder)
+            assert left == before, (
+                f"files are still open: {', '.join(left)}. Nothing refers to the source any more, "
+                "so the source, or an object that it keeps (as a connection of sqlite3), is in a "
+                "reference cycle. Break the cycle, or close such an object in the source's __del__."
+            )
 
 
 def _leaves_of(tree: Any) -> list[Any]:

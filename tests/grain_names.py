@@ -71,6 +71,10 @@ REMARKS = {
         DIFFERS,
         "see `DatasetOptions`; options do not pass through a dataset of your own class",
     ),
+    "multithread_prefetch": (
+        BETTER,
+        "with any `num_threads`, the stream that Grain gives with 0 threads; `sequential_slice` has no effect",
+    ),
     "ThreadPrefetchIterDataset": (DIFFERS, "the same stream; one thread makes all of it"),
     "ThreadPrefetchDatasetIterator": (DIFFERS, "the same elements; one thread makes all of them"),
     "SharedMemoryDataSource": (

@@ -5,6 +5,8 @@ test that is for it.
 from __future__ import annotations
 
 import dataclasses
+import gc
+import os
 import random
 import subprocess
 import sys
@@ -251,6 +253,46 @@ def test_a_source_that_mixes_up_records_fails():
         SourceConformance().test_many_keys_give_the_same_as_one_by_one(
             Swapped(), list(range(SourceConformance.count))
         )
+
+
+class OpenInACycle:
+    """A file that refers to itself, as a connection of `sqlite3` does."""
+
+    def __init__(self, path):
+        self.descriptor, self.itself = os.open(path, os.O_RDONLY), self
+
+    def __del__(self):
+        os.close(self.descriptor)
+
+
+class Cycled:
+    """A source that keeps such a file."""
+
+    def __init__(self, path):
+        self.file = OpenInACycle(path)
+
+    def __len__(self):
+        return SourceConformance.count
+
+    def __getitem__(self, key):
+        return int(key)
+
+
+class OfCycles(SourceConformance):
+    on_files = True
+
+    def open(self, folder, count):
+        return Cycled(folder / "data")
+
+
+def test_a_file_that_stays_open_in_a_cycle_is_an_error_that_says_how_to_close_it(tmp_path):
+    """The error names the file and `__del__`."""
+    (tmp_path / "data").touch()
+    source, records = Cycled(tmp_path / "data"), list(range(SourceConformance.count))
+    with pytest.raises(AssertionError, match=r"open: .*data.*reference cycle.*__del__"):
+        OfCycles().test_no_descriptor_is_left_open(tmp_path, source, records)
+    del source
+    gc.collect()
 
 
 @pytest.mark.slow

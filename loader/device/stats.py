@@ -118,6 +118,14 @@ class FeederStats:
             return "nothing; batches are there when you ask for them."
         *made, handed_over = parts
         largest = len(made) if handed_over > sum(made) else made.index(max(made))
+        loader = self.loader
+        if (
+            _PARTS[largest][0] == "reading"
+            and loader is not None
+            and loader.worker_count
+            and loader.waited > LITTLE * loader.elapsed
+        ):
+            return loader.advice()
         return _PARTS[largest][1]
 
 

@@ -9,7 +9,7 @@ failure.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -63,6 +63,14 @@ def name_of(pipeline: Pipeline, number: int | None) -> str:
         if number is None
         else f"operation {number}, {short_repr(pipeline.operations[number])},"
     )
+
+
+def named_parts(pipeline: Pipeline) -> Iterator[tuple[str, Any]]:
+    """Yield the sources and operations of a pipeline, each after its name for messages."""
+    for leaf in pipeline.leaves:
+        yield f"the source {type(leaf.source).__name__}", leaf.source
+    for number, operation in enumerate(pipeline.operations):
+        yield name_of(pipeline, number).removesuffix(","), operation
 
 
 def maker_for(pipeline: Pipeline, number: int | None) -> str:

@@ -46,7 +46,10 @@ def _pillow() -> tuple[Any, list[str]]:
 
 def _open(data: bytes) -> Any:
     pillow, formats = _pillow()
-    return pillow.open(io.BytesIO(data), formats=formats)
+    try:
+        return pillow.open(io.BytesIO(data), formats=formats)
+    except pillow.UnidentifiedImageError:  # its message has the address of the bytes
+        raise ValueError("its format is unknown, or its header is damaged") from None
 
 
 def indices_of(image: Any, turns: bool) -> Image:

@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ....common.pickled import pickled
@@ -63,18 +63,18 @@ class Payload:
     def __init__(self) -> None:
         self.descriptor = -1
 
-    def pack(self, value: Any, name: str) -> None:
+    def pack(self, value: Any, parts: Iterable[tuple[str, Any]]) -> None:
         """Pickle a value into the memory.
 
         Args:
             value: the value.
-            name: words for the value in error messages, such as "the pipeline".
+            parts: objects in it that the user passed, each after a name for it.
 
         Raises:
             PicklingError: a part of the value cannot be pickled. The message names this part.
             OSError: there is no memory or no file descriptor left.
         """
-        stream, buffers = pickled(value, name)
+        stream, buffers = pickled(value, parts)
         sizes = pickle.dumps([buffer.nbytes for buffer in buffers])
         header = len(sizes).to_bytes(8, "little") + len(stream).to_bytes(8, "little")
         self._write([header + sizes + stream, *buffers])

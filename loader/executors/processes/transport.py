@@ -20,6 +20,7 @@ from ....common.messages import shorten
 from ...interrupts import Uninterrupted
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
+from ...work.explain import named_parts
 from ...work.tasks import Block
 from ..hang_watch import Hang
 from ..task_runner import OptionsFirst
@@ -114,7 +115,7 @@ class ProcessTransport(Transport):
             )
         try:
             self._spawner.begin()  # boots while the pipeline is packed
-            self._payload.pack((OptionsFirst(options), pipeline), "the pipeline")
+            self._payload.pack((OptionsFirst(options), pipeline), named_parts(pipeline))
             self._start_zygote()
         except BaseException:
             self.close()

@@ -29,6 +29,7 @@ from ....common.pickled import pickled
 from ...interrupts import Uninterrupted
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
+from ...work.explain import named_parts
 from ...work.tasks import Block
 from ..pace import limits_of, tasks_ahead
 from ..task_runner import OptionsFirst
@@ -124,7 +125,7 @@ class RayTransport(Transport):
             )
             OF_THIS_PROCESS.add(self)
         try:
-            data, buffers = pickled((OptionsFirst(options), pipeline), "the pipeline")
+            data, buffers = pickled((OptionsFirst(options), pipeline), named_parts(pipeline))
             self._checked = Checked(pipeline, data, buffers)
             self._payload = ray.put((data, memory_of(buffers)))
         except BaseException:

@@ -154,7 +154,7 @@ def _unpickled(pipeline):
 
 def _packed(pipeline):
     """What actors get: the options, then the pipeline."""
-    return pickled((ExecutionOptions(1), pipeline), "the pipeline")
+    return pickled((ExecutionOptions(1), pipeline))
 
 
 def test_another_numpy_is_one_warning(caplog):

@@ -476,6 +476,38 @@ def test_what_cannot_be_pickled_is_named_by_attribute():
             next(iter(loader))
 
 
+@pytest.mark.parametrize("part", ["source", "operation"])
+def test_what_cannot_be_pickled_is_named_by_what_the_user_passed(part):
+    """The message begins with the source or the operation, and not with a place in the pipeline."""
+
+    class Records:
+        def __init__(self):
+            self.guard = threading.Lock()
+
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, key):
+            return key
+
+    lock = threading.Lock()
+
+    def locked(element):
+        return lock, element
+
+    source, operations, begins = {
+        "source": (Records(), [abs], "the source Records.guard is a lock, which"),
+        "operation": ([1, 2], [abs, locked], "operation 1, MapTransform("),
+    }[part]
+    loader = DataLoader(
+        data_source=source, sampler=IndexSampler(2), operations=operations, worker_count=1
+    )
+    with pytest.raises(PicklingError) as caught:
+        next(iter(loader))
+    assert str(caught.value).startswith(begins)
+    assert "stages[" not in str(caught.value)
+
+
 @pytest.mark.slow
 def test_breaking_dropping_and_reopening_leaves_nothing():
     """Iterators that are used and dropped in every way leave no process, descriptor or thread (see

@@ -163,7 +163,7 @@ ADVICE = {
         (),
         "workers are slower than your loop",
     ),
-    "start": ((_stage(),), (_event(0, 10.0, 10.7),), "workers took 0.7 s to begin"),
+    "start": ((_stage(),), (_event(0, 10.0, 10.7),), "workers took 0.7 s to begin: measure more"),
     "a start long ago": (
         (_stage(),),
         (_event(9, 10.0, 10.7),),
@@ -182,6 +182,34 @@ def test_the_advice_of_a_table_names_what_is_waited_for(case):
     *_, last = str(stats).splitlines()
     assert last.startswith(f"What to do: {advice}")
     assert len(last) <= 120
+
+
+@pytest.mark.parametrize(
+    ("workers", "waited", "case", "advice"),
+    [
+        (2, 0.8, "operations", "workers are slower than your loop"),
+        (1, 0.8, "start", "workers took 0.7 s to begin"),
+        (0, 0.8, "operations", "the loader is slower than your steps; print(iterator.stats())"),
+        (2, 0.01, "operations", "the loader is slower than your steps"),
+    ],
+)
+def test_a_feeder_that_waits_for_workers_gives_the_advice_about_them(workers, waited, case, advice):
+    """With workers, `worker_count=` was passed already; without them, it is the advice. A wait is
+    never said to be none.
+    """
+    stages, tasks, _ = ADVICE[case]
+    loader = IteratorStats(
+        5,
+        1.0,
+        waited,
+        workers,
+        0,
+        stages,
+        workers=WorkerStats(2, 0.9, 0.05, 0.05, 2, 0, 0, 0),
+        tasks=tasks,
+    )
+    stats = FeederStats(5, 1.0, StepTimes(0.8, 0.7, 0.0, 0.0, 0.1, 0.0), (), loader=loader)
+    assert stats.advice().startswith(advice)
 
 
 def _stage(number, tasks, queued=0.0, ahead=0.0, slowest=0.0):
