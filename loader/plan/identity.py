@@ -142,7 +142,7 @@ class Identity:
 
     @property
     def labelled(self) -> Values:
-        """The same values as a dict, with the names that messages and tools show."""
+        """The values of this identity as a dict, by the names that messages and tools show."""
         joins = {"joins": list(self.joins)} if self.joins else {}
         return {
             "source": _one_or_all("sources", self.sources),

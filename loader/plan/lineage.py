@@ -88,7 +88,7 @@ class ReshardHistory:
 
     @property
     def delivered(self) -> int:
-        """Number of positions that these runs have read or skipped."""
+        """Number of positions that the runs of this history have read or skipped."""
         return sum(order.total - order.length for order in self.orders)
 
     def check_total(self, total: int) -> None:

@@ -80,9 +80,9 @@ class Stage:
 
     @property
     def group(self) -> int:
-        """Number of rows that a task on rows gets: as many as make one output.
+        """Number of rows given to one task of a stage whose inputs are rows, not source records.
 
-        It is `MIN_SPAN` if no operation groups rows.
+        These are the rows needed for one output; or `MIN_SPAN` if no operation groups rows.
         """
         return self.unit if self.groups else MIN_SPAN
 
@@ -101,9 +101,9 @@ class Stage:
 
     @cached_property
     def window(self) -> int | None:
-        """Index of the first operation that takes several elements and returns each, as a shuffle.
+        """Index of the first operation that reorders several elements, as a window shuffle does.
 
-        It is None if none does.
+        None if the stage has no such operation.
         """
         return next(
             (
@@ -118,7 +118,7 @@ class Stage:
     def one_to_one(self) -> bool:
         """True if each operation makes exactly one element of each element.
 
-        An operation such as `Batch` makes one of each `takes` of them.
+        An operation that takes several elements (`Batch`) must make one of each `takes` elements.
         """
         return all(operation.one_to_one for operation in self.operations)
 

@@ -179,7 +179,7 @@ class JoinedRuns:
     def _go_on(self, number: int | None, wait: bool) -> bool:
         """Ask the join's rule how to continue after the end of an input, and do so.
 
-        A failure of the rule becomes the end of the join.
+        If the rule raises an exception, the joined stream ends with this exception as its failure.
 
         Args:
             number: index of the input that has ended; None if the rule takes no more rows, so that

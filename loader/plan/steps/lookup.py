@@ -155,7 +155,7 @@ def records_of_step(
 
 
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """Return the epoch of each part of a mix, or of each joined stream.
+    """Return the epoch that each part of a mix, or joined stream, has reached, by its name.
 
     It is the epoch of its last record before a place. At the beginning, it is the epoch of the
     first record.
@@ -178,7 +178,7 @@ def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 
 
 def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """Return how many records each part of a mix, or each joined stream, has before a place.
+    """Return how many records each part of a mix, or joined stream, has before a place, by name.
 
     Records up to this shard's last record before the place count.
 
