@@ -88,7 +88,7 @@ def grown(
 
     Args:
         loaders: the current program's pipeline, before any state was applied.
-        state: state of the user's position.
+        state: state after the last element that the user received.
         change: position of the change, and the generations (versions of the source's files) to read
             from there on.
     """

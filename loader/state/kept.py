@@ -124,7 +124,7 @@ class ExtraState:
     """Base class of iterators: the user can add values to their states."""
 
     def here(self) -> Any:
-        """Return the user's position in the stream."""
+        """Return an object that describes the position after the last element the user received."""
         raise NotImplementedError
 
     def get_extra_state(self) -> Any:

@@ -187,7 +187,9 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     _ended: bool  # `next` has told the end
 
     def here(self) -> StreamPosition:
-        """Return the user's position as an object, for tools such as `headrace`'s command line.
+        """Return the position after the last element that the user received, as an object.
+
+        It is for tools such as `headrace`'s command line.
 
         A call takes less than a microsecond.
 
