@@ -150,7 +150,7 @@ class Mark(NamedTuple):
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values of this object as plain JSON values, without empty ones."""
+        """The facts of this mark about an order, as a dict of JSON values without empty ones."""
         place = [
             self.position,
             self.place.get(ONLY, self.place),

@@ -114,7 +114,7 @@ class Identity:
 
     @property
     def inner_mixes(self) -> list[Any]:
-        """A description of each mix except the pipeline's last one.
+        """A list with the names or JSON values that describe each mix except the pipeline's last.
 
         Only the last mix may change between two runs, so these descriptions must stay the same.
         """

@@ -115,7 +115,10 @@ class ReshardHistory:
         return total - self.delivered
 
     def positions(self, indices: Int64s) -> Int64s:
-        """Return the global positions (over all shards) at indices, from 0, of unread positions."""
+        """Convert indices `int64[n]` among the unread positions to global positions `int64[n]`.
+
+        Global positions are counted over all shards, indices from 0.
+        """
         for order in reversed(self.orders):
             indices = order.positions(indices)
         return indices
@@ -298,5 +301,5 @@ def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrde
 
 
 def _overlap(ranges: Sequence[tuple[int, int]], position: int) -> int:
-    """Return the number of positions below `position` in one of the ranges `[start, stop)`."""
+    """Return how many positions below `position` lie in any of the ranges `[start, stop)`."""
     return sum(min(stop, position) - start for start, stop in ranges if start < position)

@@ -50,7 +50,9 @@ class Kept:
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Kept:
-        """Read the values from the parsed JSON of a state. Other entries are ignored.
+        """Read the values that a run keeps in its states from the parsed JSON of a state.
+
+        Such values are, for example, the skipped steps. Other entries of the state are ignored.
 
         Args:
             content: the entries of the state, by name.

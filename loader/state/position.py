@@ -60,7 +60,7 @@ class StreamPosition(NamedTuple):
 
     @property
     def kept(self) -> Kept:
-        """Other values that the run keeps in its states, such as skipped steps."""
+        """Values that the run keeps in its states besides this position, such as skipped steps."""
         return self.keeper.kept
 
     @property

@@ -51,7 +51,7 @@ class Input:
     _runs: deque[RowsOf] = field(default_factory=deque)
 
     def has(self, count: int, wait: bool) -> bool:
-        """Return True if `count` rows have arrived, or all remaining rows if the stream has fewer.
+        """Return True if `count` rows of this input have arrived, or all that it still has.
 
         Args:
             count: number of rows.

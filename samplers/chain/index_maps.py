@@ -77,7 +77,7 @@ class IndexMap:
 
     @property
     def selections(self) -> Sequence[Any]:
-        """Plain attributes of a selection map that a user wrote; () for all other maps.
+        """Attributes of a user's own selection map, as plain values; () for all other index maps.
 
         States keep them to notice that the map has changed.
         """

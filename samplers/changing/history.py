@@ -190,7 +190,7 @@ def _records_change(before: RecordsChange, change: OrderChange) -> RecordsChange
 
 
 def lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a fingerprint without the values that change when records are added or omitted."""
+    """Return an order's fingerprint without values that change if records are added or omitted."""
     return {name: value for name, value in fingerprint.items() if name not in PASSING}
 
 

@@ -141,7 +141,7 @@ def _without_ended(
 
 
 def schedule_of(values: Values) -> Any:
-    """Return the weights in a mix's fingerprint as a schedule.
+    """Return the weights in `values`, a mix's fingerprint, as a schedule.
 
     A schedule is a list of pairs [first position, dict of weights by part name].
     """

@@ -303,7 +303,7 @@ class MixSampler(MixPast):
         return self._places[name]
 
     def part_at(self, position: int) -> tuple[str, int]:
-        """Return the name of the part at a position, and the position in the part."""
+        """Return the name of the part that a position draws from, and the position in this part."""
         number, place = self.order.place(position)
         return self.order.names[number], place
 
