@@ -76,9 +76,10 @@ class ReshardHistory:
 
     @cached_property
     def dense_from(self) -> tuple[int, int]:
-        """A pair (index, offset): from this index on, a position is its index plus the offset.
+        """A pair (index, offset): from this index on, all positions are unread.
 
-        An index counts, from 0, the positions that are not yet read.
+        An index counts, from 0, the positions that are not yet read. From the index of the pair on,
+        a position is its index plus the offset.
         """
         index = offset = 0
         for order in self.orders:
@@ -272,8 +273,8 @@ def _order(values: Any, before: int) -> UnreadOrder | Without:
 def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrder | Without], int]:
     """Shorten the history of shards, which has one or two layers for each earlier run.
 
-    A layer describes what each shard had read. Where later runs have read all positions that slower
-    shards had left, only a shift of the positions is left of the layer: one number in place of one
+    A layer describes what each shard had read. If later runs have read all positions that slower
+    shards had left, the layer only shifts positions: it becomes one number, in place of one number
     for each shard. Neighbouring shifts become one layer. The positions that are not yet read stay
     the same.
 

@@ -71,7 +71,7 @@ class Stage:
 
     @cached_property
     def on_join(self) -> bool:
-        """True if the inputs are rows of a join (mix, zip and others)."""
+        """True if the stage's inputs are rows of a join (mix, zip and others)."""
         return self.input is not None and self.input.stage is None
 
     @cached_property
@@ -96,7 +96,7 @@ class Stage:
 
     @cached_property
     def groups(self) -> bool:
-        """True if an operation takes several elements together, as a batch or window shuffle."""
+        """True if an operation of the stage takes several elements together, as a batch does."""
         return any(operation.takes is not None for operation in self.operations)
 
     @cached_property
@@ -116,7 +116,7 @@ class Stage:
 
     @cached_property
     def one_to_one(self) -> bool:
-        """True if each operation makes exactly one element of each element.
+        """True if each operation of the stage makes exactly one element of each element.
 
         An operation that takes several elements (`Batch`) must make one of each `takes` elements.
         """
@@ -124,7 +124,7 @@ class Stage:
 
     @cached_property
     def reads_position(self) -> bool:
-        """True if an operation uses the position of its elements, as random operations do."""
+        """True if an operation of the stage uses positions of elements, as random operations do."""
         return any(operation.reads_position for operation in self.operations)
 
     def makes_rows(self, regrouped: Collection[int]) -> bool:
@@ -146,7 +146,7 @@ class Stage:
         return unit_of(self.operations[: number - self.first])
 
     def useful(self, inputs: int) -> int:
-        """Return how many of the `inputs` inputs of a stream are used.
+        """Return how many of the `inputs` inputs of the stage are used in its outputs.
 
         A batch may drop the last ones as its remainder.
         """
@@ -158,7 +158,7 @@ class Stage:
         return useful
 
     def starved(self, inputs: int) -> tuple[Operation, int]:
-        """Return the first operation that drops all elements as too few, and how many it gets.
+        """Return the stage's first operation that drops all elements as too few, and their number.
 
         Call it only if `useful(inputs)` is 0.
 
@@ -172,14 +172,14 @@ class Stage:
         )
 
     def outputs(self, inputs: int) -> int:
-        """Return the number of outputs made of `inputs` inputs.
+        """Return the number of outputs that the stage makes of `inputs` inputs.
 
         It holds if no filter or flat map drops or adds elements.
         """
         return [inputs, *(made for _, _, made in self._counts(inputs))][-1]
 
     def _counts(self, inputs: int) -> Iterator[tuple[Operation, int, int]]:
-        """Yield each operation with the numbers of its inputs and of its outputs."""
+        """Yield (operation, inputs, outputs) for each operation: how many it gets and returns."""
         for operation in self.operations:
             whole, rest = divmod(inputs, operation.takes or 1)
             made = whole + (rest > 0 and not operation.drops_remainder)

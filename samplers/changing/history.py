@@ -70,7 +70,7 @@ class RecordsHistory(NamedTuple):
 
     @property
     def last(self) -> RecordsChange:
-        """The last change; without changes, one at position 0 with the values of the start."""
+        """The last change of the records; if none, one at position 0 with the start's values."""
         return self.changes[-1] if self.changes else self._begin
 
     @property

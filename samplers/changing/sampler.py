@@ -213,9 +213,10 @@ class ChangingSampler(LivingOrder):
         return self.omitted.keys
 
     def without(self, keys: Mapping[str, Int64s]) -> ChangingSampler:
-        """Return this order without the records `keys[""]`, and without its changes.
+        """Return this order without the records whose keys are in `keys[""]`, and without changes.
 
         It is as if these records, and those already omitted, had been omitted from the beginning.
+        (For a mix, `keys` has the keys of each part by name; for other orders, the name is "".)
         """
         omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys[""]))
         return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(

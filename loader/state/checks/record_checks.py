@@ -364,8 +364,8 @@ def place_in(
     No shard has read this position, and the last change of every order lies before it.
 
     Args:
-        mix: the mix whose parts the orders are; None for a single source, with the name ""
-            (`ONLY`).
+        mix: the mix that draws from these orders, its parts; None if there is one order, of a
+            single source with the name "" (`ONLY`).
         position: first position that no shard has read.
         changed: for each order, by name, the index of its first record after its last change.
 
