@@ -121,7 +121,7 @@ class Pipeline:
     def former_of(self, rest: Leftover) -> int:
         """Return the number, from 1, of the shard of an earlier run to which a leftover belongs.
 
-        A leftover is its unfinished work.
+        A leftover is unfinished work of such a shard.
         """
         return 1 + [former.whose for former in self.formers].index(rest.whose)
 
@@ -191,7 +191,7 @@ class Pipeline:
         )
 
     def join_below(self, stage: Stage) -> Join:
-        """Return the join (mix, zip and others) of the rows of a stage (operations in one task)."""
+        """Return the join (mix, zip and others) from which a stage (operations) gets its rows."""
         below = stage.input
         assert below is not None, "a stage below a join"
         return (

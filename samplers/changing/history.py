@@ -97,7 +97,7 @@ class RecordsHistory(NamedTuple):
 
     @property
     def begin_values(self) -> dict[str, Any]:
-        """The values with which the order begins, as a dict for a fingerprint.
+        """The order's values before its first change, as a dict for its fingerprint.
 
         Empty values and 0 are left out.
         """
