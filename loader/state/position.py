@@ -206,8 +206,9 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
         """Return the number of elements of the whole stream, as `len(loader)` does.
 
         After `set_states` with the states of another number of shards, elements that those shards
-        delivered are not counted. A feeder with `on_uneven="drop"` or `"pad"` may deliver fewer or
-        more elements, because their number then also depends on the other processes.
+        delivered are not counted. A device feeder (which puts batches on devices) with
+        `on_uneven="drop"` or `"pad"` may deliver fewer or more elements, because their number then
+        also depends on the other processes.
 
         Raises:
             TypeError: the stream is endless, or joined from several streams; or its length depends
